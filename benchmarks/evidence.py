@@ -32,7 +32,7 @@ from stepline.grounding import shots as shot_places
 from stepline.grounding.evidence import shot_slices
 from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import odds_by_look, talking_heads
+from stepline.grounding.shots import odds_by_appearance, talking_heads
 from stepline.media import Frame, MediaReader, probe, read_frames, read_sound
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Record
@@ -136,8 +136,7 @@ def pooled(images: Sequence[npt.NDArray[np.uint8]]) -> Array:
     3)."""
     raw = efficientnet._load_state_dict(find_weights("efficientnet-lite0"))
     parts = [
-        [(conv, *efficientnet._fold(conv, raw)) for conv in part]
-        for part in efficientnet.architecture()
+        [efficientnet._fold(conv, raw) for conv in part] for part in efficientnet.architecture()
     ]
     network = efficientnet._compile(
         parts, (np.eye(1280, dtype=np.float32), np.zeros(1280, np.float32))
@@ -340,7 +339,9 @@ def looks_row(
             shots = shot_slices(seen[name].activity.cuts, seconds)
             said = [[step.said] if step.said else [] for step in record.steps]
             prior = np.array([load_prior().distribution(spans, seconds, lag=1.0) for spans in said])
-            company = odds_by_look(seen[name].activity, shots, prior, spoken(record, seconds)[1])
+            company = odds_by_appearance(
+                seen[name].activity, shots, prior, spoken(record, seconds)[1]
+            )
         head = talking_heads(company, shots) < -GroundSettings().talk
         kinds = _kinds(labels[name]["shots"], seconds)
         talk, wrong = (

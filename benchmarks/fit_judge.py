@@ -33,11 +33,11 @@ from real_clips import pictures, records
 from scipy.optimize import minimize
 
 from research.drawn_videos import true_record
+from research.refit.refit import fit_judge
 from stepline.atomic_files import write_atomic
 from stepline.evaluate.bootstrap import Ratio, over_sources, point_estimate, resample
 from stepline.evaluate.bootstrap import interval as interval_of
 from stepline.grounding.ground import ground
-from stepline.learning.refit import fit_judge
 from stepline.numeric import logit
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings

@@ -3,7 +3,7 @@
 
 CLIPS, DIR as for real_clips.py. The labels stand for a careful person: each written step that tells
 a labelled one gets its verdict and, where it is shown, its seconds; what tells none is deleted, and
-what is missing is added. `stepline learn`'s refit learns from such corrections and is measured
+what is missing is added. `python -m research.refit` learns from such corrections and is measured
 
     all        on all clips, each maker (first word of the file's name) held out in turn, as the command measures it
     splits     by ten corrected clips of several makers, on the clips of the other makers, drawn anew `--splits` times:
@@ -21,9 +21,9 @@ import numpy as np
 from correspondence import maker
 from real_clips import RESULTS, matched, pictures, records
 
+from research.refit.corrected_videos import report
+from research.refit.refit import CorrectedVideo, held_out_figures, refit
 from stepline.errors import DatasetError
-from stepline.learning.corrected_videos import report
-from stepline.learning.refit import CorrectedVideo, held_out_figures, refit
 from stepline.library.corrections import (
     AddEdit,
     ChangeEdit,

@@ -38,8 +38,10 @@ from real_clips import RESULTS, counts, records
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
-from stepline.live.hearing import Heard, Read
-from stepline.live.session import LiveOptions, LiveSession
+from stepline.live.options import LiveOptions
+from stepline.live.run_files import RunFiles
+from stepline.live.session import LiveSession
+from stepline.live.speech import HeardSentences, Recognise
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import StepsSettings
@@ -84,7 +86,7 @@ class Timed(LiveSession):
         super().__post_init__()
         self.words: list[tuple[float, float]] = []  # end of the word, when it was told
 
-    def _take(self, heard: Heard) -> None:
+    def _take(self, heard: HeardSentences) -> None:
         self.words += [(word.span.end, self._now) for word in heard.words if word.span is not None]
         super()._take(heard)
 
@@ -120,14 +122,16 @@ def replay(clip: Path, settings: StepsSettings, folder: Path, lag: float) -> Rep
     told: list[LiveEvent] = []
     backbone = load_backbone(settings.vision)
     session = Timed(
-        clip.stem,
+        RunFiles(
+            clip.stem,
+            LiveLog(folder / f"{clip.stem}.jsonl"),
+            GrowingVtt(folder / f"{clip.stem}.vtt"),
+            folder / f"{clip.stem}.rows",
+        ),
         settings,
-        LiveLog(folder / f"{clip.stem}.jsonl"),
         told.append,
         LiveOptions(lag),
         backbone,
-        vtt=GrowingVtt(folder / f"{clip.stem}.vtt"),
-        rows=folder / f"{clip.stem}.rows",
     )
     session.warm_up()
     hearing, looking = Clock(), Clock()
@@ -263,7 +267,7 @@ class KnownPictures:
         return self._rows[key]
 
 
-def words_of_loop(words: Sequence[Word], length: float) -> Read:
+def words_of_loop(words: Sequence[Word], length: float) -> Recognise:
     """Return a recogniser that hears the words of a clip that is played again and again, each round
     for `length` s."""
 
@@ -300,15 +304,17 @@ def loop(clip: Path, cache: Path, hours: float) -> None:
     rounds, rows = math.ceil(hours * 3600 / length), []
     with tempfile.TemporaryDirectory() as folder:
         session = LiveSession(
-            clip.stem,
+            RunFiles(
+                clip.stem,
+                LiveLog(Path(folder) / "v.jsonl"),
+                GrowingVtt(Path(folder) / "v.vtt"),
+                Path(folder) / "v.rows",
+            ),
             settings,
-            LiveLog(Path(folder) / "v.jsonl"),
             lambda _: None,
             LiveOptions(),
             KnownPictures(load_backbone(settings.vision)),
-            read=words_of_loop(words, length),
-            vtt=GrowingVtt(Path(folder) / "v.vtt"),
-            rows=Path(folder) / "v.rows",
+            recognise=words_of_loop(words, length),
         )
         session.warm_up()
         clock = Clock()

@@ -37,7 +37,7 @@ from stepline.grounding.correspondence import load_weights
 from stepline.grounding.evidence import TimedText, similarity
 from stepline.grounding.ground import ground
 from stepline.grounding.online import OnlineGrounder
-from stepline.grounding.recipe_filter import RecipeFilter, likeness_evidence, order_from_videos
+from stepline.grounding.recipe_filter import RecipeFilter, line_evidence, order_from_videos
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.speech import steps_from_texts
 from stepline.records import FeatureSequence, Matrix, Span, Step, Transcript
@@ -538,9 +538,7 @@ def crosstask_methods(
         for t in range(seconds):
             seen = cosine[:, : t + 1]
             recipe.update(
-                likeness_evidence(prior[:, : t + 1], seen, said, 0.0, settings, usual=likeness)[
-                    :, -1:
-                ],
+                line_evidence(prior[:, : t + 1], seen, said, 0.0, settings, usual=likeness)[:, -1:],
                 rate,
             )
             now[:, t] = recipe.state().now

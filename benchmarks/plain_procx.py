@@ -43,7 +43,7 @@ def plain(*, sampling: bool = True, layers: bool = True) -> Iterator[None]:
         if layers
         else []
     )
-    changes += [(cpu_kernels, "ONEDNN_PAYS", 2**62)] if layers else []
+    changes += [(cpu_kernels, "MIN_ONEDNN_PRODUCTS", 2**62)] if layers else []
     patches = [patch.object(*change) for change in changes]
     for one in patches:
         one.start()

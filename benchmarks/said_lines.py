@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from stepline.asr import AsrSettings, transcribe
 from stepline.grounding.settings import CoarseSettings
-from stepline.grounding.speech import SAID_CHANCE, said_chances
+from stepline.grounding.speech import MIN_SAID_PROBABILITY, said_probabilities
 from stepline.media import read_sound
 from stepline.records import Matrix
 from stepline.text import embed
@@ -97,7 +97,7 @@ def by_likeness(best: Matrix) -> Mask:
 
 def by_list(best: Matrix) -> Mask:
     """Return which lines count as said by that and by the chance that the whole list gives."""
-    return by_likeness(best) & (said_chances(best) >= SAID_CHANCE)
+    return by_likeness(best) & (said_probabilities(best) >= MIN_SAID_PROBABILITY)
 
 
 def shares(videos: list[Narration], count: int | None = None) -> dict[str, dict[str, float]]:

@@ -36,7 +36,7 @@ from sieve_swap_scores import (
 from stepline.pipeline.batch import transcribe
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.output import read_pairs as read_paired
+from stepline.sieve_swap.part_files import read_pairs as read_paired
 from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings, SwapSettings
 from stepline.sieve_swap.swap import are_instructions, sieve_and_swap

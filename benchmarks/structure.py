@@ -261,6 +261,8 @@ def tightened(bounds: Numbers, numbers: Numbers) -> Numbers:
             tight[row] = max(bound, math.floor(hundredths) / 100)
         else:
             tight[row] = min(bound, math.ceil(hundredths) / 100)
+        if tight[row] == int(tight[row]):
+            tight[row] = int(tight[row])
     return tight
 
 

@@ -29,7 +29,13 @@ from torch import Tensor
 
 from stepline.text import embed
 from stepline.vision import VisionSettings, load_backbone
-from stepline.vision.efficientnet import EPSILON, MEAN, SCALE, EfficientNetLite0, architecture
+from stepline.vision.efficientnet import (
+    NORM_EPSILON,
+    PIXEL_MEAN,
+    PIXEL_SCALE,
+    EfficientNetLite0,
+    architecture,
+)
 from stepline.weights import find_weights
 
 OUT = Path(__file__).resolve().parent / "results" / "vision.json"
@@ -52,7 +58,7 @@ PARTS = {
 
 def straightforward(weights: dict[str, Tensor], pictures: Tensor) -> Tensor:
     """Return class scores (B, 1000) as the network's definition reads."""
-    hidden = (pictures.permute(0, 3, 1, 2).float().contiguous() - MEAN) / SCALE
+    hidden = (pictures.permute(0, 3, 1, 2).float().contiguous() - PIXEL_MEAN) / PIXEL_SCALE
     for part in architecture():
         before = hidden
         for conv in part:
@@ -66,7 +72,7 @@ def straightforward(weights: dict[str, Tensor], pictures: Tensor) -> Tensor:
                 weights[f"{conv.norm}.{name}"]
                 for name in ("running_mean", "running_var", "weight", "bias")
             ]
-            hidden = F.batch_norm(hidden, *norm, eps=EPSILON)
+            hidden = F.batch_norm(hidden, *norm, eps=NORM_EPSILON)
             hidden = F.relu6(hidden) if conv.relu6 else hidden
             hidden = hidden + before if conv.residual else hidden
     return F.linear(hidden.mean((2, 3)), weights["_fc.weight"], weights["_fc.bias"])

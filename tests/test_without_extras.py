@@ -1,15 +1,17 @@
 """The main job as `pip install stepline` brings it: no torch, no pyarrow, no scipy."""
 
 import json
+import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from stepline.errors import EXTRAS
+from stepline.errors import EXTRA_PACKAGES
 from stepline.storage import read_record
 
-BLOCKED = [*EXTRAS, "pandas", "sklearn", "transformers"]
+BLOCKED = [*EXTRA_PACKAGES, "pandas", "sklearn", "transformers"]
 PROGRAM = """
 import sys
 for package in sys.argv.pop(1).split(","):
@@ -191,3 +193,64 @@ def test_caption_metrics_say_which_extra_they_need(tmp_path):
     # the same files are scored by exact metrics
     exact = [*paths, "--convention", "grounding"]
     assert stepline_without(CAPTION_METRICS, "evaluate", "youcook2", *exact).returncode == 0
+
+
+@pytest.fixture
+def library(small_video, tmp_path):
+    """A folder with the record of a video that a person corrected."""
+    from stepline.library.corrected_library import CorrectedLibrary, video_id
+    from stepline.library.corrections import ChangeEdit, Correction
+    from stepline.records import Record, Step, Video
+    from stepline.storage import write_record
+
+    folder = tmp_path / "library"
+    folder.mkdir()
+    film = shutil.copyfile(small_video, folder / "small.mp4")
+    video = Video(id="small", path=str(film), duration=16.0)
+    step = Step(id="a", text="Slice it")
+    write_record(Record(id="small", video=video, steps=(step,)), folder / "small.json")
+    library = CorrectedLibrary(folder)
+    id = video_id("small.json")
+    edits = (ChangeEdit(do="change", step="a", text="Cut it", status="said"),)
+    library.correct(id, Correction(id="1", video=id, by="Ann", when=0.0, base=0, edits=edits))
+    library.close()
+    return folder
+
+
+def test_the_studio_starts_without_the_extras(library):
+    arguments = ["studio", str(library), "--port", "0"]
+    program = [sys.executable, "-c", PROGRAM, ",".join(BLOCKED), *arguments]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
+        lines = [process.stderr.readline(), process.stderr.readline()]
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert (process.returncode, lines[0][:17]) == (0, "open http://127.0"), (lines, rest)
+    assert "every correction is in" in rest
+
+
+def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_path):
+    command = ["learn", library, "--export", tmp_path / "data"]
+    missing = stepline_without(["pyarrow"], *command)
+    assert "needs pyarrow, which is not installed; pip install 'stepline[data]'" in missing.stderr
+    assert not (tmp_path / "data").exists()  # so that the next run may write it
+    others = [package for package, extra in EXTRA_PACKAGES.items() if extra != "data"]
+    result = stepline_without(others, *command)
+    assert result.returncode == 0, result.stderr
+    assert len(list((tmp_path / "data" / "features").glob("*.safetensors"))) == 1
+    assert read_record(tmp_path / "data" / "records" / "small.json").steps[0].text == "Cut it"
+
+
+def test_a_library_is_searched_without_the_extras(library):
+    result = stepline_without(BLOCKED, "search", library, "cut")
+    assert (result.returncode, "Cut it" in result.stdout) == (0, True)
+
+
+def test_assistants_need_the_extra_mcp_alone(library):
+    others = [package for package in BLOCKED if package != "mcp"]
+    program = [sys.executable, "-c", PROGRAM, ",".join(others), "mcp", str(library)]
+    result = subprocess.run(
+        program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    result = stepline_without(["mcp"], "mcp", library)
+    assert "needs mcp, which is not installed; pip install 'stepline[mcp]'" in result.stderr

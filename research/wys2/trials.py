@@ -12,6 +12,7 @@ import numpy as np
 
 from research.study import Outcome, TrialStore
 from research.wys2.corpus import Clips, Wys2Corpus, wys2_corpus
+from research.wys2.listed_clips import ListedClips
 from research.wys2.rows import AUC, Wys2Size, Wys2Trial
 from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix
@@ -32,7 +33,6 @@ from stepline.wys2.detector import Detector, score_pairs
 from stepline.wys2.pseudo_labels import ValidationClips, train_with_pseudo_labels
 from stepline.wys2.settings import DetectorSettings, LabelSettings
 from stepline.wys2.train import train_detector
-from stepline.wys2.unlabelled import ListedClips
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detect
             corpus.unlabelled.truth,
         )
         last = made.rounds[-1]
-        shown = sum(truth) + (last.precision or 0.0) * last.kept
+        shown = sum(truth) + (last.precision or 0.0) * last.pseudo_labelled
         return made.detector, shown / last.pairs, last.pairs
     finally:
         shutil.rmtree(folder, ignore_errors=True)

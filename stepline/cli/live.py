@@ -72,8 +72,8 @@ def live(source: str, **options: Any) -> None:
     Example:
       stepline live stepline/demo/demo.mp4 --speed 100 --backbone none --out out
     """
+    from stepline.live.options import LiveOptions
     from stepline.live.run import LiveJob, run_live
-    from stepline.live.session import LiveOptions
     from stepline.pipeline.batch import read_texts
 
     settings = chosen_settings(options)
@@ -90,7 +90,7 @@ def live(source: str, **options: Any) -> None:
 
     with _stop_at_interrupt() as stop:
         files = run_live(
-            job, settings, emit, stop=stop, begin_signs=_read_signs if how.until_next else None
+            job, settings, emit, stop=stop, begin_signals=_read_signs if how.until_next else None
         )
     say(*(f"wrote {file}" for file in files))
 

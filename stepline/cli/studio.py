@@ -1,5 +1,5 @@
-"""The studio's commands: a library of videos served to people and programs, and what is learnt from
-corrections."""
+"""The commands on a library of videos: served to people and assistants, searched, and exported as
+training data."""
 
 import secrets
 from pathlib import Path
@@ -20,13 +20,18 @@ from stepline.cli.progress import progress_bars
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
-    from stepline.pipeline.request import StepsSettings
+    from stepline.library import Moment
+    from stepline.studio.server import StudioOptions
+
+MAX_PORT = 65535
 
 
 @click.command()
 @click.argument("folder", type=PATH, default=Path("out"))
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Default: that of the last time; 0: any free one."
+    "--port",
+    type=click.IntRange(0, MAX_PORT),
+    help="Default: that of the last time; 0: any free one.",
 )
 @click.option(
     "--host",
@@ -68,58 +73,71 @@ def studio(folder: Path, **options: Any) -> None:
     Example:
       stepline studio out --port 8080
     """
-    from stepline.errors import SettingsError
+    from stepline.library.database import DATABASE_FILE
     from stepline.locks import lock_output
-    from stepline.studio.access import read_password
-    from stepline.studio.events import open_webhook
-    from stepline.studio.server import StudioOptions, StudioServer
-    from stepline.studio.store import STORE, Studio
-    from stepline.web.local_server import Certificate, is_this_machine
+    from stepline.studio.server import StudioServer
+    from stepline.studio.store import Studio
+    from stepline.web.local_server import is_this_machine
 
-    settings, password_file = _library_settings(folder, options), options["password_file"]
-    if options["audit"] is not None:
+    studio_options = _studio_options(options)
+    if studio_options.audit is not None:
         from stepline.curate.report.write import read_dataset
         from stepline.remote import RemotePath
 
-        next(read_dataset(RemotePath(str(options["audit"]))), None)  # raises where there is none
-    certfile, keyfile = options["certfile"], options["keyfile"]
-    if keyfile is not None and certfile is None:
-        raise SettingsError("--keyfile needs --certfile, the certificate that it is the key of")
+        next(read_dataset(RemotePath(str(studio_options.audit))), None)  # raises without a dataset
     library = Studio(folder, options["allow"])
-    chosen = StudioOptions(
+    offer_weights()
+
+    def start() -> StudioServer:
+        server = StudioServer(library, studio_options)
+        say(f"open {server.link}", urgent=True)
+        if studio_options.certificate is None and not is_this_machine(f"{studio_options.host}:0"):
+            say(
+                "warning: plain http: who is between reads the password and all else; --certfile",
+                urgent=True,
+            )
+        if studio_options.audit is not None:
+            say(f"{studio_options.audit} is audited at {server.address}audit/")
+        if options["browse"]:
+            click.launch(server.link)
+        return server
+
+    with lock_output(library.database.path.with_suffix(".lock"), folder):
+        serve_until_stopped(
+            start,
+            options["port"] or 0,
+            notice="serving at {address} (Ctrl-C ends)",
+            goodbye=f"stopped; every correction is in {folder / DATABASE_FILE}",
+        )
+    library.close()
+
+
+def _studio_options(options: dict[str, Any]) -> "StudioOptions":
+    from stepline.errors import SettingsError
+    from stepline.studio.access import read_password
+    from stepline.studio.events import open_webhook
+    from stepline.studio.server import StudioOptions
+    from stepline.web.local_server import Certificate
+
+    settings = chosen_settings(options)
+    certificate = None
+    if options["certfile"] is not None:
+        certificate = Certificate(options["certfile"], options["keyfile"])
+    elif options["keyfile"] is not None:
+        raise SettingsError("--keyfile needs --certfile, the certificate that it is the key of")
+    password = None
+    if options["password_file"] is not None:
+        password = read_password(options["password_file"])
+    return StudioOptions(
         port=options["port"],
         host=options["host"],
-        password=read_password(password_file) if password_file is not None else None,
-        certificate=Certificate(certfile, keyfile) if certfile is not None else None,
+        password=password,
+        certificate=certificate,
         at_once=options["jobs"],
         settings=settings,
         webhook=open_webhook(options["webhook"], options["webhook_secret"], settings.links),
         audit=options["audit"],
     )
-    offer_weights()
-    with lock_output(library.path.with_suffix(".lock"), folder):
-
-        def start() -> StudioServer:
-            server = StudioServer(library, chosen)
-            say(f"open {server.link}", urgent=True)
-            if chosen.certificate is None and not is_this_machine(f"{chosen.host}:0"):
-                say(
-                    "warning: plain http: who is between reads the password and all else; --certfile",
-                    urgent=True,
-                )
-            if chosen.audit is not None:
-                say(f"{chosen.audit} is audited at {server.address}audit/")
-            if options["browse"]:
-                click.launch(server.link)
-            return server
-
-        serve_until_stopped(
-            start,
-            options["port"] or 0,
-            notice="serving at {address} (Ctrl-C ends)",
-            goodbye=f"stopped; every correction is in {folder / STORE}",
-        )
-    library.close()
 
 
 @click.command()
@@ -133,7 +151,7 @@ def studio(folder: Path, **options: Any) -> None:
     help="Serve over streamable HTTP on this machine, not over stdin and stdout.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="With --http; 0: any that is free."
+    "--port", type=click.IntRange(0, MAX_PORT), default=0, help="With --http; 0: any that is free."
 )
 @settings_options("One setting of the main job, for videos that are processed.")
 @device_options
@@ -149,27 +167,25 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     Example:
       stepline mcp out
     """
+    from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
     from stepline.library.search import index_path
-    from stepline.studio.mcp_server import LibraryTools, http_application, mcp_server
     from stepline.web.local_server import LocalServer
 
-    tools = LibraryTools(folder, allow=allow, settings=_library_settings(folder, options))
-    if (path := index_path(folder)).parent != folder:
-        told = f"{folder} cannot be written: no clip can be cut and no video processed, and the index lies in {path}"
-        say(f"warning: {told}", urgent=True)
-    if not http:
-        server = mcp_server(tools)
-        offer_weights()
-        try:
-            server.run("stdio")
-        finally:
-            tools.close()
-        return
-    token = secrets.token_urlsafe(24)
-    application = http_application(tools, token)
-    offer_weights()
-    say(f"send the header Authorization: Bearer {token}", urgent=True)
+    tools = LibraryTools(folder, allow=allow, settings=chosen_settings(options))
+    index = index_path(folder)
+    if index.parent != folder:
+        limits = f"no clip can be cut and no video processed, and the index lies in {index}"
+        say(f"warning: {folder} cannot be written: {limits}", urgent=True)
     try:
+        if not http:
+            server = mcp_server(tools)
+            offer_weights()
+            server.run("stdio")
+            return
+        token = secrets.token_urlsafe(24)
+        application = http_application(tools, token)
+        offer_weights()
+        say(f"send the header Authorization: Bearer {token}", urgent=True)
         serve_until_stopped(
             lambda: LocalServer(application, port, lifespan="on"),
             port,
@@ -184,53 +200,101 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
 @click.argument("library", type=PATH)
 @click.option(
     "--export",
-    "data",
+    "out",
     type=PATH,
-    help="Also write the corrected videos into this folder: records and "
-    "features to train on, and a test set of those that two people corrected.",
+    required=True,
+    help="Folder for the corrected videos: records and features to train on, and a test set of "
+    "those that several people corrected.",
 )
-@json_option
 @device_options
-def learn(library: Path, data: Path | None, as_json: bool) -> None:
-    """Refit the few parameters of grounding and judge to what people corrected in LIBRARY.
-
-    Corrected videos are held out in turn, and what does not surely do better on them is refused.
-    What is accepted is written to LIBRARY/learned.toml, which `steps --settings` takes and the
-    studio's jobs use.
+def learn(library: Path, out: Path) -> None:
+    """Write the videos that people corrected in LIBRARY as training data and a test set.
 
     \b
     Example:
       stepline learn out --export corrected
     """
-    import json
-    from dataclasses import asdict
-
-    from stepline.learning.corrected_videos import LEARNED, learn, report
     from stepline.learning.training_data import export_corrected
     from stepline.studio.store import Studio
 
     offer_weights()
     studio = Studio(library)
+    try:
+        with progress_bars() as progress:
+            summary = export_corrected(studio.library, studio.answers, out, progress)
+    finally:
+        studio.close()
+    say(*(f"left out {video.id}: {video.value}" for video in summary.left_out), urgent=True)
+    say(f"wrote {out / 'records'}: {summary.trained} videos to train on")
+    say(f"wrote {out / 'features'}: what is seen of all")
+    if summary.tested:
+        kappa = summary.agreement.kappa
+        agreement = "undefined" if kappa is None else f"{kappa:.2f}"
+        count = f"{summary.tested} videos that several people corrected"
+        say(f"wrote {out / 'test'}: {count}, kappa {agreement}")
+
+
+@click.command()
+@click.argument("folder", type=PATH)
+@click.argument("words", nargs=-1, required=True)
+@click.option(
+    "--most",
+    type=click.IntRange(min=1, max=100),
+    default=5,
+    show_default=True,
+    help="Answers at most.",
+)
+@json_option
+@device_options
+def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> None:
+    """Find what WORDS mean in the videos whose steps are in FOLDER: moments that show it, say it or
+    have it on screen.
+
+    The index lies in FOLDER and follows the records that change.
+
+    \b
+    Example:
+      stepline search out "fold the egg whites"
+    """
+    from stepline.library.corrected_library import open_corrections
+    from stepline.library.search import as_json as to_json
+    from stepline.library.search import index_path, open_index
+
+    offer_weights()
+    path = index_path(folder)
+    if path.parent != folder:
+        say(f"warning: {folder} cannot be written; the index lies in {path}", urgent=True)
+    corrections = open_corrections(folder)
+    index = open_index(folder, corrections)
     with progress_bars() as progress:
-        result, videos = learn(studio, progress)
-    print_data(
-        json.dumps(asdict(result), indent=2) if as_json else report(result, videos.left_out), end=""
-    )
-    say(
-        f"wrote {library / LEARNED}"
-        if result.settings
-        else "nothing is learnt: the settings stay as they are"
-    )
-    if data is not None:
-        say(*(f"wrote {line}" for line in export_corrected(studio, videos, data)))
-    studio.close()
+        update = index.update(progress)
+    if not index.meaning:
+        reason = "by words alone, for the weights of MiniLM are missing"
+        say(f"warning: {reason}; `stepline weights get`", urgent=True)
+    if update.read:
+        say(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
+    moments = index.search(" ".join(words), most)
+    index.close()
+    if corrections is not None:
+        corrections.close()
+    if as_json:
+        print_data(to_json(moments))
+    else:
+        print_data(_table(moments, folder), end="")
 
 
-def _library_settings(folder: Path, options: dict[str, Any]) -> "StepsSettings":
-    """Return the settings of the main job: without a file of them, what was learnt in the
-    library."""
-    from stepline.learning.corrected_videos import LEARNED
+def _table(moments: "list[Moment]", folder: Path) -> str:
+    from stepline.outputs.terminal import LEGEND, MARKS
+    from stepline.outputs.text import clock, one_line
 
-    learned = folder / LEARNED
-    given = options["settings_file"] or (learned if learned.is_file() else None)
-    return chosen_settings({**options, "settings_file": given})
+    if not moments:
+        return "nothing found\n"
+    lines = []
+    for moment in moments:
+        when = ""
+        if moment.start is not None and moment.end is not None:
+            when = f"{clock(moment.start)} – {clock(moment.end)}"
+        mark = MARKS[moment.status] if moment.kind == "step" else "“"
+        where = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
+        lines += [f"  {mark} {when:<15} {one_line(moment.text)}", f"    {'':<15} {where}"]
+    return "\n".join([*lines, "", f"{LEGEND}  “ said, no step rests on it", ""])

@@ -16,7 +16,6 @@ from stepline.datasets.files import Node, read_json_files
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
-
 VIDEO_KEYS = ("start", "end", "text", "segments")  # of one video's object
 
 

@@ -34,29 +34,30 @@ import numpy as np
 
 from stepline.grounding.evidence import TimedText
 from stepline.grounding.said_to_shown import Array
+from stepline.numeric import cosine
 from stepline.records import FeatureSequence, Matrix, Sentence
 
-BEFORE, AFTER = 0.8, 0.5  # seconds that a cut may come before or after the first word of a sentence
-CUT_GAIN = 2.0  # odds of such a cut in pictures of one's own, against chance
-# P(a line of text is being said) over another film's words; odds against that
-LINE_CHANCE, LINE_GAIN = 0.03, 12.0
-SAID_PART = 0.6  # of a line's words, from which it counts as said
-SLACK = 4.0  # seconds around the time in which a line stands
-STANDING = 20.0  # seconds; what stands longer is a watermark
-LETTERS, WORDS = 3, 2  # of a word, and words of a line, that count
-LONG_WORD = 5  # letters of a word that is a line by itself: "REPEAT"
-COUNTED = 20  # chances at most: what one editor does alike is not independent
-HOW_TO = (
-    7.1,
-    6.9,
-    # Beta of the fraction of sentences that tell a step; 53 how-to transcripts of TutorialVQA, mean
-    # .51
-)
+# seconds that a cut may come before or after the first word of a sentence
+BEFORE_SECONDS = 0.8
+AFTER_SECONDS = 0.5
+CUT_ODDS = 2.0  # of such a cut in pictures of one's own, against chance
+SAMPLE_SECONDS = 0.1  # between the seconds at which chance is measured
+LINE_CHANCE = 0.03  # P(a line of text is being said) over another film's words
+LINE_ODDS = 12.0  # of that in pictures of one's own, against chance
+MIN_SAID_FRACTION = 0.6  # of a line's words, from which it counts as said
+TEXT_MARGIN_SECONDS = 4.0  # around the time in which a line is shown
+MAX_TEXT_SECONDS = 20.0  # what is shown longer is a watermark
+MIN_WORD_LETTERS = 3  # of a word that counts
+MIN_LINE_WORDS = 2  # of a line that counts
+LONG_WORD_LETTERS = 5  # of a word that is a line by itself: "REPEAT"
+MAX_CHANCES = 20  # what one editor does alike is not independent
+# Beta of the fraction of sentences that tell a step; 53 how-to transcripts of TutorialVQA, mean .51
+HOW_TO_BETA = (7.1, 6.9)
 # the same of a film script (50 parts of 40 sentences) and a lecture, as the extractive writer reads
 # them
-TALK = 0.091
+TALK_FRACTION = 0.091
 HARDLY_FIT = "the pictures of the whole video hardly fit its words"  # why a step is "unclear"
-LIMIT = 2.0  # nats that the cuts may say: another film can be cut alike
+MAX_CUT_NATS = 2.0  # that the cuts may say: another film can be cut alike
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,15 @@ def correspondence(
     in the picture.
     """
     starts = np.array(sorted(s.span.start for s in sentences if s.span.start < duration))
-    centre = (weights or load_weights()).mean_pictures.get(features.backbone if features else "")
+    topic = None
+    if features is not None and sentence_vectors is not None:
+        centre = (weights or load_weights()).mean_pictures.get(features.backbone)
+        if centre is not None:
+            topic = _topic(features.values, sentence_vectors, np.array(centre))
     return Correspondence(
-        cuts=_cuts_at_sentences(np.array(cuts, dtype=np.float64), starts, duration),
-        topic=None
-        if features is None or sentence_vectors is None or centre is None
-        else _topic(features.values, sentence_vectors, np.array(centre)),
-        text=_said_lines(on_screen, sentences),
+        _cuts_at_sentences(np.array(cuts, dtype=np.float64), starts, duration),
+        topic,
+        _said_lines(on_screen, sentences),
     )
 
 
@@ -125,17 +128,18 @@ def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -
     if not chances or not 0 < chance < 1:
         return 0.0
     own = chance * gain / (1 - chance + chance * gain)
-    nats = hits * math.log(own / chance) + (chances - hits) * math.log((1 - own) / (1 - chance))
-    return nats * min(1.0, COUNTED / chances)
+    misses = chances - hits
+    nats = hits * math.log(own / chance) + misses * math.log((1 - own) / (1 - chance))
+    return nats * min(1.0, MAX_CHANCES / chances)
 
 
-def instruction_log_bayes(told: int, sentences: int) -> float:
+def instruction_log_bayes(with_step: int, sentences: int) -> float:
     """Return the log Bayes factor of instructions against other talk, where so many of the
     sentences tell a step."""
-    other = sentences - told
-    a, b = HOW_TO
-    how_to = _log_beta(told + a, other + b) - _log_beta(a, b)
-    return how_to - told * math.log(TALK) - other * math.log(1 - TALK)
+    other = sentences - with_step
+    a, b = HOW_TO_BETA
+    how_to = _log_beta(with_step + a, other + b) - _log_beta(a, b)
+    return how_to - with_step * math.log(TALK_FRACTION) - other * math.log(1 - TALK_FRACTION)
 
 
 def _log_beta(a: float, b: float) -> float:
@@ -146,15 +150,17 @@ def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
     """Return in nats whether sentences begin at cuts more often than at any second."""
     if not len(cuts) or not len(starts):
         return 0.0
-    chance = float(_begins_near(np.arange(0.05, duration, 0.1), starts).mean())
+    anywhere = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
+    chance = float(_begins_near(anywhere, starts).mean())
     hits = int(_begins_near(cuts, starts).sum())
-    return float(np.clip(coincidence_log_bayes(hits, len(cuts), chance, CUT_GAIN), -LIMIT, LIMIT))
+    nats = coincidence_log_bayes(hits, len(cuts), chance, CUT_ODDS)
+    return float(np.clip(nats, -MAX_CUT_NATS, MAX_CUT_NATS))
 
 
 def _begins_near(times: Array, starts: Array) -> Array:
     """Return (N,): whether a sentence begins near each of the times (N,); starts: ascending."""
-    first = np.searchsorted(starts, times - AFTER)
-    return np.asarray(np.append(starts, np.inf)[first] <= times + BEFORE)
+    first = np.searchsorted(starts, times - AFTER_SECONDS)
+    return np.asarray(np.append(starts, np.inf)[first] <= times + BEFORE_SECONDS)
 
 
 def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
@@ -163,61 +169,56 @@ def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
     known = np.isfinite(pictures).all(axis=1)
     if not known.any() or not len(speech):
         return None
-    seen, said = pictures[known].mean(axis=0) - centre, speech.mean(axis=0)  # (D,)
-    length = float(np.linalg.norm(seen) * np.linalg.norm(said))
-    return float(seen @ said) / length if length > 0 else None
+    return cosine(pictures[known].mean(axis=0) - centre, speech.mean(axis=0))
 
 
 def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:
-    """Return in nats whether the lines that stand in the picture are being said."""
-    said: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
+    """Return in nats whether the lines in the picture are being said."""
+    spoken: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
     for sentence in sentences:
-        spoken = _words(sentence.text)
-        for t in range(
-            max(0, int(sentence.span.start - SLACK)), math.ceil(sentence.span.end + SLACK)
-        ):
-            said[t] |= spoken
-    seen: set[frozenset[str]] = set()
+        words = _words(sentence.text)
+        start = max(0, int(sentence.span.start - TEXT_MARGIN_SECONDS))
+        for t in range(start, math.ceil(sentence.span.end + TEXT_MARGIN_SECONDS)):
+            spoken[t] |= words
+    counted: set[frozenset[str]] = set()
     # second at which lines come, together one chance -> whether one of them is said
     screens: dict[int, bool] = {}
     for line in sorted(lines, key=lambda line: line.span.start):
-        words = frozenset(_words(line.text))
-        few = len(words) < WORDS and not any(len(word) >= LONG_WORD for word in words)
-        if few or line.span.duration > STANDING or words in seen:
+        written = frozenset(_words(line.text))
+        long_word = any(len(word) >= LONG_WORD_LETTERS for word in written)
+        if len(written) < MIN_LINE_WORDS and not long_word:
             continue
-        seen.add(words)
-        near = set[str]().union(
-            *(said[t] for t in range(int(line.span.start), math.ceil(line.span.end)))
-        )
-        if not near:  # nobody speaks then
+        if line.span.duration > MAX_TEXT_SECONDS or written in counted:
             continue
-        come = int(line.span.start)
-        screens[come] = screens.get(come, False) or len(words & near) >= SAID_PART * len(words)
-    return coincidence_log_bayes(sum(screens.values()), len(screens), LINE_CHANCE, LINE_GAIN)
+        counted.add(written)
+        start = int(line.span.start)
+        near: set[str] = set()
+        for t in range(start, math.ceil(line.span.end)):
+            near |= spoken[t]
+        if near:  # else nobody speaks then
+            is_spoken = len(written & near) >= MIN_SAID_FRACTION * len(written)
+            screens[start] = screens.get(start, False) or is_spoken
+    return coincidence_log_bayes(sum(screens.values()), len(screens), LINE_CHANCE, LINE_ODDS)
 
 
 def is_phrase(line: str) -> bool:
     """Whether a line of text in the picture holds two words: a person reads nothing from a bit of
     one."""
-    return len(_words(line)) >= WORDS
+    return len(_words(line)) >= MIN_LINE_WORDS
 
 
-def is_said(line: str, spoken: str) -> bool:
+def is_said(line: str, speech: str) -> bool:
     """Whether most of the words of a line of text in the picture are among those spoken."""
     words = _words(line)
-    return bool(words) and len(words & _words(spoken)) >= SAID_PART * len(words)
+    return bool(words) and len(words & _words(speech)) >= MIN_SAID_FRACTION * len(words)
 
 
 def _words(text: str) -> set[str]:
-    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= LETTERS}
+    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= MIN_WORD_LETTERS}
 
 
 @functools.cache
 def load_weights() -> CorrespondenceWeights:
     """Return the weights that come with the package."""
-    text = (
-        resources.files("stepline.grounding")
-        .joinpath("correspondence.json")
-        .read_text(encoding="utf-8")
-    )
-    return CorrespondenceWeights(**json.loads(text)["weights"])
+    file = resources.files("stepline.grounding") / "correspondence.json"
+    return CorrespondenceWeights(**json.loads(file.read_text(encoding="utf-8"))["weights"])

@@ -1,4 +1,4 @@
-"""What a second looks like beside each step's words, (K, T), and what that is worth in this video.
+"""What a second looks like next to each step's words, (K, T), and what that is worth in this video.
 
 `contrast`     how like the step a second looks. Similarity of a weak backbone is mostly about the video, not about the
                second: it is centred over time and over steps.
@@ -18,6 +18,7 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
+from stepline.numeric import unit_rows
 from stepline.records import FeatureSequence, Matrix, Span
 
 if TYPE_CHECKING:
@@ -25,18 +26,19 @@ if TYPE_CHECKING:
 
 # spread of the parts of a thumbnail: black, a colour, noise lie below .006, real pictures above
 # .026
-PLAIN = 0.015
-STILL = 0.01  # change of the most changed spot; a film that nowhere changes more is one picture
-LIMIT = 3.0  # standard deviations; evidence beyond is clipped, one odd frame must not decide
-GRID = 0.1  # step of the search for a weight
-# seconds; what never changes for so long at a stretch, and bears text meanwhile, is slides
-SLIDES = 3
-WRITTEN = 0.75  # fraction of its seconds in which text stands in slides
-NOISE = 1e-6  # a spread of similarity below this is rounding
+MIN_PICTURE_SPREAD = 0.015
+# change of the most changed spot; a film that nowhere changes more is one picture
+MAX_STILL_CHANGE = 0.01
+MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, one odd frame must not decide
+WEIGHT_STEP = 0.1  # of the search for a weight
+# what never changes for so many seconds at a stretch, and bears text then, is slides
+SLIDE_SECONDS = 3
+SLIDE_TEXT_FRACTION = 0.75  # of its seconds in which text is on slides
+MIN_SPREAD = 1e-6  # of similarity; what is below is rounding
 
 
 class TimedText(Protocol):
-    """A line of text in the picture and the seconds in which it stands."""
+    """A line of text in the picture and the seconds in which it is there."""
 
     @property
     def text(self) -> str:
@@ -44,7 +46,7 @@ class TimedText(Protocol):
 
     @property
     def span(self) -> Span:
-        """When it stands."""
+        """When it is there."""
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
@@ -72,13 +74,8 @@ def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
     return values
 
 
-def unit_rows(rows: Array) -> Array:
-    """Return the rows scaled to length 1; zero rows stay zero."""
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
-
-
 def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
-    """Return (K, T) evidence in standard deviations, 0 = nothing known, clipped to LIMIT.
+    """Return (K, T) evidence in standard deviations, 0 = nothing known, clipped to MAX_DEVIATIONS.
 
     Each step is measured against its own average over the video, each second against the average of
     all steps, after smoothing inside shots (seconds). All steps share one scale, so that a step
@@ -93,7 +90,9 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
         z = z - z.mean(axis=0, keepdims=True)
     z = smooth_within_shots(z, shots, smooth)
     spread = z[:, known].std()
-    return np.clip(z / spread, -LIMIT, LIMIT) if spread > NOISE else np.zeros(z.shape)
+    if spread <= MIN_SPREAD:
+        return np.zeros(z.shape)
+    return np.asarray(np.clip(z / spread, -MAX_DEVIATIONS, MAX_DEVIATIONS))
 
 
 def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()) -> Array:
@@ -103,44 +102,46 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
     on_screen: what is written in the picture. A second that was not looked at counts as 1.
     """
     known = np.isfinite(activity.peaks)
-    changes = np.flatnonzero(known & (activity.peaks >= STILL))  # rows
-    if known.sum() > 1 and not len(changes) and not activity.cuts:
-        return np.zeros(seconds)
-    runs = np.split(changes, np.flatnonzero(np.diff(changes) > 1) + 1)
-    if known.sum() > 1 and max(map(len, runs)) < SLIDES * activity.rate:
-        written = {
-            t for line in on_screen for t in range(int(line.span.start), math.ceil(line.span.end))
-        }
-        if len(written & {*range(seconds)}) >= WRITTEN * seconds:
+    changes = np.flatnonzero(known & (activity.peaks >= MAX_STILL_CHANGE))  # rows
+    if known.sum() > 1:
+        if not len(changes) and not activity.cuts:  # a still
             return np.zeros(seconds)
+        runs = np.split(changes, np.flatnonzero(np.diff(changes) > 1) + 1)
+        if max(map(len, runs)) < SLIDE_SECONDS * activity.rate:
+            with_text: set[int] = set()
+            for line in on_screen:
+                with_text.update(range(int(line.span.start), math.ceil(line.span.end)))
+            if len(with_text.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds:
+                return np.zeros(seconds)
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     spread = looks.reshape(seconds, -1, 3).std(axis=1).max(axis=1)  # NaN where no frame fell
-    return np.where(spread < PLAIN, 0.0, 1.0)
+    return np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
 
 
 def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:
     """Return (T, P): the mean of the known rows (N, P) of each second; NaN where there is none."""
-    out = np.full((seconds, rows.shape[1]), np.nan)
+    means = np.full((seconds, rows.shape[1]), np.nan)
     for t in range(seconds):
         first = round(t * rate)
         part = rows[first : max(first + 1, round((t + 1) * rate))].astype(np.float64)
         part = part[np.isfinite(part).all(axis=1)]
         if len(part):
-            out[t] = part.mean(axis=0)
-    return out
+            means[t] = part.mean(axis=0)
+    return means
 
 
 def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> Array:
     """Return the rows (K, T) averaged over `seconds` to either side, never across a cut."""
     reach = round(seconds)
-    out = np.empty_like(rows)
+    smoothed = np.empty_like(rows)
     for shot in shots:
         part = rows[:, shot]
         total = np.concatenate([np.zeros((len(rows), 1)), part.cumsum(axis=1)], axis=1)
         t = np.arange(part.shape[1])
-        low, high = np.maximum(t - reach, 0), np.minimum(t + reach + 1, part.shape[1])
-        out[:, shot] = (total[:, high] - total[:, low]) / (high - low)
-    return out
+        low = np.maximum(t - reach, 0)
+        high = np.minimum(t + reach + 1, part.shape[1])
+        smoothed[:, shot] = (total[:, high] - total[:, low]) / (high - low)
+    return smoothed
 
 
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
@@ -163,7 +164,7 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
     """
     if not evidence.any():
         return 0.0
-    grid = np.arange(0.0, limit + GRID / 2, GRID)
+    grid = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
     gains = [log_bayes_factor(prior, w * evidence) - penalty * w for w in grid]
     return round(float(grid[int(np.argmax(gains))]), 2)
 

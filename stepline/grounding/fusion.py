@@ -21,16 +21,32 @@ from stepline.grounding.evidence import fit_weight
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.speech import grow_window
-from stepline.records import Span, Status, Step
+from stepline.numeric import sum_to_one
+from stepline.records import FeatureSequence, Span, Status, Step
 
-ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
-LEAST_FREE = 1e-3  # a second is never wholly taken
+FUSION_ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
+MIN_FREE = 1e-3  # probability; a second is never wholly taken
 # below which the product of what is free is taken in logarithms, far from a float's own end
-LEAST_PRODUCT = 1e-200
+MIN_PRODUCT = 1e-200
 # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
-SPREAD = 0.5
+LOG_LENGTH_SPREAD = 0.5
+MIN_MASS = 1e-12  # of a row, against a division by zero
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SpeechPrior:
+    """Where and whether each step is shown, by where it is said.
+
+    prior: (K, T) P(shown at t | said). shown_prior: (K,) P(shown) before any evidence. said: (K,)
+    whether the step is spoken of. past_seconds: how many of the T seconds have come yet, None: all.
+    """
+
+    prior: Array
+    shown_prior: Array
+    said: Flags
+    past_seconds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,17 +69,22 @@ class ShownPosterior:
         if possible.all():
             return self
         rows = self.occupancy * possible
-        kept = rows.sum(axis=1) / np.maximum(self.occupancy.sum(axis=1), 1e-12)
-        return ShownPosterior(rows, self.score * kept, self.weight)
+        fraction = rows.sum(axis=1) / np.maximum(self.occupancy.sum(axis=1), MIN_MASS)
+        return ShownPosterior(rows, self.score * fraction, self.weight)
 
     @property
     def best(self) -> npt.NDArray[np.int64]:
         """(K,) the likeliest second of each step."""
-        return (
-            self.occupancy.argmax(axis=1)
-            if self.occupancy.size
-            else np.zeros(len(self.occupancy), dtype=np.int64)
-        )
+        if not self.occupancy.size:
+            return np.zeros(len(self.occupancy), dtype=np.int64)
+        return np.asarray(self.occupancy.argmax(axis=1))
+
+
+def likeness_penalty(features: FeatureSequence | None, settings: GroundSettings) -> float:
+    """Return the nats that a unit of the weight of likeness must earn."""
+    if features is not None and features.backbone == "conse":
+        return settings.likeness_penalty_conse
+    return settings.likeness_penalty
 
 
 def likeness_weight(
@@ -77,66 +98,49 @@ def likeness_weight(
 
 
 def fuse(
-    prior: Array,
-    likeness: Array,
-    said: Flags,
-    base: Array,
-    penalty: float,
-    settings: GroundSettings,
-    *,
-    seen: int | None = None,
+    speech: SpeechPrior, likeness: Array, penalty: float, settings: GroundSettings
 ) -> ShownPosterior:
-    """Return what speech (prior, (K, T)) and the looks of each second (likeness, (K, T)) say
-    together.
-
-    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. penalty: nats
-    that a unit of the weight of likeness must earn. seen: how many of the T seconds have come yet,
-    all where it is not given.
-    """
-    weight = likeness_weight(prior, likeness, said, penalty, settings)
-    shots = [slice(0, prior.shape[1])]  # words do not end at cuts
+    """Return what speech and the looks of each second (likeness, (K, T)) say together. penalty:
+    nats that a unit of the weight of likeness must earn."""
+    prior, shown_prior = speech.prior, speech.shown_prior
+    weight = likeness_weight(prior, likeness, speech.said, penalty, settings)
+    whole = [slice(0, prior.shape[1])]  # words do not end at cuts
     likelihood = np.exp(weight * likeness)
     # How much higher likeness peaks than noise of unit variance would: a step that nobody says has
     # a flat prior, so that it cannot be compared with its own average.
-    against_noise = (
-        likelihood[:, :seen].mean(axis=1) / math.exp(weight**2 / 2)
-        if likeness.any()
-        else np.ones(len(prior))
-    )
-    score, held = base, occupancy(_normalised(prior * likelihood), shots, settings.typical)
-    for _ in range(ROUNDS):
-        likely = prior * probability_unclaimed(held, score) ** settings.compete
+    against_noise = np.ones(len(prior))
+    if likeness.any():
+        noise = math.exp(weight**2 / 2)
+        against_noise = likelihood[:, : speech.past_seconds].mean(axis=1) / noise
+    score = shown_prior
+    shown = occupancy(sum_to_one(prior * likelihood), whole, settings.typical)
+    for _ in range(FUSION_ROUNDS):
+        free = prior * probability_unclaimed(shown, score) ** settings.compete
         # What chance would give: the mean likelihood, over all steps, of the seconds where they are
         # not shown.
-        absent = np.maximum(1 - held, LEAST_FREE)
+        absent = np.maximum(1 - shown, MIN_FREE)
         elsewhere = float((likelihood * absent).sum() / absent.sum()) if absent.size else 1.0
-        # (K,)
-        factor = np.where(
-            said, (_normalised(likely) * likelihood).sum(axis=1) / elsewhere, against_noise
-        )
-        score = (score + base * factor / (1 - base + base * factor)) / 2
-        held = (held + occupancy(_normalised(likely * likelihood), shots, settings.typical)) / 2
-    return ShownPosterior(held, score, weight)
+        against_chance = (sum_to_one(free) * likelihood).sum(axis=1) / elsewhere  # (K,)
+        odds = shown_prior * np.where(speech.said, against_chance, against_noise)
+        score = (score + odds / (1 - shown_prior + odds)) / 2
+        shown = (shown + occupancy(sum_to_one(free * likelihood), whole, settings.typical)) / 2
+    return ShownPosterior(shown, score, weight)
 
 
-def probability_unclaimed(held: Array, score: Array) -> Array:
-    """Return (K, T): P(no other step is being shown at t); held: occupancy (K, T), score: P(shown),
+def probability_unclaimed(shown: Array, score: Array) -> Array:
+    """Return (K, T): P(no other step is being shown at t); shown: occupancy (K, T), score: P(shown),
     (K,).
 
-    Of thousands of steps it is less than a float can hold: then each row is told up to a factor of
+    Of thousands of steps it is less than a float can hold: then each row is right up to a factor of
     its own.
     """
-    absent = np.maximum(1 - held * score[:, None], LEAST_FREE)
+    absent = np.maximum(1 - shown * score[:, None], MIN_FREE)
     product = absent.prod(axis=0)
-    if product.size and product.min() < LEAST_PRODUCT:
+    if product.size and product.min() < MIN_PRODUCT:
         logarithm = np.log(absent)
         others = logarithm.sum(axis=0) - logarithm
         return np.asarray(np.exp(others - others.max(axis=1, keepdims=True)))
     return np.asarray(product / absent)
-
-
-def _normalised(rows: Array) -> Array:
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
 def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
@@ -146,22 +150,18 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     A step does not run on across a cut.
     """
     reach = max((shot.stop - shot.start for shot in shots), default=1) - 1
-    # (2 reach + 1,)
-    longer = np.array([_probability_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])
-    held = np.zeros(centers.shape)
+    # P(a shown span is longer than twice a distance from its middle), lognormal; (2 reach + 1,)
+    longer = np.ones(2 * reach + 1)
+    for distance in range(1, reach + 1):
+        spreads = math.log(2 * distance / seconds) / (LOG_LENGTH_SPREAD * math.sqrt(2))
+        longer[reach - distance] = longer[reach + distance] = 0.5 * math.erfc(spreads)
+    shown = np.zeros(centers.shape)
     for shot in shots:
         length = shot.stop - shot.start
-        near = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
-        for row, out in zip(centers[:, shot], held[:, shot], strict=True):
-            out[:] = np.convolve(row, near, mode="full")[length - 1 : 2 * length - 1]
-    return np.asarray(np.minimum(1.0, held))
-
-
-def _probability_longer(length: float, median: float) -> float:
-    """Return P(a shown span is longer than `length`), lognormal around `median` seconds."""
-    return (
-        1.0 if length <= 0 else 0.5 * math.erfc(math.log(length / median) / (SPREAD * math.sqrt(2)))
-    )
+        kernel = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
+        for row, out in zip(centers[:, shot], shown[:, shot], strict=True):
+            out[:] = np.convolve(row, kernel, mode="full")[length - 1 : 2 * length - 1]
+    return np.asarray(np.minimum(1.0, shown))
 
 
 def with_verdict(
@@ -172,16 +172,16 @@ def with_verdict(
     duration: float,
     settings: GroundSettings,
     *,
-    belong: float = 1.0,
-    earned: bool = True,
+    probability: float = 1.0,
+    trusted: bool = True,
 ) -> Step:
     """Return the step with spans, at, score and status; row: its occupancy (T,). One not shown has
     no spans.
 
-    score: P(shown) if the pictures belong to the speech, which they do with P `belong`. earned:
+    score: P(shown) if the pictures belong to the speech, which they do with `probability`. trusted:
     whether the pictures themselves say so; a step that is said is "unclear" where they do not.
     """
-    likely = score if step.said is None else belong * score
+    likely = score if step.said is None else probability * score
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"
         return step.model_copy(update={"spans": (), "at": None, "score": likely, "status": status})
@@ -190,7 +190,7 @@ def with_verdict(
         "spans": tuple(shown_spans(row, shots, duration, settings)),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
         "score": likely,
-        "status": "shown" if earned or step.said is None else "unclear",
+        "status": "shown" if trusted or step.said is None else "unclear",
     }
     return step.model_copy(update=update)
 
@@ -200,18 +200,17 @@ def shown_spans(
 ) -> list[Span]:
     """Return where a step is shown, best first: peaks of the row (T,), each grown inside its shot
     and never twice."""
-    left = row.copy()
+    remaining = row.copy()
     spans: list[Span] = []
-    while (
-        len(spans) < settings.alternatives and left.size and left.max() > settings.grow * row.max()
-    ):
-        peak = int(left.argmax())
+    while len(spans) < settings.alternatives:
+        if not remaining.size or not remaining.max() > settings.grow * row.max():
+            break
+        peak = int(remaining.argmax())
         shot = next(s for s in shots if s.start <= peak < s.stop)
-        start, end = (
-            shot.start + edge for edge in grow_window(left[shot], peak - shot.start, settings.grow)
-        )
+        start, end = grow_window(remaining[shot], peak - shot.start, settings.grow)
+        start, end = start + shot.start, end + shot.start
         spans.append(Span(float(start), min(float(end), duration)))
-        left[max(0, start - 1) : end + 1] = 0
+        remaining[max(0, start - 1) : end + 1] = 0
     return spans
 
 
@@ -229,10 +228,10 @@ def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
 def _part(step: Step, seconds: Sequence[float]) -> Step:
     if not step.spans or step.at is None:
         return step
-    best, place = step.spans[0], bisect.bisect_left(seconds, step.at)
-    start, end = best.start, best.end
-    if place and seconds[place - 1] > start:
-        start = float(math.ceil((seconds[place - 1] + step.at) / 2))
-    if place + 1 < len(seconds) and seconds[place + 1] < end:
-        end = float(math.ceil((seconds[place + 1] + step.at) / 2))
+    start, end = step.spans[0].start, step.spans[0].end
+    index = bisect.bisect_left(seconds, step.at)
+    if index > 0 and seconds[index - 1] > start:
+        start = float(math.ceil((seconds[index - 1] + step.at) / 2))
+    if index + 1 < len(seconds) and seconds[index + 1] < end:
+        end = float(math.ceil((seconds[index + 1] + step.at) / 2))
     return step.model_copy(update={"spans": (Span(start, end), *step.spans[1:])})

@@ -5,9 +5,16 @@ same place.
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
 
 in a long take, second by second (`fusion.fuse`); a video cut into at least as many shots as steps
-is matched to them instead, one step a shot (`shots.assign_to_shots`). z: two kinds of evidence, how
-like the step a second looks and how like doing anything it moves (`evidence`, `shots`); free: P(no
-other step is being shown then). No trained model. docs/grounding.md tells it in plain words.
+is matched to them instead, one step a shot (`shots.assign_to_shots`). No trained model.
+docs/grounding.md has it in plain words.
+
+    prior, pi   `speech_prior`         where and whether a step is shown, by where it is said
+    z           `likeness_evidence`    how like the step a second looks
+    free        `fusion.fuse`          P(no other step is being shown then)
+    shots       `place_by_shots`       the same for steps that nobody says, or over a talking head
+    belief      `video_level_belief`   whether the pictures belong to the speech, and it instructs
+    verdicts    `verdicts`             spans, score, and "shown", "unclear", "said" or "not found"
+
 Letters: K steps, T seconds, D width.
 """
 
@@ -20,44 +27,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.errors import ShapeError
-from stepline.grounding.correspondence import HARDLY_FIT, correspondence, instruction_log_bayes
-from stepline.grounding.evidence import (
-    TimedText,
-    contrast,
-    log_bayes_factor,
-    pictured,
-    shot_slices,
-    similarity,
-)
+from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, similarity
 from stepline.grounding.fusion import (
     Flags,
     ShownPosterior,
+    SpeechPrior,
     fuse,
+    likeness_penalty,
     occupancy,
     part_neighbours,
     with_verdict,
 )
+from stepline.grounding.inputs import GroundingInputs, VideoEvidence, weigh_video
+from stepline.grounding.report import GroundReport, evidence_note, merge_reports
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import (
-    LookOdds,
     assign_to_shots,
-    odds_by_look,
+    odds_by_appearance,
     shot_units,
+    step_and_other_speech,
     talking_heads,
-    told_and_chat,
 )
-from stepline.grounding.windows import (
-    GroundingWindow,
-    cut_activity,
-    cut_features,
-    cut_into_windows,
-    cut_steps,
-    to_video_time,
-)
-from stepline.records import Alignment, FeatureSequence, Matrix, Sentence, Span, Step, Transcript
-from stepline.text.visibility import predict_visibility as visible_by_wording
+from stepline.grounding.windows import GroundingWindow, cut_into_windows, to_video_time
+from stepline.numeric import logit, sigmoid
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.text.visibility import predict_visibility
 from stepline.writing.types import under_condition
 
 if TYPE_CHECKING:
@@ -65,58 +60,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MINILM = 384  # width of the vectors that wording is judged on
+MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
 # P(the case is shown) of a step told last and under a condition; both of real clips are not
-LAST_CASE = 0.5
-# mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
-USUAL_WORDING = 0.15
-
-
-@dataclass(frozen=True)
-class GroundReport:
-    """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how
-    many steps it moved.
-
-    likeness: to the step's words; motion: 1 where some step is placed by shots, whose hands at work
-    then count, else 0.
-    lag: seconds by which the pictures of those shots follow the words. moved: steps whose likeliest
-    second is more than 2 s from that of speech alone. correspondence: log odds that the pictures
-    belong to the speech, None where nothing tells; earned: whether that is enough to call steps
-    shown. instruction: log Bayes factor that the speech instructs, None where the steps are not
-    from it; instructs: whether that is enough to call steps shown.
-    """
-
-    likeness: float
-    motion: float
-    lag: float
-    moved: int
-    shots: int
-    note: str
-    correspondence: float | None = None
-    earned: bool = False
-    instruction: float | None = None
-    instructs: bool = True
-
-    @property
-    def unclear(self) -> str:
-        """Why a step is "unclear", in plain words."""
-        if not self.instructs:
-            return "hardly a sentence of the video tells a step"
-        return "told last, and only for some case" if self.earned else HARDLY_FIT
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """What the user should know before trusting the steps: two films, or no how-to video."""
-        found = []
-        if self.correspondence is not None and not self.earned:
-            found.append(
-                "what is seen hardly fits what is said: steps stand where they are said, and may not be shown"
-            )
-        if not self.instructs:
-            found.append(
-                "hardly a sentence tells a step, as in a talk: steps stand where they are said, and may not be shown"
-            )
-        return tuple(found)
+LAST_CASE_PROBABILITY = 0.5
+# mean log odds that wording gives the step texts of COIN and CrossTask: how-to is not vlogs
+MEAN_WORDING_LOG_ODDS = 0.15
+VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
+MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
+MOVED_SECONDS = 2  # from where speech alone has the step, beyond which the picture moved it
 
 
 @dataclass(frozen=True)
@@ -152,302 +103,118 @@ def ground(
     not a user's own lines; then how many sentences tell one says whether it instructs at all. A
     long video is grounded in windows. Raises ShapeError when arrays do not fit together.
     """
-    settings = settings or GroundSettings()
-    given, belong = gather_inputs(
-        steps,
-        duration=duration,
-        transcript=transcript,
-        features=features,
-        step_vectors=step_vectors,
-        activity=activity,
-        sentence_vectors=sentence_vectors,
-        on_screen=on_screen,
-        visible=visible,
-        written=written,
-    )
-    windows = cut_into_windows(steps, duration, settings)
-    grounding = (
-        ground_window(given, belong, settings)
-        if len(windows) == 1
-        else _ground_windows(given, windows, belong, settings)
-    )
-    log.info("grounding: %s", grounding.report.note)
-    return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
-
-
-def gather_inputs(
-    steps: Sequence[Step],
-    *,
-    duration: float,
-    transcript: Transcript | None = None,
-    features: FeatureSequence | None = None,
-    step_vectors: Matrix | None = None,
-    activity: "Activity | None" = None,
-    sentence_vectors: Matrix | None = None,
-    on_screen: Sequence[TimedText] = (),
-    visible: Sequence[float] | None = None,
-    written: bool = True,
-) -> "tuple[GroundingInputs, float | None]":
-    """Return what the windows of a video share, and the log odds that its pictures belong to its
-    speech, if known.
-
-    The arguments are those of `ground`. Raises ShapeError when arrays do not fit together.
-    """
-    if step_vectors is not None and len(step_vectors) != len(steps):
-        raise ShapeError(
-            f"step vectors must have one row a step: {len(steps)}, not {len(step_vectors)}"
-        )
-    if visible is not None and len(visible) != len(steps):
-        raise ShapeError(
-            f"visible must hold one probability a step: {len(steps)}, not {len(visible)}"
-        )
-    possible = np.ones(math.ceil(duration))
-    if activity is not None and len(activity.looks) > 0:
-        possible = pictured(activity, len(possible), on_screen)
-    told = {source for step in steps for source in step.sources}
-    heard = len(transcript.sentences) if transcript and written and told else 0
-    instruction = round(instruction_log_bayes(len(told), heard), 3) if heard else None
-    given = GroundingInputs(
+    inputs = GroundingInputs(
         tuple(steps),
         duration,
         transcript,
         features,
         step_vectors,
         activity,
+        sentence_vectors,
+        on_screen,
         visible,
-        possible,
-        instruction,
+        written,
     )
-    belong = None
-    if features is not None or activity is not None:
-        said = (Sentence(text=step.text, span=step.said) for step in steps if step.said is not None)
-        cuts = activity.cuts if activity else ()
-        tie = correspondence(
-            transcript.sentences if transcript else tuple(said),
-            duration,
-            cuts=cuts,
-            features=features,
-            sentence_vectors=sentence_vectors,
-            on_screen=on_screen,
-        )
-        belong = round(tie.log_odds(), 3) if tie.known else None
-    return given, belong
+    return ground_inputs(inputs, settings or GroundSettings())
 
 
-def _doubt_last_case(steps: Sequence[Step]) -> tuple[Step, ...]:
+def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Grounding:
+    """Return the steps of a whole video placed where they are shown, as `ground` does."""
+    video = weigh_video(inputs)
+    windows = cut_into_windows(inputs.steps, inputs.duration, settings)
+    if len(windows) == 1:
+        grounding = ground_window(inputs, video, settings)
+    else:
+        grounding = _ground_windows(inputs, video, windows, settings)
+    log.info("grounding: %s", grounding.report.note)
+    return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
+
+
+def _doubt_last_case(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the steps, the last of them "unclear" where it holds only in some case, which a video
     need not bring.
 
     "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to
     the presenter.
     """
-    if (
-        len(steps) < 2
-        or steps[-1].status != "shown"
-        or steps[-1].said is None
-        or not under_condition(steps[-1].text)
-    ):
-        return tuple(steps)
-    return *steps[:-1], steps[-1].model_copy(
-        update={"status": "unclear", "score": LAST_CASE * (steps[-1].score or 0.0)}
-    )
-
-
-@dataclass(frozen=True)
-class GroundingInputs:
-    """What `ground` was given, of a whole video or of one window."""
-
-    steps: Sequence[Step]
-    duration: float
-    transcript: Transcript | None
-    features: FeatureSequence | None
-    step_vectors: Matrix | None
-    activity: "Activity | None"
-    visible: Sequence[float] | None
-    possible: Array  # (T,), 0 in the seconds that can show nothing
-    instruction: float | None  # log Bayes factor of the whole video
-    # seconds yet to come after `duration`, of a video that still runs: a step may be shown there
-    # too
-    ahead: int = 0
-
-    def cut(self, window: GroundingWindow) -> "GroundingInputs":
-        """Return what belongs to one window, its times counted from the window's start."""
-        rows = list(window.steps)
-        steps, speech = cut_steps(self.steps, window, self.transcript)
-        return GroundingInputs(
-            steps,
-            min(window.context.end, self.duration) - window.context.start,
-            speech,
-            cut_features(self.features, window),
-            None if self.step_vectors is None else self.step_vectors[rows],
-            cut_activity(self.activity, window),
-            None if self.visible is None else [self.visible[row] for row in rows],
-            self.possible[int(window.context.start) : int(window.context.end)],
-            self.instruction,
-            self.ahead,
-        )
+    if len(steps) < 2:
+        return steps
+    *others, last = steps
+    if last.status != "shown" or last.said is None or not under_condition(last.text):
+        return steps
+    score = LAST_CASE_PROBABILITY * (last.score or 0.0)
+    return *others, last.model_copy(update={"status": "unclear", "score": score})
 
 
 def _ground_windows(
-    given: GroundingInputs,
+    inputs: GroundingInputs,
+    video: VideoEvidence,
     windows: Sequence[GroundingWindow],
-    belong: float | None,
     settings: GroundSettings,
 ) -> Grounding:
     """Ground every step in the window that decides it."""
-    scores = np.zeros((len(given.steps), math.ceil(given.duration)), dtype=np.float32)
-    steps = list(given.steps)
+    scores = np.zeros((len(inputs.steps), inputs.past_seconds), dtype=np.float32)
+    steps = list(inputs.steps)
     reports = []
     for window in windows:
-        grounding = ground_window(given.cut(window), belong, settings)
+        grounding = ground_window(inputs.cut(window), video.cut(window), settings)
         reports.append(grounding.report)
         start, width = int(window.context.start), grounding.alignment.scores.shape[1]
         for row, step, score in zip(
             window.steps, grounding.steps, grounding.alignment.scores, strict=True
         ):
             if row in window.decides:
-                steps[row] = to_video_time(step, given.steps[row], window)
+                steps[row] = to_video_time(step, inputs.steps[row], window)
                 scores[row, start : start + width] = score
-    alignment = Alignment(tuple(step.text for step in steps), scores, 1.0, "probability")
-    return Grounding(tuple(steps), alignment, _merge_reports(reports))
+    return Grounding(tuple(steps), _alignment(inputs, scores), merge_reports(reports))
+
+
+def _alignment(inputs: GroundingInputs, scores: Matrix) -> Alignment:
+    return Alignment(tuple(step.text for step in inputs.steps), scores, 1.0, "probability")
 
 
 def ground_window(
-    given: GroundingInputs, belong: float | None, settings: GroundSettings
+    inputs: GroundingInputs, video: VideoEvidence, settings: GroundSettings
 ) -> Grounding:
-    """Ground the steps of one window, or of a whole short video.
+    """Ground the steps of one window, or of a whole short video. video: what the whole video says
+    of it."""
+    speech = speech_prior(inputs, settings)
+    likeness = likeness_evidence(inputs, settings)
+    penalty = likeness_penalty(inputs.features, settings)
 
-    belong: log odds, of the whole video, that the pictures belong to the speech; None where nothing
-    tells.
-    """
-    steps, duration, activity = given.steps, given.duration, given.activity
-    known = math.ceil(duration)
-    seconds, end = known + given.ahead, duration + given.ahead
-    passages = [spoken_passages(step, given.transcript, end) for step in steps]
-    said = np.array([step.said is not None for step in steps], dtype=bool)
-    prior = prior_of(passages, settings.lag_usual, seconds)
-    base = shown_before_evidence(said, settings.shown_rate, given.visible, settings)
-    speech = fuse(prior, np.zeros(prior.shape), said, base, 0.0, settings, seen=known)
-    cuts = activity.cuts if activity else ()
-    # what comes looks like nothing known
-    shots = shot_slices((*cuts, known) if given.ahead else cuts, seconds)
-    likeness = _likeness(given.features, given.step_vectors, shots, prior.shape, settings)
-    conse = given.features is not None and given.features.backbone == "conse"
-    penalty = settings.likeness_penalty_conse if conse else settings.likeness_penalty
-    posterior = (
-        fuse(prior, likeness, said, base, penalty, settings, seen=known)
-        if likeness.any()
-        else speech
-    )
-    lag, sent = settings.lag_usual, np.zeros(len(steps), dtype=bool)
-    if activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots):
-        _, chat = told_and_chat(steps, given.transcript, seconds)
-        by_look = odds_by_look(activity, shots, prior, chat)
-        sent = ~said | _said_over_talk(talking_heads(by_look, shots), passages, settings)
-        if sent.any():
-            moved, lag = _by_shots(given, likeness, passages, by_look, shots, settings)
-            rows = np.where(sent[:, None], moved.occupancy, posterior.occupancy)
-            posterior = ShownPosterior(
-                rows, np.where(sent, moved.score, posterior.score), posterior.weight
-            )
-    if posterior.weight and said.any():
-        agreed = (
-            log_bayes_factor(prior[said], posterior.weight * likeness[said])
-            - penalty * posterior.weight
-        )
-        belong = (belong or 0.0) + agreed
-    earned = belong is not None and belong > settings.belong_least
-    posterior = posterior.within(np.pad(given.possible, (0, given.ahead), constant_values=1.0))
-    instructs = given.instruction is None or given.instruction > settings.instructs_least
-    likely = 1.0 if belong is None else _posterior(settings.belong_rate, belong)
-    if given.instruction is not None:
-        likely *= _posterior(settings.instructs_rate, given.instruction)
-    grounded = tuple(
-        with_verdict(
-            step,
-            row,
-            float(score),
-            shots,
-            end,
-            settings,
-            belong=likely,
-            earned=earned and instructs,
-        )
-        for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)
-    )
-    expected = posterior.expected * np.where(said, likely, 1.0)[:, None]
-    alignment = Alignment(
-        tuple(step.text for step in steps), expected.astype(np.float32), 1.0, "probability"
-    )
-    looked = given.features is not None or activity is not None
-    report = _report(speech, posterior, lag, sent, len(shots), looked)
+    # second by second, by speech alone and with the picture
+    by_speech = fuse(speech, np.zeros(likeness.shape), 0.0, settings)
+    posterior = fuse(speech, likeness, penalty, settings) if likeness.any() else by_speech
+
+    # shot by shot, for the steps whose words lie on no picture of them
+    placement = place_by_shots(inputs, speech, likeness, posterior, settings)
+    future = np.ones(inputs.ahead)  # what is yet to come may show anything
+    posterior = placement.posterior.within(np.concatenate([video.possible, future]))
+
+    agreement = None  # nats, of likeness with speech
+    if posterior.weight and speech.said.any():
+        weighed = posterior.weight * likeness[speech.said]
+        agreement = log_bayes_factor(speech.prior[speech.said], weighed)
+        agreement -= penalty * posterior.weight
+    belief = video_level_belief(video, agreement, settings)
+    shown = posterior.expected * np.where(speech.said, belief.probability, 1.0)[:, None]  # (K, T)
     return Grounding(
-        grounded,
-        alignment,
-        replace(
-            report,
-            correspondence=belong,
-            earned=earned,
-            instruction=given.instruction,
-            instructs=instructs,
-        ),
+        verdicts(inputs, posterior, belief, settings),
+        _alignment(inputs, shown.astype(np.float32)),
+        _report(inputs, by_speech, placement, posterior, belief),
     )
 
 
-def _said_over_talk(
-    talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings
-) -> Flags:
-    """Return (K,): the picture shows a talking head while the step is said; talk: (T,) log odds
-    against doing."""
-    flags = np.zeros(len(passages), dtype=bool)
-    for k, spans in enumerate(passages):
-        during = [talk[int(span.start) : math.ceil(span.end)] for span in spans]
-        flags[k] = bool(during) and float(np.concatenate(during).mean()) < -settings.talk
-    return flags
-
-
-def _by_shots(
-    given: GroundingInputs,
-    likeness: Array,
-    passages: Sequence[Sequence[Span]],
-    by_look: LookOdds,
-    shots: Sequence[slice],
-    settings: GroundSettings,
-) -> tuple[ShownPosterior, float]:
-    """Return where every step is shown if shots are the places, and the lag of the video's
-    pictures."""
-    assert given.activity is not None
-    steps, seconds = given.steps, likeness.shape[1]
-    visible = given.visible
-    if visible is None:
-        visible = _visibility_of_wording(given.features, given.step_vectors)
-    said = np.array([step.said is not None for step in steps], dtype=bool)
-    base = shown_before_evidence(said, settings.shown_rate_shots, visible, settings)
-    prior_at = functools.partial(prior_of, passages, seconds=seconds)
-    units = shot_units(given.activity, shots, by_look, given.features)
-    weight = settings.likeness_shots if likeness.any() else 0.0
-    assignment = assign_to_shots(prior_at, steps, weight * likeness, base, units, settings)
-    centers = np.zeros(likeness.shape)
-    for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
-        # a step is likeliest in the middle of its shot
-        centers[:, (unit.start + unit.stop - 1) // 2] = column
-    rows = occupancy(centers / centers.sum(axis=1, keepdims=True), units.slices, settings.typical)
-    return ShownPosterior(rows, assignment.shown, weight), assignment.lag
-
-
-def _visibility_of_wording(
-    features: FeatureSequence | None, vectors: Matrix | None
-) -> Sequence[float] | None:
-    """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's
-    are."""
-    if (
-        features is None
-        or vectors is None
-        or features.backbone != "conse"
-        or vectors.shape[-1:] != (MINILM,)
-    ):
-        return None
-    return [float(p) for p in visible_by_wording(vectors)]
+def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
+    """Return prior(t | said_k) and pi of each step."""
+    return SpeechPrior(
+        prior=prior_of(inputs.passages, settings.lag_usual, inputs.seconds),
+        shown_prior=shown_before_evidence(
+            inputs.said, settings.shown_rate, inputs.visible, settings
+        ),
+        said=inputs.said,
+        past_seconds=inputs.past_seconds,
+    )
 
 
 def prior_of(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
@@ -457,90 +224,196 @@ def prior_of(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Ar
     return np.array(rows).reshape(-1, seconds)
 
 
-def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
-    """Return the passages that say the step, inside the video: its sentences where known, else
-    `said`."""
-    if step.said is None:
-        return []
-    spans = [transcript.sentences[n].span for n in step.sources] if transcript else []
-    said = step.said
-    passages = [
-        Span(max(span.start, said.start), min(span.end, said.end))
-        for span in spans
-        if span.overlap(said) > 0
-    ] or [said]
-    inside = [Span(p.start, min(p.end, duration)) for p in passages if p.start < duration]
-    # said after the last frame: the end is nearest
-    return inside or [Span(max(0.0, duration - 1), duration)]
-
-
 def shown_before_evidence(
-    said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings
+    said: Flags, rate: float, visible: Array | Sequence[float] | None, settings: GroundSettings
 ) -> Array:
-    """Return P(shown) before any evidence, (K,)."""
-    spoken = np.full(len(said), _logit(np.asarray(rate, dtype=np.float64)))
+    """Return pi, P(shown) before any evidence, (K,). rate: of the steps that are said."""
+    log_odds = np.full(len(said), logit(np.asarray(rate, dtype=np.float64)))
     if visible is not None:
-        words = _logit(np.clip(np.asarray(visible, dtype=np.float64), 1e-3, 1 - 1e-3))
-        spoken = spoken + settings.wording * (words - USUAL_WORDING)
-    return np.where(said, 1 / (1 + np.exp(-spoken)), settings.unsaid_rate)
+        wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
+        log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
+    return np.where(said, sigmoid(log_odds), settings.unsaid_rate)
+
+
+def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
+    """Return z: how like its step each second looks, contrasted, (K, T); 0 where nothing is known."""
+    features, vectors = inputs.features, inputs.step_vectors
+    if features is None or vectors is None or not inputs.steps:
+        return np.zeros((len(inputs.steps), inputs.seconds))
+    cosines = similarity(features, vectors, inputs.seconds)
+    return contrast(cosines, inputs.shots, settings.smooth)
+
+
+@dataclass(frozen=True)
+class ShotPlacement:
+    """posterior: of all steps; placed_by_shots: (K,) which of them shots decided; lag: seconds by
+    which the pictures of those follow the words."""
+
+    posterior: ShownPosterior
+    placed_by_shots: Flags
+    lag: float
+
+
+def place_by_shots(
+    inputs: GroundingInputs,
+    speech: SpeechPrior,
+    likeness: Array,
+    posterior: ShownPosterior,
+    settings: GroundSettings,
+) -> ShotPlacement:
+    """Return the posterior with the steps moved to shots that nobody says, or that are said over a
+    talking head."""
+    activity, shots, steps = inputs.activity, inputs.shots, inputs.steps
+    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), settings.lag_usual)
+    if activity is None or not inputs.has_looks or not 0 < len(steps) <= len(shots):
+        return unmoved
+
+    # which steps: their words say nothing of where they are shown
+    _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
+    appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
+    talk = talking_heads(appearance, shots)
+    placed_by_shots = ~speech.said | _said_over_talk(talk, inputs.passages, settings)
+    if not placed_by_shots.any():
+        return unmoved
+
+    # where: all steps compete for the shots, each in the middle of its own
+    visible: Array | Sequence[float] | None = inputs.visible
+    if visible is None:
+        visible = _visibility_of_wording(inputs)
+    units = shot_units(activity, shots, appearance, inputs.features)
+    assignment = assign_to_shots(
+        functools.partial(prior_of, inputs.passages, seconds=inputs.seconds),
+        steps,
+        settings.likeness_shots * likeness,
+        shown_before_evidence(speech.said, settings.shown_rate_shots, visible, settings),
+        units,
+        settings,
+    )
+    centers = np.zeros(likeness.shape)
+    for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
+        centers[:, (unit.start + unit.stop - 1) // 2] = column
+    centers /= centers.sum(axis=1, keepdims=True)
+    in_shots = occupancy(centers, units.slices, settings.typical)
+    moved = ShownPosterior(
+        np.where(placed_by_shots[:, None], in_shots, posterior.occupancy),
+        np.where(placed_by_shots, assignment.shown, posterior.score),
+        posterior.weight,
+    )
+    return ShotPlacement(moved, placed_by_shots, assignment.lag)
+
+
+def _said_over_talk(
+    talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings
+) -> Flags:
+    """Return (K,): the picture shows a talking head while the step is said; talk: (T,) log odds
+    against doing."""
+    flags = np.zeros(len(passages), dtype=bool)
+    for k, spans in enumerate(passages):
+        if spans:
+            during = [talk[int(span.start) : math.ceil(span.end)] for span in spans]
+            flags[k] = float(np.concatenate(during).mean()) < -settings.talk
+    return flags
+
+
+def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
+    """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's
+    are."""
+    features, vectors = inputs.features, inputs.step_vectors
+    if features is None or vectors is None or features.backbone != "conse":
+        return None
+    if vectors.shape[-1:] != (MINILM_WIDTH,):
+        return None
+    return predict_visibility(vectors)
+
+
+@dataclass(frozen=True)
+class VideoBelief:
+    """correspondence_log_odds: that the pictures belong to the speech; pictures_trusted: whether
+    that is enough to call steps shown. instruction: log Bayes factor that the speech instructs;
+    instructs: whether that is enough. probability: that a step which is said can be shown at all."""
+
+    correspondence_log_odds: float | None
+    pictures_trusted: bool
+    instruction: float | None
+    instructs: bool
+    probability: float
+
+
+def video_level_belief(
+    video: VideoEvidence, agreement: float | None, settings: GroundSettings
+) -> VideoBelief:
+    """Return what the video says of all steps alike. agreement: nats, of likeness with speech."""
+    log_odds = video.correspondence_log_odds
+    instruction = video.instruction
+    if agreement is not None:
+        log_odds = (log_odds or 0.0) + agreement
+    probability = 1.0
+    if log_odds is not None:
+        probability = _posterior(settings.belong_rate, log_odds)
+    if instruction is not None:
+        probability *= _posterior(settings.instructs_rate, instruction)
+    return VideoBelief(
+        log_odds,
+        log_odds is not None and log_odds > settings.belong_least,
+        instruction,
+        instruction is None or instruction > settings.instructs_least,
+        probability,
+    )
 
 
 def _posterior(prior: float, log_odds: float) -> float:
     """Return the probability after evidence in nats."""
-    likelihood = math.exp(min(log_odds, 50.0))
-    return prior * likelihood / (prior * likelihood + 1 - prior) if prior else 0.0
+    if not prior:
+        return 0.0
+    likelihood = math.exp(min(log_odds, MAX_LOG_ODDS))
+    return prior * likelihood / (prior * likelihood + 1 - prior)
 
 
-def _logit(p: Array) -> Array:
-    return np.asarray(np.log(p / (1 - p)))
-
-
-def _likeness(
-    features: FeatureSequence | None,
-    vectors: Matrix | None,
-    shots: Sequence[slice],
-    shape: tuple[int, ...],
+def verdicts(
+    inputs: GroundingInputs,
+    posterior: ShownPosterior,
+    belief: VideoBelief,
     settings: GroundSettings,
-) -> Array:
-    """Return how like its step each second looks, contrasted: (K, T), zero where nothing is
-    known."""
-    if features is None or vectors is None or not shape[0]:
-        return np.zeros(shape)
-    return contrast(similarity(features, vectors, shape[1]), shots, settings.smooth)
-
-
-def _merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
-    """Return one report of all windows: mean weights and lag, all that moved."""
-    likeness, motion, lag = (
-        float(np.mean([getattr(report, name) for report in reports]))
-        for name in ("likeness", "motion", "lag")
+) -> tuple[Step, ...]:
+    """Return each step with its spans, score and status."""
+    shots = inputs.shots
+    trusted = belief.pictures_trusted and belief.instructs
+    return tuple(
+        with_verdict(
+            step,
+            row,
+            float(score),
+            shots,
+            inputs.end,
+            settings,
+            probability=belief.probability,
+            trusted=trusted,
+        )
+        for step, row, score in zip(inputs.steps, posterior.occupancy, posterior.score, strict=True)
     )
-    moved, shots = sum(report.moved for report in reports), sum(report.shots for report in reports)
-    note = f"{len(reports)} windows; in the first: {reports[0].note}"
-    told = [report.correspondence for report in reports if report.correspondence is not None]
-    earned = any(report.earned for report in reports)
-    merged = GroundReport(
-        likeness, motion, lag, moved, shots, note, float(np.mean(told)) if told else None, earned
-    )
-    return replace(merged, instruction=reports[0].instruction, instructs=reports[0].instructs)
 
 
 def _report(
-    speech: ShownPosterior,
+    inputs: GroundingInputs,
+    by_speech: ShownPosterior,
+    placement: ShotPlacement,
     posterior: ShownPosterior,
-    lag: float,
-    sent: Flags,
-    shots: int,
-    looked: bool,
+    belief: VideoBelief,
 ) -> GroundReport:
-    moved = int((np.abs(speech.best - posterior.best) > 2).sum())
-    if not looked:
-        note = "speech alone: no pictures were given"
-    elif not posterior.weight and not sent.any():
-        note = (
-            "speech alone: the pictures do not tell where anything is done, so they weigh nothing"
-        )
-    else:
-        note = f"likeness weighs {posterior.weight:.1f}, {int(sent.sum())} of {len(sent)} steps are placed by shots"
-        note = f"{note}; {moved} moved by more than 2 s"
-    return GroundReport(posterior.weight, float(sent.any()), lag, moved, shots, note)
+    moved = int((np.abs(by_speech.best - posterior.best) > MOVED_SECONDS).sum())
+    by_shots = int(placement.placed_by_shots.sum())
+    note = "speech alone: no pictures were given"
+    if inputs.features is not None or inputs.activity is not None:
+        note = evidence_note(posterior.weight, by_shots, len(inputs.steps), moved)
+    return GroundReport(
+        likeness=posterior.weight,
+        motion=float(by_shots > 0),
+        lag=placement.lag,
+        moved=moved,
+        shots=len(inputs.shots),
+        note=note,
+        correspondence=belief.correspondence_log_odds,
+        earned=belief.pictures_trusted,
+        instruction=belief.instruction,
+        instructs=belief.instructs,
+    )

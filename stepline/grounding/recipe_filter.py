@@ -5,10 +5,10 @@ A hidden Markov model of one state a second: the set of lines that are done, and
 being shown, or none.
 
     P(x_t | x_{t-1})   a line goes on with 1 - 1/typical; then, or out of a pause, line j begins with
-                       rate_j exp(-sum_{i done} c_ji - sum_{i not done} rate_i c_ij) REPEATED^[j done] / sum,
+                       rate_j exp(-sum_{i done} c_ji - sum_{i not done} rate_i c_ij) REPEAT_ODDS^[j done] / sum,
                        raised by what the words say: exp(b_j(t)), b the log prior of beginning at t against any time
     P(e_t | x_t)       exp(e_k(t)) of line k, 1 of none: log likelihood ratios of the pictures
-    c_ij               nats that it costs to show j before i: log odds of their order, at most MOST
+    c_ij               nats that it costs to show j before i: log odds of their order, at most MAX_ORDER_NATS
 
 rate: P(line is shown at all). c is what depends on what: the order given, or that of other videos
 of the task (`order_from_videos`). Forward over the likeliest HYPOTHESES states, backward over the
@@ -21,30 +21,37 @@ hypotheses.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.evidence import LIMIT
+from stepline.grounding.evidence import MAX_DEVIATIONS
 from stepline.grounding.fusion import Flags, likeness_weight
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
+from stepline.numeric import logit, sigmoid, softmax, sum_to_one
 
 HYPOTHESES = 512  # states kept a second; with 64 what was cut off decided what a lag answers
-PAUSE = 25.0  # seconds without a line; CrossTask: 29, YouCook2: 9.4
-AT_ONCE = 0.3  # P(the next line begins as one ends)
+PAUSE_SECONDS = 25.0  # without a line; CrossTask: 29, YouCook2: 9.4
+BEGIN_PROBABILITY = 0.3  # of the next line as one ends
 # odds of a line that is done already, against one that is not; CrossTask: .24 of the segments
-REPEATED = 0.2
+REPEAT_ODDS = 0.2
 # seconds before that middle; real clips: 1.0 before the middle of the words, 104 labelled steps
-BEGINS = 2
-MOST = 2.5  # nats that one pair out of order costs at most
-USUAL = 200.0  # seconds that the usual likeness counts for, beside those of the video itself
-TOLD = 0.2  # P(now) from which the likeliest line is told; words alone rarely say more
-FIRST = 20.0  # seconds of a video after which its own likeness counts half
-MOST_LINES = 50  # of a recipe; sets of done lines are bits of one integer
+BEGIN_SECONDS = 2
+MAX_ORDER_NATS = 2.5  # that one pair out of order costs
+ORDER_MARGIN = 1e-6  # of the probability of an order, from 0 and 1
+# seconds of this video that the usual likeness of other videos counts for
+USUAL_SECONDS = 200.0
+MIN_LINE_PROBABILITY = 0.2  # P(now) from which a line is reported; words alone rarely say more
+LEARNING_SECONDS = 20.0  # of a video after which its own likeness counts half
+MAX_LINES = 50  # of a recipe; sets of done lines are bits of one integer
+MIN_PRIOR = 1e-12  # against the logarithm of zero
+MIN_VARIANCE = 1e-12  # of similarity; what is below is rounding
+MIN_WEIGHT = 1e-300  # against a division by zero
 
-Numbers = npt.NDArray[np.int64]
+Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -68,10 +75,10 @@ class _Second:
     each state of the second before went, -1 where it was dropped; chance: (N', K+1) the
     unnormalised P of going there."""
 
-    done: Numbers
-    line: Numbers
+    done: Integers
+    line: Integers
     weight: Array
-    follow: Numbers
+    follow: Integers
     chance: Array
 
 
@@ -89,40 +96,47 @@ class RecipeFilter:
         """before: (K, K) P(line i is shown before line j); the order of the lines costs
         `settings.order` without it.
 
-        Raises ShapeError for another shape, and for more than MOST_LINES lines.
+        Raises ShapeError for another shape, and for more than MAX_LINES lines.
         """
         self._settings = settings or GroundSettings()
         if before is None:
-            before = given_order(lines, self._settings.order)
+            # the lines in their order
+            sign = np.sign(np.arange(lines) - np.arange(lines)[:, None])
+            before = sigmoid(self._settings.order * sign)
         if before.shape != (lines, lines):
             raise ShapeError(
                 f"`before` must be ({lines}, {lines}), a row and a column a line, not {before.shape}"
             )
-        if lines > MOST_LINES:
+        if lines > MAX_LINES:
             raise ShapeError(
-                f"{lines} lines: a recipe is followed by at most {MOST_LINES}; give it in parts"
+                f"{lines} lines: a recipe is followed by at most {MAX_LINES}; give it in parts"
             )
-        odds = np.clip(before, 1e-6, 1 - 1e-6)
-        self._cost = np.clip(np.log(odds / (1 - odds)), 0.0, MOST)  # (K, K) of showing j before i
+        self._cost = np.clip(
+            logit(before, ORDER_MARGIN), 0.0, MAX_ORDER_NATS
+        )  # (K, K) of j before i
         self._later = before > 0.5  # (K, K) j belongs after i
         self._bits = 1 << np.arange(lines, dtype=np.int64)
-        self._count, self._lag = lines, lag
-        none, one = np.zeros(1, dtype=np.int64), np.ones(1)
+        self._count = lines
+        self._lag = lag
         start = _Second(
-            none, none + lines, one, np.zeros((0, lines + 1), np.int64), np.zeros((0, lines + 1))
+            done=np.zeros(1, np.int64),
+            line=np.full(1, lines),
+            weight=np.ones(1),
+            follow=np.zeros((0, lines + 1), np.int64),
+            chance=np.zeros((0, lines + 1)),
         )
         self._history = [start]
-        self.seconds = 0  # so many have been taken
+        self.seconds = 0  # taken so far
 
     def update(
         self, evidence: Array, rate: Array, begins: Array | None = None, *, start: int | None = None
     ) -> None:
         """Take the seconds from `start` on, the next one where it is not given; seconds taken
-        already are taken anew.
+        already are taken again.
 
         evidence: (K, n) log likelihood ratio of a line being shown in a second, against none. rate:
         (K,) P(shown at all). begins: (K, n) log of how much likelier than usual a line begins in a
-        second, as its words tell. Raises ShapeError where `start` lies before what is kept.
+        second, as its words say. Raises ShapeError where `start` is before what is kept.
         """
         back = 0 if start is None else self.seconds - start
         if not 0 <= back < len(self._history) or evidence.shape[0] != self._count:
@@ -131,95 +145,92 @@ class RecipeFilter:
             )
         self._history = self._history[: len(self._history) - back]
         self.seconds -= back
-        begins = np.zeros(evidence.shape) if begins is None else begins
+        if begins is None:
+            begins = np.zeros(evidence.shape)
         for column, begin in zip(evidence.T, begins.T, strict=True):
-            self._history = [*self._history, self._forward(column, begin, rate)][-self._lag - 1 :]
+            second = self._forward(column, begin, rate)
+            self._history = [*self._history, second][-self._lag - 1 :]
             self.seconds += 1
 
     def state(self, lag: int = 0, rate: Array | None = None) -> RecipeState:
         """Return what is known by now of the second `lag` seconds before the last one, as far as it
         is kept."""
+        # backward: how well each state explains what came since
         back = min(lag, len(self._history) - 1)
-        weight = np.ones(len(self._history[-1].weight)) if back else self._history[-1].weight
-        for second in self._history[len(self._history) - back :][::-1]:
-            reached = np.where(second.follow >= 0, weight[second.follow], 0.0)
-            weight = (second.chance * reached).sum(axis=1)
-            weight = weight / max(weight.max(), 1e-300)
-        at = self._history[-1 - back]
+        second = self._history[-1 - back]
+        weight = second.weight
         if back:
-            weight = weight * at.weight
+            likelihood = np.ones(len(self._history[-1].weight))
+            for following in reversed(self._history[-back:]):
+                reached = np.where(following.follow >= 0, likelihood[following.follow], 0.0)
+                likelihood = (following.chance * reached).sum(axis=1)
+                likelihood = likelihood / max(likelihood.max(), MIN_WEIGHT)
+            weight = likelihood * second.weight
         weight = weight / weight.sum()
-        done = self._done(at.done)
-        shown = at.line[:, None] == np.arange(self._count)
-        now, next_ = (
-            weight @ shown,
-            weight @ self._begin(done | shown, np.ones(self._count) if rate is None else rate),
-        )
-        # (N, K) a later one came
-        passed = ((done | shown).astype(np.float64) @ self._later.T.astype(np.float64)) > 0
-        left = weight @ (passed & ~done & ~shown)
-        line = int(now.argmax()) if self._count and now.max() >= TOLD else None
+
+        # over all states
+        done = self._done(second.done)  # (N, K)
+        shown = second.line[:, None] == np.arange(self._count)
+        now = weight @ shown
+        likely = int(now.argmax()) if self._count else None
+        if likely is not None and now[likely] < MIN_LINE_PROBABILITY:
+            likely = None
+        if rate is None:
+            rate = np.ones(self._count)
+        past = (done | shown).astype(np.float64)
+        overtaken = past @ self._later.T.astype(np.float64) > 0  # (N, K) a later one came
+        skipped = weight @ (overtaken & ~done & ~shown)
         return RecipeState(
-            now, weight @ done, next_, line, tuple(np.flatnonzero(left > 0.5).tolist())
+            now,
+            weight @ done,
+            weight @ self._begin(done | shown, rate),
+            likely,
+            tuple(np.flatnonzero(skipped > 0.5).tolist()),
         )
 
     def _forward(self, evidence: Array, begins: Array, rate: Array) -> _Second:
+        """Return the second after the last one: P(x_t | x_{t-1}), then P(e_t | x_t)."""
         last, count = self._history[-1], self._count
         shows = last.line < count
         done = self._done(last.done)  # (N, K)
-        stay, leave = 1 - 1 / self._settings.typical, 1 / self._settings.typical
-        begin = np.where(shows, leave * AT_ONCE, 1 / PAUSE)[:, None]
+        shown = last.line[:, None] == np.arange(count)
+        leave = 1 / self._settings.typical
+        begin = np.where(shows, leave * BEGIN_PROBABILITY, 1 / PAUSE_SECONDS)
         chance = np.empty((len(last.line), count + 1))
-        chance[:, :count] = (
-            begin
-            * self._begin(done | (last.line[:, None] == np.arange(count)), rate)
-            * np.exp(begins)
-        )
-        chance[:, count] = np.where(shows, leave * (1 - AT_ONCE), 1 - 1 / PAUSE)
-        chance[np.flatnonzero(shows), last.line[shows]] += stay
-        chance /= chance.sum(axis=1, keepdims=True)
+        chance[:, :count] = begin[:, None] * self._begin(done | shown, rate) * np.exp(begins)
+        chance[:, count] = np.where(shows, leave * (1 - BEGIN_PROBABILITY), 1 - 1 / PAUSE_SECONDS)
+        chance[np.flatnonzero(shows), last.line[shows]] += 1 - leave
+        chance = sum_to_one(chance)
         chance *= np.exp(np.append(evidence, 0.0) - max(0.0, float(evidence.max(initial=0.0))))
-        ended = (
-            np.where(shows, self._bits[np.minimum(last.line, count - 1)], 0)
-            if count
-            else np.zeros_like(last.line)
-        )
-        to = np.broadcast_to(np.arange(count + 1), chance.shape)
-        bits = np.where(to == last.line[:, None], last.done[:, None], (last.done | ended)[:, None])
-        states, place = np.unique((bits * (count + 1) + to).ravel(), return_inverse=True)
-        total = np.bincount(place, weights=(last.weight[:, None] * chance).ravel())
-        kept = np.argsort(-total, kind="stable")[:HYPOTHESES]
+
+        # states that are the same from here on become one; the likeliest stay
+        ended = np.append(self._bits, 0)[last.line]
+        lines = np.broadcast_to(np.arange(count + 1), chance.shape)
+        goes_on = lines == last.line[:, None]
+        bits = np.where(goes_on, last.done[:, None], (last.done | ended)[:, None])
+        states, index = np.unique((bits * (count + 1) + lines).ravel(), return_inverse=True)
+        total = np.bincount(index, weights=(last.weight[:, None] * chance).ravel())
+        likeliest = np.argsort(-total, kind="stable")[:HYPOTHESES]
         number = np.full(len(states), -1)
-        number[kept] = np.arange(len(kept))
-        weight = total[kept] / total[kept].sum()
+        number[likeliest] = np.arange(len(likeliest))
         return _Second(
-            states[kept] // (count + 1),
-            states[kept] % (count + 1),
-            weight,
-            number[place].reshape(chance.shape),
+            states[likeliest] // (count + 1),
+            states[likeliest] % (count + 1),
+            total[likeliest] / total[likeliest].sum(),
+            number[index].reshape(chance.shape),
             chance,
         )
 
     def _begin(self, shown: Flags, rate: Array) -> Array:
         """Return P(line j is the one that begins), (N, K); shown: (N, K) the lines that are done,
         or shown now."""
-        if not self._count:
-            return np.zeros(shown.shape)
         late = shown.astype(np.float64) @ self._cost.T  # what was shown though j comes before it
         skips = (~shown * rate) @ self._cost  # what comes before j and is still likely to be shown
-        log = np.log(rate) - late - skips + np.where(shown, math.log(REPEATED), 0.0)
-        chance = np.exp(log - log.max(axis=1, keepdims=True))
-        return np.asarray(chance / chance.sum(axis=1, keepdims=True))
+        again = np.where(shown, math.log(REPEAT_ODDS), 0.0)
+        return softmax(np.log(rate) - late - skips + again)
 
-    def _done(self, bits: Numbers) -> Flags:
+    def _done(self, bits: Integers) -> Flags:
         return np.asarray((bits[:, None] & self._bits) > 0)
-
-
-def given_order(lines: int, nats: float) -> Array:
-    """Return (K, K) P(line i is shown before line j) of lines that stand in order, a pair of which
-    costs `nats`."""
-    sign = np.sign(np.arange(lines) - np.arange(lines)[:, None])
-    return np.asarray(1 / (1 + np.exp(-nats * sign)))
 
 
 def order_from_videos(orders: Sequence[Sequence[int]], lines: int) -> Array:
@@ -232,12 +243,12 @@ def order_from_videos(orders: Sequence[Sequence[int]], lines: int) -> Array:
     counts = np.ones((lines, lines))
     for order in orders:
         first = list(dict.fromkeys(order))
-        for place, line in enumerate(first):
-            counts[line, first[place + 1 :]] += 1
+        for rank, line in enumerate(first, start=1):
+            counts[line, first[rank:]] += 1
     return np.asarray(counts / (counts + counts.T))
 
 
-def likeness_evidence(
+def line_evidence(
     prior: Array,
     similarity: Array,
     said: Flags,
@@ -255,41 +266,41 @@ def likeness_evidence(
     """
     z = standardised(similarity, usual)
     weight = likeness_weight(prior, z, said, penalty, settings)
-    if usual is None:  # what is seen of the first seconds is measured against itself alone
-        seen = float(np.isfinite(similarity).all(axis=0).sum())
-        weight *= seen / (seen + FIRST)
+    if usual is None:  # the first seconds are measured against themselves alone
+        seconds = float(np.isfinite(similarity).all(axis=0).sum())
+        weight *= seconds / (seconds + LEARNING_SECONDS)
     return np.asarray(weight * z - np.where(z.any(axis=0), weight**2 / 2, 0.0))
 
 
 def begin_evidence(prior: Array, said: Flags) -> Array:
     """Return (K, T): log of how much likelier than at any time a line begins in a second, as its
-    words tell.
+    words say.
 
-    prior: (K, T) P(the middle of its showing is t | said); it begins BEGINS earlier.
+    prior: (K, T) P(the middle of its showing is t | said); it begins BEGIN_SECONDS earlier.
     """
-    log = np.log(np.maximum(prior, 1e-12) / np.maximum(prior.mean(axis=1, keepdims=True), 1e-12))
-    back = min(BEGINS, prior.shape[1] - 1)
-    early = np.concatenate([log[:, back:], np.repeat(log[:, -1:], back, axis=1)], axis=1)
-    return np.asarray(np.where(said[:, None], np.clip(early, -LIMIT, LIMIT), 0.0))
+    usual = np.maximum(prior.mean(axis=1, keepdims=True), MIN_PRIOR)
+    middle = np.log(np.maximum(prior, MIN_PRIOR) / usual)
+    back = min(BEGIN_SECONDS, prior.shape[1] - 1)
+    begin = np.concatenate([middle[:, back:], np.repeat(middle[:, -1:], back, axis=1)], axis=1)
+    return np.where(said[:, None], np.clip(begin, -MAX_DEVIATIONS, MAX_DEVIATIONS), 0.0)
 
 
 def standardised(similarity: Array, usual: tuple[float, float] | None = None) -> Array:
     """Return similarity (K, T) in standard deviations above each line's mean so far, clipped to
-    LIMIT; NaN is 0.
+    MAX_DEVIATIONS; NaN is 0.
 
-    usual: mean and spread in other videos, which count like USUAL seconds of this one.
+    usual: mean and spread in other videos, which count like USUAL_SECONDS of this one.
     """
     known = np.isfinite(similarity).all(axis=0)
     if not known.any() or not len(similarity):
         return np.zeros(similarity.shape)
-    seen = similarity[:, known]
-    mean, spread = usual or (float(seen.mean()), float(seen.std()))
-    extra = USUAL if usual else 0.0
-    centre = (seen.sum(axis=1, keepdims=True) + extra * mean) / (seen.shape[1] + extra)  # (K, 1)
-    variance = (((seen - centre) ** 2).mean(axis=0).sum() + extra * spread**2) / (
-        seen.shape[1] + extra
-    )
+    past = similarity[:, known]
+    mean, spread = usual or (float(past.mean()), float(past.std()))
+    extra = USUAL_SECONDS if usual else 0.0
+    seconds = past.shape[1] + extra
+    centre = (past.sum(axis=1, keepdims=True) + extra * mean) / seconds  # (K, 1)
+    variance = (((past - centre) ** 2).mean(axis=0).sum() + extra * spread**2) / seconds
+    if variance <= MIN_VARIANCE:
+        return np.zeros(similarity.shape)
     z = np.where(known, np.nan_to_num(similarity) - centre, 0.0)
-    return np.asarray(
-        np.clip(z / math.sqrt(variance), -LIMIT, LIMIT) if variance > 1e-12 else np.zeros(z.shape)
-    )
+    return np.clip(z / math.sqrt(variance), -MAX_DEVIATIONS, MAX_DEVIATIONS)

@@ -23,6 +23,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stepline.numeric import sum_to_one
 from stepline.records import Span
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -47,29 +48,26 @@ class ShownPrior:
         power = np.where(distance < 0, self.before_power, self.after_power)
         return np.asarray((1 + np.abs(distance) / scale) ** -power)
 
-    def distribution(self, said: Sequence[Span], seconds: int, *, lag: float = 0.0) -> Array:
+    def distribution(self, passages: Sequence[Span], seconds: int, *, lag: float = 0.0) -> Array:
         """Return P(shown at t | said), (T,) that sums to 1 over the seconds of the video.
 
         Several passages count equally; none at all gives the uniform distribution. lag: seconds by
         which the pictures of this video follow its words.
         """
-        if not said or seconds == 0:
+        if not passages or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))
-        return np.asarray(
-            np.mean([self._curves(span, seconds, lag).mean(axis=0) for span in said], axis=0)
-        )
+        curves = [self._curves(span, seconds, lag).mean(axis=0) for span in passages]
+        return np.asarray(np.mean(curves, axis=0))
 
     def _curves(self, span: Span, seconds: int, lag: float) -> Array:
         """Return (P, T): the normalised curve around each of P positions in the passage that could
         hold the words."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
-        # (P, 1)
-        starts = (
-            span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)
-        )
-        curve = self.density(signed_distance(np.arange(0.5, seconds), starts, starts + length))
-        return np.asarray(curve / curve.sum(axis=1, keepdims=True))
+        fraction = (np.arange(count)[:, None] + 0.5) / count  # (P, 1)
+        starts = span.start + lag + fraction * (span.duration - length)
+        distance = signed_distance(np.arange(0.5, seconds), starts, starts + length)
+        return sum_to_one(self.density(distance))
 
 
 def signed_distance(t: Array, start: Array, end: Array) -> Array:
@@ -80,9 +78,5 @@ def signed_distance(t: Array, start: Array, end: Array) -> Array:
 @functools.cache
 def load_prior() -> ShownPrior:
     """Return the curve that comes with the package."""
-    text = (
-        resources.files("stepline.grounding")
-        .joinpath("shown_prior.json")
-        .read_text(encoding="utf-8")
-    )
-    return ShownPrior(**json.loads(text)["curve"])
+    file = resources.files("stepline.grounding") / "shown_prior.json"
+    return ShownPrior(**json.loads(file.read_text(encoding="utf-8"))["curve"])

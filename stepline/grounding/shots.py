@@ -42,34 +42,48 @@ import numpy as np
 from stepline.grounding.evidence import known_mean_by_second, mean_by_second
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
+from stepline.numeric import cosine
 from stepline.records import FeatureSequence, Span, Step, Transcript
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
 
-STEPS, CHAT, AGAIN, MOVES, BASE = 1.5, -0.3, -3.3, 4.8, 1.0  # weights of the odds of doing, above
-# shrinkage: so many steps, so much chat of 3 s, are spread evenly
-FEW_STEPS, FEW_CHAT, UTTERANCE = 2.0, 1.0, 3.0
-ALIKE = 0.022  # mean difference of two thumbnails, 0 to 1, up to which two shots look alike
-STILL = 0.02  # change of a spot below which it counts as still
-# seconds; an uncut stretch holds a step about every so many (WhenAct's shown spans: median 8)
-PIECE = 7.0
-LONG = 1.5  # a shot longer than so many pieces is cut into pieces
-JOIN = 0.5  # cosine of contrasted features above which two shots next to each other show one action
-JOINED = 8.0  # seconds that such a pair lasts at most (WhenAct: the median of shown spans)
+# weights of the odds of doing, above
+STEP_WEIGHT = 1.5
+CHAT_WEIGHT = -0.3
+RETURN_WEIGHT = -3.3
+MOTION_WEIGHT = 4.8
+DOING_LOG_ODDS = 1.0
+# shrinkage: so many steps, so many utterances of chat, are spread evenly
+SPREAD_STEPS = 2.0
+SPREAD_UTTERANCES = 1.0
+UTTERANCE_SECONDS = 3.0
+MAX_LOOK_DIFFERENCE = 0.022  # mean over two thumbnails, 0 to 1, up to which two shots look alike
+STILL_CHANGE = 0.02  # change of a spot below which it counts as still
+# an uncut stretch holds a step about every so many seconds (WhenAct's shown spans: median 8)
+PIECE_SECONDS = 7.0
+MAX_UNCUT_PIECES = 1.5  # a shot longer than so many pieces is cut into pieces
+# cosine of contrasted features above which two shots next to each other show one action
+MIN_JOINED_COSINE = 0.5
+MAX_JOINED_SECONDS = 8.0  # of such a pair (WhenAct: the median of shown spans)
 
-# weights of `doing_odds`, fitted on 31 real clips, each class weighed the same
-FACE, COMPANY, ALONE = -3.6, 1.3, 1.0
-# seconds; what is said 4 s farther off counts e times less, beyond 20 s nothing
-COMPANY_REACH, COMPANY_END = 4.0, 20
-FACE_REACH = 1  # seconds to either side over which a face is averaged
+# weights of `action_log_odds`, fitted on 31 real clips, each class weighed the same
+FACE_WEIGHT = -3.6
+SPEECH_WEIGHT = 1.3
+ACTION_LOG_ODDS = 1.0
+# what is said so many seconds farther off counts e times less, beyond the last nothing
+SPEECH_REACH_SECONDS = 4.0
+MAX_SPEECH_SECONDS = 20
+FACE_SECONDS = 1  # to either side over which a face is averaged
 
-ROUNDS = 200  # of messages, each half the way; they settle in far fewer
-ORDERINGS = 4  # how often the order is looked at again
-CERTAIN = 4.0  # nats that the picture may say for or against doing
-NEAR = 5.0  # seconds around the words in which a shot answers to them
-START = 1.0  # seconds after the first word at which such a shot usually starts (WhenAct: 1.0)
-AROUND = 2.0  # seconds, how much that varies; Cauchy
+MESSAGE_ROUNDS = 200  # each half the way; they settle in far fewer
+ORDER_ROUNDS = 4  # how often the order is looked at again
+MAX_PICTURE_LOG_ODDS = 4.0  # nats that the picture may say for or against doing
+# pictures come before the words by at most so many seconds less than the greatest lag
+LEAD_MARGIN_SECONDS = 4
+NEAR_SECONDS = 5.0  # around the words in which a shot answers to them
+START_SECONDS = 1.0  # after the first word at which such a shot usually starts (WhenAct: 1.0)
+START_SPREAD_SECONDS = 2.0  # how much that varies; Cauchy
 
 
 @dataclass(frozen=True)
@@ -83,56 +97,65 @@ class ShotUnits:
 
 
 @dataclass(frozen=True)
-class LookOdds:
-    """By shot, from all shots of its look: log odds of doing (C,), and what its coming again has in
-    them (C,), <= 0."""
+class AppearanceOdds:
+    """By shot, from all shots that look like it: log odds of doing (C,), and what its coming again
+    has in them (C,), <= 0."""
 
     doing: Array
     again: Array
 
 
-def odds_by_look(
-    activity: "Activity", shots: Sequence[slice], prior: Array, chat: Array
-) -> LookOdds:
-    """Return the odds that the company of each look tells.
+def odds_by_appearance(
+    activity: "Activity", shots: Sequence[slice], prior: Array, other_speech: Array
+) -> AppearanceOdds:
+    """Return the odds of doing by what is said over the shots that look alike.
 
-    prior: (K, T) where steps are shown; chat: (T,) seconds of speech of no step.
+    prior: (K, T) where steps are shown; other_speech: (T,) seconds of speech of no step.
     """
-    groups = _group_by_look(
-        shots, known_mean_by_second(activity.looks, activity.rate, prior.shape[1])
-    )
-    steps = prior.sum(axis=0)
-    doing, again = np.zeros(len(shots)), np.zeros(len(shots))
+    count, seconds = len(shots), prior.shape[1]
+    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
+    groups = _group_by_look(shots, looks)
     same = groups[:, None] == groups  # (C, C)
-    apart = np.abs(np.subtract.outer(np.arange(len(shots)), np.arange(len(shots)))) > 1
-    times = (same & apart).sum(axis=1)  # (C,) how often each look comes again
+    apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count))) > 1
+    returns = (same & apart).sum(axis=1)  # (C,) how often each look comes again
     # In a film that repeats itself every look does: what counts is coming again more often than the
     # median look.
-    looks = np.sort([times[groups == group].max() for group in np.unique(groups)])
-    more = np.log1p(times) - np.log1p(looks[(len(looks) - 1) // 2])
-    for n in range(len(shots)):
+    of_looks = np.sort([returns[groups == group].max() for group in np.unique(groups)])
+    more = np.log1p(returns) - np.log1p(of_looks[(len(of_looks) - 1) // 2])
+
+    steps = prior.sum(axis=0)
+    utterances = other_speech.sum() / UTTERANCE_SECONDS
+    doing = np.zeros(count)
+    again = np.zeros(count)
+    for n in range(count):
         alike = np.flatnonzero(same[n]).tolist()
         members = np.concatenate([np.arange(shots[m].start, shots[m].stop) for m in alike])
-        fraction = len(members) / prior.shape[1]
-        log_steps = _density(steps[members].sum(), steps.sum(), FEW_STEPS, fraction)
-        log_chat = _density(
-            chat[members].sum() / UTTERANCE, chat.sum() / UTTERANCE, FEW_CHAT, fraction
-        )
-        again[n] = AGAIN * max(0.0, more[n]) * np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
-        doing[n] = STEPS * log_steps + CHAT * log_chat + again[n] + BASE
-    return LookOdds(doing, again)
+        fraction = len(members) / seconds
+        chat = other_speech[members].sum() / UTTERANCE_SECONDS
+        log_steps = _density(steps[members].sum(), steps.sum(), SPREAD_STEPS, fraction)
+        log_chat = _density(chat, utterances, SPREAD_UTTERANCES, fraction)
+        more_chat = np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
+        again[n] = RETURN_WEIGHT * max(0.0, more[n]) * more_chat
+        doing[n] = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat + again[n] + DOING_LOG_ODDS
+    return AppearanceOdds(doing, again)
 
 
-def talking_heads(odds: LookOdds, shots: Sequence[slice]) -> Array:
+def _density(part: float, whole: float, spread: float, fraction: float) -> float:
+    """Return the log of how densely a part of the video is filled, against the whole; shrunk to 0
+    by `spread`."""
+    return float(np.log((part + spread * fraction) / ((whole + spread) * fraction)))
+
+
+def talking_heads(appearance: AppearanceOdds, shots: Sequence[slice]) -> Array:
     """Return (T,): log odds against doing, at most 0, where a look comes again and draws more chat
     than steps.
 
     Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
     """
-    return np.repeat(odds.again, [shot.stop - shot.start for shot in shots])
+    return np.repeat(appearance.again, [shot.stop - shot.start for shot in shots])
 
 
-def told_and_chat(
+def step_and_other_speech(
     steps: Sequence[Step], transcript: Transcript | None, seconds: int
 ) -> tuple[Array, Array]:
     """Return (T,) twice: how long, within each second, a sentence is said that a step rests on, and
@@ -140,33 +163,34 @@ def told_and_chat(
 
     Where no step rests on a sentence nothing is known, and both are 0.
     """
-    used = {source for step in steps for source in step.sources}
-    told, chat = np.zeros(seconds), np.zeros(seconds)
-    for n, sentence in enumerate(transcript.sentences if transcript and used else ()):
-        row = told if n in used else chat
+    sources = {source for step in steps for source in step.sources}
+    step_speech = np.zeros(seconds)
+    other_speech = np.zeros(seconds)
+    if transcript is None or not sources:
+        return step_speech, other_speech
+    for n, sentence in enumerate(transcript.sentences):
+        row = step_speech if n in sources else other_speech
         for t in range(int(sentence.span.start), min(seconds, math.ceil(sentence.span.end))):
             row[t] += Span(float(t), float(t + 1)).overlap(sentence.span)
-    return told, chat
+    return step_speech, other_speech
 
 
-def doing_odds(presenter: Array, told: Array, chat: Array) -> Array:
+def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -> Array:
     """Return (T,): log odds that something is done in a second, against someone talking to the
     camera.
 
-    presenter: (T,) how surely someone looks at the camera, 0 to 1, NaN where nobody looked. told,
-    chat: (T,) seconds of speech that steps rest on, and of other speech. On the seconds of real
-    clips that are marked "doing" or "talk", by weights of other makers' clips: AUC .91 [.81, .98],
-    .87 by the face alone, .81 by the words alone.
+    presenter: (T,) how surely someone looks at the camera, 0 to 1, NaN where nobody looked.
+    step_speech, other_speech: (T,) seconds of speech that steps rest on, and of other speech. On
+    the seconds of real clips that are marked "doing" or "talk", by weights of other makers' clips:
+    AUC .91 [.81, .98], .87 by the face alone, .81 by the words alone.
     """
-    seen = np.nan_to_num(presenter)
-    width = np.ones(2 * FACE_REACH + 1)
-    face = _convolve(seen, width) / _convolve(np.ones_like(seen), width)
-    near = np.exp(-np.abs(np.arange(-COMPANY_END, COMPANY_END + 1)) / COMPANY_REACH)
-    return (
-        FACE * face
-        + COMPANY * np.log((_convolve(told, near) + 1) / (_convolve(chat, near) + 1))
-        + ALONE
-    )
+    faces = np.nan_to_num(presenter)
+    width = np.ones(2 * FACE_SECONDS + 1)
+    face = _convolve(faces, width) / _convolve(np.ones_like(faces), width)
+    distance = np.abs(np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1))
+    near = np.exp(-distance / SPEECH_REACH_SECONDS)
+    speech = np.log((_convolve(step_speech, near) + 1) / (_convolve(other_speech, near) + 1))
+    return FACE_WEIGHT * face + SPEECH_WEIGHT * speech + ACTION_LOG_ODDS
 
 
 def _convolve(row: Array, kernel: Array) -> Array:
@@ -178,40 +202,47 @@ def _convolve(row: Array, kernel: Array) -> Array:
 def shot_units(
     activity: "Activity",
     shots: Sequence[slice],
-    by_look: LookOdds,
+    appearance: AppearanceOdds,
     features: FeatureSequence | None,
 ) -> ShotUnits:
     """Return the units of a video."""
     seconds = shots[-1].stop
-    peaks = np.log(
-        known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)[:, 0] + STILL
-    )
-    usual = float(np.nanmedian(peaks)) if np.isfinite(peaks).any() else 0.0
-    slices, odds = [], []
-    for shot, log_odds in zip(shots, by_look.doing, strict=True):
+    changes = known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)[:, 0]
+    motion = np.log(changes + STILL_CHANGE)
+    usual = float(np.nanmedian(motion)) if np.isfinite(motion).any() else 0.0
+    slices: list[slice] = []
+    odds: list[float] = []
+    for shot, log_odds in zip(shots, appearance.doing, strict=True):
         for piece in cut_into_pieces(shot):
-            moves = peaks[piece][np.isfinite(peaks[piece])]
+            moves = motion[piece][np.isfinite(motion[piece])]
+            more = float(moves.mean()) - usual if moves.size else 0.0
             slices.append(piece)
-            odds.append(log_odds + MOVES * (float(moves.mean()) - usual if moves.size else 0.0))
-    # (T, D)
-    content = (
-        mean_by_second(features, seconds) if features is not None else np.full((seconds, 1), np.nan)
-    )
-    known = np.isfinite(content).all(axis=1)
-    if known.any():
-        slices, odds = _join_neighbours(slices, odds, shots, content - content[known].mean(axis=0))
+            odds.append(log_odds + MOTION_WEIGHT * more)
+
+    # shots next to each other that show one action
+    if features is not None:
+        content = mean_by_second(features, seconds)  # (T, D)
+        known = np.isfinite(content).all(axis=1)
+        if known.any():
+            content = content - content[known].mean(axis=0)
+            slices, odds = _join_neighbours(slices, odds, shots, content)
+
+    # each starts at the cut beside it
     cuts = np.array(activity.cuts)
-    near = [cuts[np.abs(cuts - s.start).argmin()] if cuts.size else s.start for s in slices]
-    starts = [
-        cut if abs(cut - s.start) <= 1 else s.start for cut, s in zip(near, slices, strict=True)
-    ]
-    return ShotUnits(slices, np.array(starts, dtype=np.float64), np.array(odds))
+    starts = np.array([float(unit.start) for unit in slices])
+    for n, start in enumerate(starts.tolist() if cuts.size else ()):
+        cut = cuts[np.abs(cuts - start).argmin()]
+        if abs(cut - start) <= 1:
+            starts[n] = cut
+    return ShotUnits(slices, starts, np.array(odds))
 
 
 def cut_into_pieces(shot: slice) -> list[slice]:
-    """Return a shot whole, or a long one in equal parts of about `PIECE` seconds."""
+    """Return a shot whole, or a long one in equal parts of about `PIECE_SECONDS`."""
     length = shot.stop - shot.start
-    count = max(1, round(length / PIECE)) if length > LONG * PIECE else 1
+    count = 1
+    if length > MAX_UNCUT_PIECES * PIECE_SECONDS:
+        count = round(length / PIECE_SECONDS)
     edges = [shot.start + round(length * n / count) for n in range(count + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
@@ -221,83 +252,71 @@ def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
     thumbnails."""
     if len(shots) < 2:
         return np.zeros(len(shots))
-    # cuts fall within seconds
-    inner = [slice(s.start + 1, s.stop - 1) if s.stop - s.start > 2 else s for s in shots]
-    medians = np.array([np.median(np.nan_to_num(looks[s]), axis=0) for s in inner])  # (C, 192)
+    medians = np.zeros((len(shots), looks.shape[1]))  # (C, 192)
+    for median, shot in zip(medians, shots, strict=True):
+        inner = shot  # cuts fall within seconds
+        if shot.stop - shot.start > 2:
+            inner = slice(shot.start + 1, shot.stop - 1)
+        median[:] = np.median(np.nan_to_num(looks[inner]), axis=0)
     distances = np.array([np.abs(medians - median).sum(axis=1) for median in medians])  # (C, C)
-    return average_linkage(distances, ALIKE * medians.shape[1])
+    return average_linkage(distances, MAX_LOOK_DIFFERENCE * medians.shape[1])
 
 
-def average_linkage(distances: Array, most: float) -> Array:
+def average_linkage(distances: Array, max_distance: float) -> Array:
     """Return the number of the group of each item, (C,): pairs of groups join while their mean
-    distance is <= `most`.
+    distance is <= `max_distance`.
 
     distances: (C, C). In time C squared, by chains of nearest neighbours. Equal to SciPy's
     `linkage` and `fcluster` but for the numbers' order. Source: Murtagh 1983; Lance and Williams
     1967 for the distance of a joined group.
     """
-    distances = np.where(np.eye(len(distances), dtype=bool), np.inf, distances)
-    groups, sizes, alone = (
-        np.arange(len(distances)),
-        np.ones(len(distances)),
-        set(range(len(distances))),
-    )
+    count = len(distances)
+    distances = np.where(np.eye(count, dtype=bool), np.inf, distances)
+    groups = np.arange(count)
+    sizes = np.ones(count)
+    active = set(range(count))
     chain: list[int] = []
-    while len(alone) > 1:
-        chain = chain or [min(alone)]
+    while len(active) > 1:
+        chain = chain or [min(active)]
         last = chain[-1]
         nearest = int(distances[last].argmin())
         if len(chain) < 2 or distances[last, chain[-2]] > distances[last, nearest]:
             chain.append(nearest)
             continue
-        gone, kept = sorted((chain.pop(), chain.pop()))
-        if distances[kept, gone] <= most:
-            groups[groups == groups[gone]] = groups[kept]
-        joined = (sizes[kept] * distances[kept] + sizes[gone] * distances[gone]) / (
-            sizes[kept] + sizes[gone]
-        )
-        joined[[kept, gone]] = np.inf
-        distances[kept], distances[:, kept] = joined, joined
-        distances[gone], distances[:, gone] = np.inf, np.inf
-        sizes[kept] += sizes[gone]
-        alone.remove(gone)
+        # two that are nearest to each other: one becomes a part of the other
+        absorbed, group = sorted((chain.pop(), chain.pop()))
+        if distances[group, absorbed] <= max_distance:
+            groups[groups == groups[absorbed]] = groups[group]
+        total = sizes[group] + sizes[absorbed]
+        mean = (sizes[group] * distances[group] + sizes[absorbed] * distances[absorbed]) / total
+        mean[[group, absorbed]] = np.inf
+        distances[group] = distances[:, group] = mean
+        distances[absorbed] = distances[:, absorbed] = np.inf
+        sizes[group] = total
+        active.remove(absorbed)
     return groups.astype(np.float64)
-
-
-def _density(part: float, whole: float, few: float, fraction: float) -> float:
-    """Return the log of how densely a part of the video is filled, against the whole; shrunk to 0
-    by `few`."""
-    return float(np.log((part + few * fraction) / ((whole + few) * fraction)))
 
 
 def _join_neighbours(
     slices: list[slice], odds: list[float], shots: Sequence[slice], content: Array
 ) -> tuple[list[slice], list[float]]:
     """Return the units with neighbours across a cut joined where both show doing and the same
-    things."""
+    things. content: (T, D)."""
     cuts = {shot.start for shot in shots}
-    out, kept = slices[:1], odds[:1]
+    units = slices[:1]
+    unit_odds = odds[:1]
     for piece, log_odds in zip(slices[1:], odds[1:], strict=True):
-        last = out[-1]
-        busy = (
-            log_odds > 0
-            and kept[-1] > 0
-            and piece.start in cuts
-            and piece.stop - last.start <= JOINED
-        )
-        if busy and _cosine(content[last], content[piece]) > JOIN:
-            out[-1], kept[-1] = slice(last.start, piece.stop), max(kept[-1], log_odds)
-        else:
-            out.append(piece)
-            kept.append(log_odds)
-    return out, kept
-
-
-def _cosine(a: Array, b: Array) -> float:
-    """Return the cosine of the means of two stretches (n, D); 0 where a row is unknown."""
-    x, y = a.mean(axis=0), b.mean(axis=0)
-    length = float(np.linalg.norm(x) * np.linalg.norm(y))
-    return float(x @ y) / length if np.isfinite(length) and length > 0 else 0.0
+        last = units[-1]
+        both_doing = log_odds > 0 and unit_odds[-1] > 0
+        if both_doing and piece.start in cuts and piece.stop - last.start <= MAX_JOINED_SECONDS:
+            likeness = cosine(content[last].mean(axis=0), content[piece].mean(axis=0))
+            if (likeness or 0.0) > MIN_JOINED_COSINE:
+                units[-1] = slice(last.start, piece.stop)
+                unit_odds[-1] = max(unit_odds[-1], log_odds)
+                continue
+        units.append(piece)
+        unit_odds.append(log_odds)
+    return units, unit_odds
 
 
 @dataclass(frozen=True)
@@ -314,29 +333,27 @@ def assign_to_shots(
     prior_at: Callable[[float], Array],
     steps: Sequence[Step],
     evidence: Array,
-    base: Array,
+    shown_prior: Array,
     units: ShotUnits,
     settings: GroundSettings,
 ) -> ShotAssignment:
     """Return P(step k is shown in unit u). prior_at: the prior (K, T) under a lag; evidence: (K, T)
-    log; base: (K,) P(shown) before."""
-    said = [step.said for step in steps]
-    mates = np.array(
-        [[bool({*a.sources} & {*b.sources}) and a is not b for b in steps] for a in steps],
-        dtype=float,
-    )
-    ratio = np.exp(CERTAIN * np.tanh(units.odds / CERTAIN))
+    log; shown_prior: (K,) P(shown) before."""
+    mates = np.zeros((len(steps), len(steps)))
+    for row, a in zip(mates, steps, strict=True):
+        row[:] = [a is not b and not {*a.sources}.isdisjoint(b.sources) for b in steps]
+    ratio = np.exp(MAX_PICTURE_LOG_ODDS * np.tanh(units.odds / MAX_PICTURE_LOG_ODDS))
     worth = ratio / (1 - settings.unwritten + settings.unwritten * ratio)  # (U,)
     lag = _lag(prior_at, units, worth, settings)
     prior = prior_at(lag)
     mass = sum_by_unit(prior, units.slices)
     likely = sum_by_unit(prior * np.exp(evidence), units.slices) / np.maximum(mass, 1e-12)
-    weight = (base / (1 - base))[:, None] * move_to_starts(mass, said, units) * likely * worth
+    odds = (shown_prior / (1 - shown_prior))[:, None]
+    weight = odds * move_to_starts(mass, [step.said for step in steps], units) * likely * worth
     pairs, never = matching_marginals(weight, mates)
-    for _ in range(ORDERINGS if settings.order else 0):
-        pairs, never = matching_marginals(
-            weight * np.exp(-settings.order * expected_inversions(pairs)), mates
-        )
+    for _ in range(ORDER_ROUNDS if settings.order else 0):
+        in_order = np.exp(-settings.order * expected_inversions(pairs))
+        pairs, never = matching_marginals(weight * in_order, mates)
     return ShotAssignment(pairs, 1 - never, lag)
 
 
@@ -352,33 +369,34 @@ def _lag(
     less its cost."""
     reach = round(settings.lag_reach)
     gains: dict[int, float] = {}
-    for lag in range(min(0, 4 - reach), reach + 1):
-        met = (sum_by_unit(prior_at(float(lag)), units.slices) * worth).sum(axis=1)
-        gains[lag] = (
-            float(np.log(met).sum()) - 0.5 * ((lag - settings.lag_usual) / settings.lag_spread) ** 2
-        )
+    for lag in range(min(0, LEAD_MARGIN_SECONDS - reach), reach + 1):
+        doing = (sum_by_unit(prior_at(float(lag)), units.slices) * worth).sum(axis=1)
+        unusual = (lag - settings.lag_usual) / settings.lag_spread
+        gains[lag] = float(np.log(doing).sum()) - 0.5 * unusual**2
     return float(max(gains, key=lambda lag: gains[lag]))
 
 
-def move_to_starts(mass: Array, said: Sequence[Span | None], units: ShotUnits) -> Array:
-    """Return the mass (K, U), that near the words moved to the units that start with them; its sum
-    stays."""
-    out: Array = mass.copy()
-    stops = np.array([s.stop for s in units.slices])
-    for row, span in zip(out, said, strict=True):
+def move_to_starts(mass: Array, spans: Sequence[Span | None], units: ShotUnits) -> Array:
+    """Return the mass (K, U), that near the words (spans) moved to the units that start with them;
+    its sum stays."""
+    moved: Array = mass.copy()
+    stops = np.array([unit.stop for unit in units.slices])
+    for row, span in zip(moved, spans, strict=True):
         if span is None:
             continue
-        near = (units.starts - span.end < NEAR) & (span.start - stops < NEAR)
-        fit = row * near / (1 + ((units.starts - span.start - START) / AROUND) ** 2)
+        near = (units.starts - span.end < NEAR_SECONDS) & (span.start - stops < NEAR_SECONDS)
+        late = (units.starts - span.start - START_SECONDS) / START_SPREAD_SECONDS
+        fit = row * near / (1 + late**2)
         if fit.sum() > 0:
             row[near] = fit[near] * row[near].sum() / fit.sum()
-    return np.asarray(out)
+    return moved
 
 
 def expected_inversions(pairs: Array) -> Array:
-    """Return (K, U): how many other steps are expected out of order if step k stood at unit u."""
-    through = pairs.cumsum(axis=1)  # P(step j stands at u or before)
-    before, after = through - pairs, pairs.sum(axis=1, keepdims=True) - through
+    """Return (K, U): how many other steps are expected out of order if step k were at unit u."""
+    through = pairs.cumsum(axis=1)  # P(step j is at u or before)
+    before = through - pairs
+    after = pairs.sum(axis=1, keepdims=True) - through
     # of the steps that come later, those shown before u
     later = before[::-1].cumsum(axis=0)[::-1] - before
     sooner = after.cumsum(axis=0) - after
@@ -392,10 +410,10 @@ def matching_marginals(weight: Array, mates: Array) -> tuple[Array, Array]:
     mates: (K, K), 1 where two steps may share a unit, 0 on the diagonal.
     """
     free = np.ones_like(weight)  # message of unit u to step k: P(no other step has it)
-    for _ in range(ROUNDS):
+    for _ in range(MESSAGE_ROUNDS):
         total = (weight * free).sum(axis=1, keepdims=True)
-        asks = weight / (1 + total - weight * free)
-        rivals = np.maximum(asks.sum(axis=0, keepdims=True) - asks - mates @ asks, 0.0)
+        claims = weight / (1 + total - weight * free)
+        rivals = np.maximum(claims.sum(axis=0, keepdims=True) - claims - mates @ claims, 0.0)
         free = (free + 1 / (1 + rivals)) / 2
     pull = weight * free
     total = 1 + pull.sum(axis=1, keepdims=True)

@@ -20,22 +20,28 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.grounding.settings import CoarseSettings, LabelRule
+from stepline.numeric import cosine_matrix, sigmoid, softmax
 from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.types import instruction_kind
 
-# Cosine. As 24 real clips go on, lines not yet said that are believed said fall from .50 to .20,
-# another clip's from
-# .28 to .09; of those said .89 are found at their sentence, not .92. Drawn videos: .10 gives .17
-# for .67, .90 for .90.
-RIVAL = 0.15
+# Cosine by which another text may be ahead of one while the narration goes on. On 24 real clips,
+# without it and with it:
+#
+#     not said yet, but believed said           .50    .20
+#     of another clip, but believed said        .28    .09
+#     said, and found at its sentence           .92    .89
+#
+# On drawn videos .10 takes the first from .67 to .17, and .90 are found either way.
+MAX_RIVAL_LEAD = 0.15
 
 # The best cosines of a video's own lines and of another's: mean and standard deviation of the 282
 # headings of 53 real tutorials and their transcripts (benchmarks/said_lines.py). A line counts as
 # said from this chance on: of those headings .98 do, .99 with `likeness` alone, of another
 # tutorial's .22, not .43; of real clips' .99 for 1, .22 for .40.
-SAID, UNSAID = (0.66, 0.13), (0.35, 0.12)
-SAID_CHANCE = 0.05
-MIXTURE_STEPS = 50
+SAID_COSINE = (0.66, 0.13)
+UNSAID_COSINE = (0.35, 0.12)
+MIN_SAID_PROBABILITY = 0.05
+MIXTURE_ROUNDS = 50  # the fraction that is said settles in fewer
 
 
 def coarse_spans(
@@ -49,7 +55,7 @@ def coarse_spans(
     """Return the steps with `said` set to where the sentences most like them are spoken, and those
     dropped.
 
-    similarity: (K, S) cosine, row = step. `score` of a kept step is its best Y_SV; its `sources`
+    similarity: (K, S) cosine, row = step. `score` of a placed step is its best Y_SV; its `sources`
     are the sentences that overlap the window and weigh at least 1/S in T_SN. Raises ShapeError for
     any other shape.
     Source: NaSVA, section 3.1.
@@ -57,11 +63,11 @@ def coarse_spans(
     settings = settings or CoarseSettings()
     scores = coarse_scores(steps, sentences, similarity, duration=duration, settings=settings)
     weights = softmax(similarity / settings.temperature)
-    kept: list[Step] = []
+    placed: list[Step] = []
     dropped: list[Rejected] = []
     for step, row, weight in zip(steps, scores.scores, weights, strict=True):
+        best = float(row.max(initial=0.0))
         if not row.size or row.max() < settings.floor:
-            best = row.max() if row.size else 0.0
             reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
             continue
@@ -69,12 +75,12 @@ def coarse_spans(
         said = Span(float(start), min(float(end), duration))
         sources = tuple(
             n
-            for n, s in enumerate(sentences)
-            if s.span.overlap(said) > 0 and weight[n] >= 1 / len(weight)
+            for n, sentence in enumerate(sentences)
+            if sentence.span.overlap(said) > 0 and weight[n] >= 1 / len(weight)
         )
-        update = {"said": said, "score": min(1.0, float(row.max())), "sources": sources}
-        kept.append(step.model_copy(update=update))
-    return tuple(kept), tuple(dropped)
+        update = {"said": said, "score": min(1.0, best), "sources": sources}
+        placed.append(step.model_copy(update=update))
+    return tuple(placed), tuple(dropped)
 
 
 def coarse_scores(
@@ -114,14 +120,6 @@ def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Ma
     return labels
 
 
-def softmax(logits: Matrix) -> Matrix:
-    """Return the softmax of each row; (K, 0) stays (K, 0)."""
-    if not logits.size:
-        return np.zeros(logits.shape, dtype=np.float32)
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
-
-
 def grow_window(
     row: Matrix | npt.NDArray[np.float64], center: int, fraction: float
 ) -> tuple[int, int]:
@@ -150,10 +148,10 @@ def steps_from_texts(
     speaks of it.
 
     sentence_vectors: (S, D), text_vectors: (K, D), of one sentence encoder. A text that no sentence
-    resembles (cosine below `likeness`, or hardly likely by `said_chances`, or the floor of section
+    resembles (cosine below `likeness`, or hardly likely by `said_probabilities`, or the floor of section
     3.1) keeps said=None; so does every text when nobody speaks.
     so_far: the narration goes on, so that the sentence most like a text may be like another one
-    more; it then tells the others only as far as they are RIVAL behind.
+    more; then another text may be ahead by at most MAX_RIVAL_LEAD.
     Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
@@ -164,41 +162,45 @@ def steps_from_texts(
     sentences = transcript.sentences
     if not steps or not sentences:
         return steps
-    cosine = _cosine(text_vectors, sentence_vectors, (len(steps), len(sentences)))  # (K, S)
-    enough = cosine.max(axis=1) >= settings.likeness
+    _check_vectors(text_vectors, sentence_vectors, (len(steps), len(sentences)))
+    similarity = cosine_matrix(text_vectors, sentence_vectors).astype(np.float32)  # (K, S)
+    best = similarity.max(axis=1)
+    is_spoken = best >= settings.likeness
     if so_far:
-        best = cosine.argmax(axis=1)
-        enough &= cosine.max(axis=1) >= cosine[:, best].max(axis=0) - RIVAL
+        rivals = similarity[:, similarity.argmax(axis=1)].max(axis=0)
+        is_spoken &= best >= rivals - MAX_RIVAL_LEAD
     else:
-        enough &= said_chances(cosine.max(axis=1)) >= SAID_CHANCE
-    alike, chosen = [step for step, kept in zip(steps, enough, strict=True) if kept], cosine[enough]
+        is_spoken &= said_probabilities(best) >= MIN_SAID_PROBABILITY
+    spoken = [steps[k] for k in np.flatnonzero(is_spoken)]
     duration = float(math.ceil(max(sentence.span.end for sentence in sentences)))
-    kept, _ = coarse_spans(alike, sentences, chosen, duration=duration, settings=settings)
-    said = {step.id: step.model_copy(update={"score": None}) for step in kept}
-    return tuple(said.get(step.id, step) for step in steps)
+    placed, _ = coarse_spans(
+        spoken, sentences, similarity[is_spoken], duration=duration, settings=settings
+    )
+    by_id = {step.id: step.model_copy(update={"score": None}) for step in placed}
+    return tuple(by_id.get(step.id, step) for step in steps)
 
 
-def said_chances(best: Matrix) -> Matrix:
+def said_probabilities(best: Matrix) -> Matrix:
     """Return P(said) of each line of a list (K,), from its best cosine with any sentence (K,), of
     MiniLM.
 
-    The lines said and the others are two normal distributions, SAID and UNSAID; how many are said
-    is what the list itself makes likeliest, from an even start: where none of the others is, a line
-    needs to be liker.
+    The lines said and the others are two normal distributions, SAID_COSINE and UNSAID_COSINE. How
+    many are said is the most likely number for this list, from an even start: where none of the
+    others is, a line needs a higher cosine.
     """
-    odds = np.zeros(len(best), np.float64)
-    for (mean, spread), sign in ((SAID, 1.0), (UNSAID, -1.0)):
+    log_odds = np.zeros(len(best), np.float64)
+    for (mean, spread), sign in ((SAID_COSINE, 1.0), (UNSAID_COSINE, -1.0)):
         # beyond its mean a line is not less likely said
-        far = (np.minimum(best, SAID[0]) - mean) / spread
-        odds += sign * (-0.5 * far**2 - math.log(spread))
-    share = 0.5
-    for _ in range(MIXTURE_STEPS):
-        chances = 1 / (1 + np.exp(-odds - math.log(share / (1 - share))))
-        share = float(chances.sum() + 1) / (len(best) + 2)
-    return np.asarray(chances, np.float32)
+        deviation = (np.minimum(best, SAID_COSINE[0]) - mean) / spread
+        log_odds += sign * (-0.5 * deviation**2 - math.log(spread))
+    fraction = 0.5
+    for _ in range(MIXTURE_ROUNDS):
+        probabilities = sigmoid(log_odds + math.log(fraction / (1 - fraction)))
+        fraction = float(probabilities.sum() + 1) / (len(best) + 2)
+    return np.asarray(probabilities, np.float32)
 
 
-def _cosine(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> Matrix:
+def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
     if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
         raise ShapeError(
             f"text vectors {texts.shape} and sentence vectors {sentences.shape} must share their width"
@@ -207,5 +209,3 @@ def _cosine(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> Matrix:
         raise ShapeError(
             f"need one vector a text and a sentence: {shape}, not {(len(texts), len(sentences))}"
         )
-    scale = np.linalg.norm(texts, axis=1)[:, None] * np.linalg.norm(sentences, axis=1)
-    return np.asarray(texts @ sentences.T / np.maximum(scale, 1e-12), dtype=np.float32)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.grounding.settings import GroundSettings
-from stepline.records import FeatureSequence, Span, Step, Transcript
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
@@ -35,29 +35,23 @@ def cut_into_windows(
 ) -> list[GroundingWindow]:
     """Return the windows that decide every step once; one for a short video, or where some step is
     not spoken of."""
-    said = [step.said.center for step in steps if step.said is not None]
-    if duration <= 1.5 * settings.window or len(said) < len(steps):
-        return [
-            GroundingWindow(
-                Span(0.0, float(math.ceil(duration))),
-                tuple(range(len(steps))),
-                frozenset(range(len(steps))),
-            )
-        ]
-    cores = np.linspace(0.0, duration, math.ceil(duration / settings.window) + 1).round()
-    core_of = np.clip(np.searchsorted(cores, said, side="right") - 1, 0, len(cores) - 2)  # (K,)
-    windows = []
+    centers = [step.said.center for step in steps if step.said is not None]
     last = float(math.ceil(duration))
-    for number, (start, end) in enumerate(itertools.pairwise(cores.tolist())):
+    if duration <= 1.5 * settings.window or len(centers) < len(steps):
+        everything = range(len(steps))
+        return [GroundingWindow(Span(0.0, last), tuple(everything), frozenset(everything))]
+    edges = np.linspace(0.0, duration, math.ceil(duration / settings.window) + 1).round()
+    core_of = np.clip(np.searchsorted(edges, centers, side="right") - 1, 0, len(edges) - 2)  # (K,)
+    windows = []
+    for number, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
         context = Span(
             max(0.0, math.floor(start - settings.context)),
             min(last, math.ceil(end + settings.context)),
         )
-        near = tuple(
-            k for k, second in enumerate(said) if second in context or core_of[k] == number
-        )
         decides = frozenset(np.flatnonzero(core_of == number).tolist())
-        windows += [GroundingWindow(context, near, decides)] if decides else []
+        near = {k for k, second in enumerate(centers) if second in context}
+        if decides:
+            windows.append(GroundingWindow(context, tuple(sorted(near | decides)), decides))
     return windows
 
 
@@ -65,12 +59,13 @@ def cut_steps(
     steps: Sequence[Step], window: GroundingWindow, transcript: Transcript | None
 ) -> tuple[list[Step], Transcript | None]:
     """Return the window's steps and what is said in it, sources renumbered."""
-    kept = [
-        n
-        for n, s in enumerate(transcript.sentences if transcript else ())
-        if s.span.overlap(window.context) > 0
-    ]
-    number = {old: new for new, old in enumerate(kept)}
+    number: dict[int, int] = {}  # of a sentence in the video -> in the window
+    sentences: list[Sentence] = []
+    for n, sentence in enumerate(transcript.sentences if transcript else ()):
+        if sentence.span.overlap(window.context) > 0:
+            number[n] = len(sentences)
+            span = _to_window_time(sentence.span, window)
+            sentences.append(sentence.model_copy(update={"span": span, "words": ()}))
     moved = []
     for step in (steps[k] for k in window.steps):
         said = None if step.said is None else _to_window_time(step.said, window)
@@ -78,11 +73,7 @@ def cut_steps(
         moved.append(step.model_copy(update={"said": said, "sources": sources}))
     if transcript is None:
         return moved, None
-    sentences = tuple(
-        sentence.model_copy(update={"span": _to_window_time(sentence.span, window), "words": ()})
-        for sentence in (transcript.sentences[n] for n in kept)
-    )
-    return moved, transcript.model_copy(update={"sentences": sentences})
+    return moved, transcript.model_copy(update={"sentences": tuple(sentences)})
 
 
 def cut_features(
@@ -91,9 +82,7 @@ def cut_features(
     """Return the rows of the window."""
     if features is None:
         return None
-    return FeatureSequence(
-        features.values[features.rows(window.context)], features.rate, features.backbone
-    )
+    return replace(features, values=features.values[features.rows(window.context)])
 
 
 def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activity | None":

@@ -1,1 +1,1 @@
-"""What corrected videos teach: training data, a test set, and a refit of a few parameters."""
+"""Corrected videos as training data and as a test set."""

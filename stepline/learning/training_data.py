@@ -1,49 +1,59 @@
-"""Corrected videos as data: records and features that the trainers read, and a test set where two
+"""Corrected videos as data: records and features that the trainers read, and a test set on which
 people agree.
 
-    DIR/records/NAME.json   what people left of the steps, as `steps` and as `reference`
-    DIR/features            a store of what is seen of them, one row a second
+    DIR/records/NAME.json   the corrected steps, as `steps` and as `reference`
+    DIR/features            a store of the features of all corrected videos, one row per second
     DIR/test/NAME.json      of videos that several people corrected: as `reference`, the steps on which they agree
     DIR/agreement.json      how well they agree
-    DIR/answers.jsonl       what annotators said of clips at /annotate/, in the form of `stepline annotate vnd`
+    DIR/answers.jsonl       answers about clips from /annotate/, in the form of `stepline annotate vnd`
 
     stepline train nasva --features DIR/features --steps DIR/records --step-vectors conse ...
     stepline train procx --features DIR/features --steps DIR/records --set data.target=reference ...
     stepline train wys2  --features DIR/features --key-steps DIR/records ...
 
-Videos of the test set are not among the others.
+Videos of the test set are not in DIR/records.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from stepline.annotate.answers import cohen_kappa
+from stepline.annotate.answers import Answer, cohen_kappa
 from stepline.atomic_files import write_atomic
-from stepline.errors import StoreError
+from stepline.errors import DatasetError, SettingsError, SteplineError, StoreError
 from stepline.features import FeatureWriter
-from stepline.learning.corrected_videos import CorrectedVideos
+from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import Correction, active_corrections, corrected
+from stepline.media import probe
 from stepline.outputs.text import safe_stem
-from stepline.records import Record, Step
+from stepline.pipeline.pictures import LookOptions, extract_features
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.progress import Progress
+from stepline.records import FeatureSequence, Record, Rejected, Step
+from stepline.settings import validate
 from stepline.storage import write_record
-from stepline.studio.store import Studio
+from stepline.vision import Backbone, load_backbone
 
-AGREE = 0.5  # tIoU from which two people mean the same seconds
+MIN_IOU = 0.5  # from which two people mean the same seconds
+
+# Categories of a step, in people's agreement.
+NO_STEP = 0
+SHOWN_STEP = 1
+UNSHOWN_STEP = 2
 
 
 @dataclass(frozen=True)
 class CorrectorAgreement:
-    """How well people agree who corrected the same videos, over pairs of them and the machine's
+    """How well people agree who corrected the same videos, over pairs of people and the machine's
     steps.
 
-    kappa: Cohen's, of "shown", "not shown" and "no step"; same: the fraction that is equal;
-    overlap: the mean tIoU over `both`, the steps that both have as shown. None where undefined. Who
-    came second saw the first one's work: an upper bound.
+    kappa: Cohen's, of "shown", "not shown" and "no step". same: the fraction of equal judgements.
+    overlap: the mean tIoU over `both`, the steps that both have as shown. None where undefined. The
+    second person saw the work of the first one, so these are upper bounds.
     """
 
     videos: int
@@ -55,33 +65,143 @@ class CorrectorAgreement:
     overlap: float | None
 
 
+@dataclass(frozen=True)
+class ExportSummary:
+    """What an export wrote. trained, tested: videos in DIR/records and DIR/test. left_out: videos
+    without features."""
+
+    trained: int
+    tested: int
+    agreement: CorrectorAgreement
+    left_out: tuple[Rejected, ...]
+
+
+def export_corrected(
+    library: CorrectedLibrary,
+    answers: Iterable[Answer],
+    out: Path,
+    progress: Progress | None = None,
+) -> ExportSummary:
+    """Write the corrected videos of a library, and its annotators' answers, into a new folder.
+
+    Raises DatasetError where no video is corrected, StoreError where two have one id, or the folder
+    holds files.
+    """
+    import pyarrow  # noqa: F401   a store needs it: a missing extra is reported before any work
+
+    if out.exists() and any(out.iterdir()):
+        raise StoreError(f"{out}: holds files already; give --export another folder")
+    videos = {}
+    for card in library.videos():
+        if active_corrections(library.corrections(card.id)):
+            videos[card.id] = library.record(card.id)
+    if not videos:
+        raise DatasetError(
+            f"{library.folder}: no corrected video; correct some with `stepline studio`"
+        )
+    if len({machine.video.id for machine in videos.values()}) < len(videos):
+        cure = "give one of their files another name and find its steps"
+        raise StoreError(f"two corrected videos have one id; {cure}")
+    left_out = []
+    reader = FeatureReader(library, progress)
+    tested: list[tuple[Record, dict[str, Record]]] = []
+    trained = 0
+    with FeatureWriter(out / "features") as features:
+        for id, machine in videos.items():
+            try:
+                rows = reader.read(id, machine)
+            except SteplineError as error:
+                reason = "it has no features"
+                left_out.append(Rejected("video", reason, id=machine.id, value=str(error)))
+                continue
+            features.add(machine.video.id, rows.values, rate=rows.rate, backbone=rows.backbone)
+            record = library.corrected(id).record
+            by_person = records_by_person(machine, library.corrections(id))
+            if len(by_person) > 1:
+                tested.append((machine, by_person))
+                folder = out / "test"
+                steps = agreed_steps([*by_person.values(), record])
+            else:
+                trained += 1
+                folder = out / "records"
+                steps = record.steps
+            name = f"{safe_stem(machine.id)}.json"
+            write_record(_with_reference(record, steps), folder / name)
+    summary = ExportSummary(trained, len(tested), agreement(tested), tuple(left_out))
+    write_atomic(out / "agreement.json", json.dumps(asdict(summary.agreement), indent=2) + "\n")
+    lines = [f"{answer.model_dump_json()}\n" for answer in answers]
+    write_atomic(out / "answers.jsonl", "".join(lines))
+    return summary
+
+
+class FeatureReader:
+    """Reads the features of a library's videos, with the network that each record names."""
+
+    def __init__(self, library: CorrectedLibrary, progress: Progress | None = None) -> None:
+        self._library = library
+        self._progress = progress
+        self._backbones: dict[str, Backbone] = {}
+
+    def read(self, id: str, machine: Record) -> FeatureSequence:
+        """Return the features of a whole video.
+
+        Raises SettingsError for a record without pictures or of a part of a video, StoreError and
+        MediaError where its file cannot be read.
+        """
+        media = self._library.media_file(id, machine.video)
+        if media is None:
+            raise StoreError("its video is not there; put it where its record says")
+        settings = record_settings(machine)
+        network = settings.vision.model_dump_json()
+        if network not in self._backbones:
+            self._backbones[network] = load_backbone(settings.vision)
+        visual = extract_features(
+            Request(media, machine.id),
+            probe(media, settings.media),
+            settings,
+            LookOptions(self._backbones[network], motion=False, progress=self._progress),
+        )
+        if visual.features is None:
+            raise StoreError("no picture of it can be seen")
+        return visual.features
+
+
+def record_settings(record: Record) -> StepsSettings:
+    """Return the settings that made a record.
+
+    Raises SettingsError where the features of its whole video cannot be made by them.
+    """
+    values = dict(record.settings)
+    inputs = values.pop("inputs", None)
+    settings = validate(StepsSettings, values)
+    if settings.vision.backbone in ("none", "precomputed"):
+        raise SettingsError("its pictures were not looked at; find its steps by its pictures")
+    if isinstance(inputs, dict) and "part" in inputs:
+        raise SettingsError("a part of it alone was looked at; find the steps of the whole video")
+    return settings
+
+
 def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dict[str, Record]:
-    """Return the record as each person left it: as it stood after their last correction."""
+    """Return the record as each person left it, after their last correction."""
     last = {correction.by: number for number, correction in enumerate(corrections, start=1)}
     return {by: corrected(machine, corrections[:number]).record for by, number in last.items()}
 
 
 def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAgreement:
-    """Return how well people agree on videos, each the machine's record and those that people
-    left."""
-    first, second, overlaps = list[int](), list[int](), list[float]()
+    """Return how well people agree on videos, each the machine's record and each person's."""
+    categories: list[tuple[int, int]] = []
+    overlaps = []
     pairs = 0
-    for machine, left in videos:
-        for one, other in combinations(left.values(), 2):
+    for machine, by_person in videos:
+        for first, second in combinations(by_person.values(), 2):
             pairs += 1
-            for id in (step.id for step in machine.steps):
-                a, b = (_step(record, id) for record in (one, other))
-                first.append(_category(a))
-                second.append(_category(b))
-                if (
-                    a is not None
-                    and b is not None
-                    and _category(a) == _category(b) == 1
-                    and a.spans
-                    and b.spans
-                ):
+            for step in machine.steps:
+                a = _step(first, step.id)
+                b = _step(second, step.id)
+                categories.append((_category(a), _category(b)))
+                if a and b and categories[-1] == (SHOWN_STEP, SHOWN_STEP) and a.spans and b.spans:
                     overlaps.append(a.spans[0].iou(b.spans[0]))
-    x, y = np.array(first, dtype=np.int_), np.array(second, dtype=np.int_)
+    x, y = np.array(categories, dtype=np.int_).reshape(-1, 2).T
     return CorrectorAgreement(
         len(videos),
         pairs,
@@ -98,81 +218,32 @@ def _step(record: Record, id: str) -> Step | None:
 
 
 def _category(step: Step | None) -> int:
-    """Return 0 of no step, 1 of a shown one, 2 of one that is not shown."""
-    return 0 if step is None else 1 if step.status == "shown" else 2
+    if step is None:
+        return NO_STEP
+    return SHOWN_STEP if step.status == "shown" else UNSHOWN_STEP
 
 
-def agreed_steps(left: Sequence[Record]) -> tuple[Step, ...]:
-    """Return the last person's steps on which all agree: that they are steps, whether shown, and
+def agreed_steps(records: Sequence[Record]) -> tuple[Step, ...]:
+    """Return the last record's steps on which all agree: that they are steps, whether shown, and
     where."""
-    last = left[-1]
-    return tuple(
-        step for step in last.steps if all(_same(step, _step(record, step.id)) for record in left)
-    )
+    steps = []
+    for step in records[-1].steps:
+        if all(_is_same(step, _step(record, step.id)) for record in records):
+            steps.append(step)
+    return tuple(steps)
 
 
-def _same(step: Step, other: Step | None) -> bool:
+def _is_same(step: Step, other: Step | None) -> bool:
     if other is None or _category(step) != _category(other):
         return False
-    return not (step.spans and other.spans) or step.spans[0].iou(other.spans[0]) >= AGREE
-
-
-def export_corrected(studio: Studio, videos: CorrectedVideos, out: Path) -> list[str]:
-    """Write the corrected videos of a library, and return what was written, in words.
-
-    Raises StoreError where two videos have one id, or the folder holds another export.
-    """
-    if out.exists() and any(out.iterdir()):
-        raise StoreError(f"{out}: holds files already; give --export another folder")
-    seen = {video.machine.video.id: video.seen.features for video in videos.found}
-    if len(seen) < len(videos.found):
-        raise StoreError(
-            "two corrected videos have one id; give one of their files another name and find its steps"
-        )
-    checked, trained = list[tuple[Record, dict[str, Record]]](), 0
-    with FeatureWriter(out / "features") as features:
-        for card in studio.videos():
-            corrections = studio.corrections(card.id)
-            machine = studio.record(card.id)
-            if not active_corrections(corrections) or machine.video.id not in seen:
-                continue
-            rows = seen[machine.video.id]
-            if rows is not None:
-                features.add(machine.video.id, rows.values, rate=rows.rate, backbone=rows.backbone)
-            left, name = records_by_person(machine, corrections), f"{safe_stem(machine.id)}.json"
-            if len(left) > 1:
-                checked.append((machine, left))
-                last = studio.corrected(card.id).record
-                write_record(
-                    _with_reference(last, agreed_steps([*left.values(), last])), out / "test" / name
-                )
-            else:
-                record = studio.corrected(card.id).record
-                write_record(_with_reference(record, record.steps), out / "records" / name)
-                trained += 1
-    told = agreement(checked)
-    write_atomic(out / "agreement.json", json.dumps(asdict(told), indent=2) + "\n")
-    answers = studio.answers()
-    write_atomic(
-        out / "answers.jsonl", "".join(f"{answer.model_dump_json()}\n" for answer in answers)
-    )
-    lines = [
-        f"{out / 'records'}: {trained} videos to train on",
-        f"{out / 'features'}: what is seen of all",
-    ]
-    if checked:
-        kappa = "undefined" if told.kappa is None else f"{told.kappa:.2f}"
-        lines.append(
-            f"{out / 'test'}: {len(checked)} videos that several people corrected, kappa {kappa}"
-        )
-    return lines
+    return not (step.spans and other.spans) or step.spans[0].iou(other.spans[0]) >= MIN_IOU
 
 
 def _with_reference(record: Record, steps: Sequence[Step]) -> Record:
-    """Return the record with steps that people placed as its reference: their best spans, none
-    where not shown."""
-    placed = tuple(
-        step.model_copy(update={"spans": step.spans[:1] if step.status == "shown" else ()})
-        for step in steps
-    )
-    return record.model_copy(update={"reference": placed})
+    """Return the record with steps that people placed as its reference: the best span of those that
+    are shown."""
+    reference = []
+    for step in steps:
+        spans = step.spans[:1] if step.status == "shown" else ()
+        reference.append(step.model_copy(update={"spans": spans}))
+    return record.model_copy(update={"reference": tuple(reference)})

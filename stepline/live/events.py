@@ -1,9 +1,9 @@
-"""What a live run tells: events, kept in a log that is its state, and a WebVTT file that grows.
+"""What a live run reports: events, kept in a log that is its state, and a WebVTT file that grows.
 
-A run that was killed goes on from its log: every event is on disk before anybody hears of it.
+A run that was killed goes on from its log: every event is on disk before it is emitted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -40,13 +40,13 @@ Kind: TypeAlias = Literal[
     "drift",
     "finished",
 ]
+EmitEvent: TypeAlias = Callable[..., None]  # `LiveSession.emit_event`
 
-
-WORDED = 50  # sentences at the end whose words are kept in memory
+SENTENCES_WITH_WORDS = 50  # at the end, whose words are kept in memory
 
 
 class LiveEvent(FrozenModel):
-    """One line of a live run. at: the source's second when it was told; the other fields as
+    """One line of a live run. at: the source's second when it was emitted; the other fields as
     docs/live.md lists them.
 
     Only what is known is stored.
@@ -80,7 +80,7 @@ class LiveEvent(FrozenModel):
 
 
 class LiveStep(FrozenModel):
-    """A step of a live run: as it was last told, and what was told of it. withdrawn: it was taken
+    """A step of a live run as the log has it, and what became of it. withdrawn: it was taken
     back."""
 
     step: Step
@@ -89,13 +89,16 @@ class LiveStep(FrozenModel):
     ended: bool = False
     withdrawn: bool = False
 
+    def changed(self, update: dict[str, Any], **flags: bool) -> "LiveStep":
+        """Return it with other fields of the step, and other flags."""
+        return self.model_copy(update={"step": self.step.model_copy(update=update), **flags})
+
 
 class LiveLog:
-    """The events of a run and what they add up to: sentences and steps, in the order in which they
-    were told.
+    """The events of a run and what they add up to: sentences and steps, in the order of the events.
 
-    Of sentences before the last WORDED the words are on disk alone, as all events are but the last.
-    Raises StoreError where the file holds anything else, or cannot be written.
+    Of sentences before the last SENTENCES_WITH_WORDS the words are on disk alone, as all events are
+    but the last. Raises StoreError where the file holds anything else, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,13 +107,13 @@ class LiveLog:
         self.steps: dict[str, LiveStep] = {}
         self.last: LiveEvent | None = None
         self.first: LiveEvent | None = None
-        self.line: LiveEvent | None = None  # of a recipe, the last one told
-        self.count, self._settled = 0, 0.0
-        for event in AppendLog(
-            path, LiveEvent, lambda event: event.number, "an event of a live run"
-        ):
+        self.line: LiveEvent | None = None  # the last one about a recipe's lines
+        self.count = 0
+        self._settled = 0.0
+        what = "an event of a live run"
+        for event in AppendLog(path, LiveEvent, lambda event: event.number, what):
             self._fold(event)
-        self._log = AppendLog(path, LiveEvent, lambda _: "the last", "an event of a live run")
+        self._log = AppendLog(path, LiveEvent, lambda _: "the last", what)
 
     def add(self, event: Kind, at: float, **fields: Any) -> LiveEvent:
         """Keep an event and return it. fields: as of LiveEvent."""
@@ -120,68 +123,71 @@ class LiveLog:
         return new
 
     def _fold(self, event: LiveEvent) -> None:
-        self.first, self.last, self.count = self.first or event, event, event.number + 1
+        """Take an event into what they add up to."""
+        self.first = self.first or event
+        self.last = event
+        self.count = event.number + 1
         self._settled = max(self._settled, event.settled)
         if event.sentence is not None:
             self.sentences.append(event.sentence)
-            if len(self.sentences) > WORDED:
-                self.sentences[-WORDED - 1] = self.sentences[-WORDED - 1].model_copy(
-                    update={"words": ()}
-                )
+            if len(self.sentences) > SENTENCES_WITH_WORDS:
+                index = -SENTENCES_WITH_WORDS - 1
+                self.sentences[index] = self.sentences[index].model_copy(update={"words": ()})
         if event.event == "line":
             self.line = event
-        if event.step is None:
-            return
-        known = self.steps.get(event.step)
-        if event.event == "step_said" and event.text is not None:
-            told = Step(
-                id=event.step,
-                text=event.text,
-                kind=event.kind or "do",
-                said=event.said,
-                sources=event.sources or (),
-            )
-            self.steps[event.step] = (
-                LiveStep(step=told) if known is None else known.model_copy(update={"step": told})
-            )
-        elif known is not None and event.event == "revised":
-            update: dict[str, Any] = {
-                "said": event.said or known.step.said,
-                "sources": event.sources or (),
-            }
-            update |= (
-                {"text": event.text, "kind": event.kind or "do"} if event.text is not None else {}
-            )
-            changed = {
-                "revised": True,
-                "withdrawn": event.text is None,
-                "step": known.step.model_copy(update=update),
-            }
-            self.steps[event.step] = known.model_copy(update=changed)
-        elif known is not None and event.event == "step_shown":
-            self.steps[event.step] = known.model_copy(update={"shown": True})
-        elif known is not None and event.event == "step_ended":
-            update = {
-                "spans": event.spans or (),
-                "at": event.second,
-                "status": event.status,
-                "score": event.score,
-            }
-            self.steps[event.step] = known.model_copy(
-                update={"ended": True, "step": known.step.model_copy(update=update)}
-            )
+        if event.step is not None:
+            step = _changed_step(self.steps.get(event.step), event)
+            if step is not None:
+                self.steps[event.step] = step
+
+    @property
+    def present_steps(self) -> list[LiveStep]:
+        """The steps that were not taken back."""
+        return [step for step in self.steps.values() if not step.withdrawn]
 
     @property
     def position(self) -> float:
-        """Second from which a run goes on: all that was said before it is told, or is no speech."""
-        heard = self.sentences[-1].span.end if self.sentences else 0.0
-        return max(heard, self._settled)
+        """Second from which a run goes on: all speech before it is in the log, or is no speech."""
+        end = self.sentences[-1].span.end if self.sentences else 0.0
+        return max(end, self._settled)
 
     @property
     def transcript(self) -> Transcript:
         """All sentences so far."""
-        ordered = sorted(self.sentences, key=lambda sentence: sentence.span.start)
-        return Transcript(sentences=tuple(ordered))
+        return Transcript(sentences=_by_start(self.sentences))
+
+
+def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
+    """Return what an event makes of its step, None: nothing. step: as it was, None: not known."""
+    wording: dict[str, Any] = {"text": event.text, "kind": event.kind or "do"}
+    if event.event == "step_said" and event.text is not None:
+        said = Step(id=event.step or "", **wording, said=event.said, sources=event.sources or ())
+        return LiveStep(step=said) if step is None else step.model_copy(update={"step": said})
+    if step is None:
+        return None
+    if event.event == "revised":
+        update: dict[str, Any] = {
+            "said": event.said or step.step.said,
+            "sources": event.sources or (),
+        }
+        if event.text is not None:
+            update |= wording
+        return step.changed(update, revised=True, withdrawn=event.text is None)
+    if event.event == "step_shown":
+        return step.changed({}, shown=True)
+    if event.event == "step_ended":
+        update = {
+            "spans": event.spans or (),
+            "at": event.second,
+            "status": event.status,
+            "score": event.score,
+        }
+        return step.changed(update, ended=True)
+    return None
+
+
+def _by_start(sentences: Iterable[Sentence]) -> tuple[Sentence, ...]:
+    return tuple(sorted(sentences, key=lambda sentence: sentence.span.start))
 
 
 class GrowingVtt:
@@ -197,11 +203,9 @@ class GrowingVtt:
 
     def update(self, id: str, steps: Iterable[LiveStep], sentences: Sequence[Sentence]) -> None:
         """Have the file hold the steps that have ended, by their order in time."""
-        ended = [each.step for each in steps if each.ended and not each.withdrawn]
-        transcript = Transcript(
-            sentences=tuple(sorted(sentences, key=lambda sentence: sentence.span.start))
-        )
-        text = webvtt(Record(id=id, video=Video(id=id), transcript=transcript, steps=tuple(ended)))
+        ended = tuple(step.step for step in steps if step.ended and not step.withdrawn)
+        transcript = Transcript(sentences=_by_start(sentences))
+        text = webvtt(Record(id=id, video=Video(id=id), transcript=transcript, steps=ended))
         if self._written is None or not text.startswith(self._written):
             write_atomic(self._path, text)
         elif len(text) > len(self._written):

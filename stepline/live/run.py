@@ -1,6 +1,7 @@
 """`stepline live` as a whole: what SOURCE names, the files that grow, the run, and the record at
 its end."""
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -12,27 +13,33 @@ from threading import Event
 from stepline.atomic_files import check_writable, remove_file
 from stepline.errors import MediaError, SettingsError
 from stepline.live.events import GrowingVtt, LiveEvent, LiveLog
-from stepline.live.hearing import Read
+from stepline.live.options import LiveOptions
 from stepline.live.recording import StreamRecorder, join_recordings
-from stepline.live.session import LiveOptions, LiveSession
+from stepline.live.run_files import RunFiles
+from stepline.live.session import LiveSession
 from stepline.live.source import LiveSource, PictureRate, parse_sources
+from stepline.live.speech import Recognise
 from stepline.media.container import LiveInput
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import OutputOptions, lock_video, run_video
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.vision import frames_per_row, load_backbone
+from stepline.vision import Backbone, frames_per_row, load_backbone
+from stepline.vision.settings import VisionSettings
 
-# behind the source's name
-EVENTS, VTT, ROWS, SENT = ".events.jsonl", ".live.vtt", ".live.features", ".live"
+# what file names end in, after the source's name
+EVENTS_SUFFIX = ".events.jsonl"
+VTT_SUFFIX = ".live.vtt"
+ROWS_SUFFIX = ".live.features"
+RECORDING_SUFFIX = ".live"
 
 
 @dataclass(frozen=True)
 class LiveJob:
-    """What a live run is asked. out: folder of what grows. at_end: folder of the record, None:
-    none. speed: of a file.
+    """What a live run does. out: folder of what grows. at_end: folder of the record, None: none.
+    speed: of a file.
 
-    anew: forget what an earlier run told.
+    anew: forget what an earlier run found.
     """
 
     source: str
@@ -49,116 +56,127 @@ def run_live(
     emit: Callable[[LiveEvent], None],
     *,
     stop: Event | None = None,
-    begin_signs: Callable[[SimpleQueue[str]], None] | None = None,
-    read: Read | None = None,
+    begin_signals: Callable[[SimpleQueue[str]], None] | None = None,
+    recognise: Recognise | None = None,
 ) -> tuple[Path, ...]:
-    """Follow a source to its end, each event told once it is kept; return the files written.
+    """Follow a source to its end, each event emitted once it is on disk; return the files written.
 
-    A run that was killed goes on where its log ends; what a stream sent meanwhile is a gap.
-    begin_signs: starts what brings the signs of --until-next. read: stands for the recogniser.
-    Raises a SteplineError; the second run on one source is told whose it is.
+    A run that was killed goes on where its log ends; what a stream sent in between is a gap.
+    begin_signals: starts what brings the signs of --until-next. recognise: stands for the
+    recogniser. Raises a SteplineError; the error of a second run on one source names the first.
     """
-    named, stop = parse_sources(job.source), stop or Event()
-    first, stem = named[0], safe_stem(source_id(named))
+    inputs = parse_sources(job.source)
+    stem = safe_stem(source_id(inputs))
     check_writable(job.out)
-    vision = settings.vision
-    with lock_video(f"{stem}{SENT}", job.out):
+    with lock_video(f"{stem}{RECORDING_SUFFIX}", job.out):
+        # where it goes on
         log = _open_log(job, stem)
-        behind = (
-            time.time() - log.first.wall
-            if log.first is not None and log.first.wall is not None
-            else 0.0
-        )
-        start = log.position if log.count else 0.0
-        recordings: Sequence[StreamRecorder | None] = [None for _ in named]
-        if isinstance(first, LiveInput):  # what it sent meanwhile is lost
-            start = max(start, behind)
-            if job.at_end is not None:
-                recordings = _recordings(job, stem)[: len(named)]
+        start = _start_second(log, inputs)
+        vision = settings.vision
         backbone = load_backbone(vision) if vision.backbone != "none" else None
-        session = LiveSession(
-            stem,
-            settings,
-            log,
-            emit,
-            job.options,
-            backbone,
-            read=read,
-            stop=stop,
-            vtt=GrowingVtt(job.out / f"{stem}{VTT}"),
-            rows=job.out / f"{stem}{ROWS}" if backbone else None,
-        )
-        if not log.count:
-            emit(log.add("started", 0.0, source=job.source, wall=time.time()))
-        elif isinstance(first, LiveInput):
-            emit(
-                log.add(
-                    "gap",
-                    start,
-                    seconds=round(start - log.position, 3),
-                    reason="Stepline did not run",
-                )
-            )
-        rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone)) if backbone else None
-        pictures = PictureRate(rate, vision.frame_size)
+        files = RunFiles(stem, log, GrowingVtt(job.out / f"{stem}{VTT_SUFFIX}"))
+        pictures = PictureRate()
+        if backbone is not None:
+            files.rows = job.out / f"{stem}{ROWS_SUFFIX}"
+            pictures = _picture_rate(backbone, vision)
+        stop = stop or Event()
+        session = LiveSession(files, settings, emit, job.options, backbone, recognise, stop)
+        _emit_start(job, inputs, log, start, emit)
+
+        # the run
+        recordings: Sequence[StreamRecorder] = ()
+        if isinstance(inputs[0], LiveInput) and job.at_end is not None:
+            recordings = _recordings(job, stem)[: len(inputs)]
         sources = [
             LiveSource(
-                each,
+                source,
                 pictures=pictures,
                 media=settings.media,
                 links=settings.links,
                 speed=job.speed,
                 start=start,
                 recording=recording,
-                stop=stop,
+                stop=session.stop,
             )
-            for each, recording in zip(named, recordings, strict=True)
+            for source, recording in itertools.zip_longest(inputs, recordings)
         ]
         session.warm_up()
-        if begin_signs is not None:
-            begin_signs(session.signs)
+        if begin_signals is not None:
+            begin_signals(session.done_signals)
         session.run(sources)
-        for recording in filter(None, recordings):
+        for recording in recordings:
             recording.close()
-        written = [job.out / f"{stem}{VTT}", log.path]
+
+        files_written = [job.out / f"{stem}{VTT_SUFFIX}", log.path]
         if job.at_end is not None:
-            written += _write_record(
-                job, first, stem, settings, [each for each in recordings if each is not None]
-            )
-    return tuple(path for path in written if path.is_file())
+            files_written += _write_record(job, inputs[0], stem, settings, recordings)
+    return tuple(path for path in files_written if path.is_file())
 
 
-def source_id(named: "list[Path | LiveInput]") -> str:
+def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
+    """Return how many pictures a second the backbone and the meter of motion take, and their
+    size."""
+    rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
+    return PictureRate(rate, vision.frame_size)
+
+
+def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
+    """Return the second to begin with; what a stream sent since a run was killed is lost."""
+    start = log.position if log.count else 0.0
+    if isinstance(inputs[0], LiveInput) and log.first is not None and log.first.wall is not None:
+        start = max(start, time.time() - log.first.wall)
+    return start
+
+
+def _emit_start(
+    job: LiveJob,
+    inputs: Sequence[Path | LiveInput],
+    log: LiveLog,
+    start: float,
+    emit: Callable[[LiveEvent], None],
+) -> None:
+    """Emit the beginning of a new run, or what a stream sent while none was there."""
+    if not log.count:
+        emit(log.add("started", 0.0, source=job.source, wall=time.time()))
+    elif isinstance(inputs[0], LiveInput):
+        seconds = round(start - log.position, 3)
+        emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
+
+
+def source_id(inputs: Sequence[Path | LiveInput]) -> str:
     """Return what the files of a source are called: a file's stem, an address's host and path, the
     devices."""
-    first = named[0]
+    first = inputs[0]
     if isinstance(first, Path):
         return first.stem
-    names = "+".join(each.shown.split("://")[-1] for each in named if isinstance(each, LiveInput))
-    return re.sub(r"[^\w.+-]+", "-", names).strip("-.") or "live"
+    names = [each.shown.split("://")[-1] for each in inputs if isinstance(each, LiveInput)]
+    return re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.") or "live"
 
 
 def _open_log(job: LiveJob, stem: str) -> LiveLog:
     """Return the log of a run that was killed, or a new one in the place of one that was
     finished."""
-    path = job.out / f"{stem}{EVENTS}"
-    log = None if job.anew else LiveLog(path)
-    if log is not None and log.first is not None and log.first.source not in (job.source, None):
-        raise SettingsError(
-            f"{path}: holds a run of {log.first.source}; give another --out, or --force to lose it"
-        )
-    if log is None or (log.last is not None and log.last.event == "finished"):
-        for old in (path, *(job.out / f"{stem}{suffix}" for suffix in (VTT, ROWS))):
-            remove_file(old)
-        for part in (part for recording in _recordings(job, stem) for part in recording.parts):
+    path = job.out / f"{stem}{EVENTS_SUFFIX}"
+    if not job.anew:
+        log = LiveLog(path)
+        if log.first is not None and log.first.source not in (job.source, None):
+            raise SettingsError(
+                f"{path}: holds a run of {log.first.source}; give another --out, or --force to lose it"
+            )
+        if log.last is None or log.last.event != "finished":
+            return log
+    for suffix in (EVENTS_SUFFIX, VTT_SUFFIX, ROWS_SUFFIX):
+        remove_file(job.out / f"{stem}{suffix}")
+    for recording in _recordings(job, stem):
+        for part in recording.parts:
             remove_file(part)
-        return LiveLog(path)
-    return log
+    return LiveLog(path)
 
 
 def _recordings(job: LiveJob, stem: str) -> tuple[StreamRecorder, StreamRecorder]:
     """Return what keeps the packets of each of two inputs, a camera and a microphone."""
-    return StreamRecorder(job.out, f"{stem}{SENT}"), StreamRecorder(job.out, f"{stem}{SENT}2")
+    name = f"{stem}{RECORDING_SUFFIX}"
+    return StreamRecorder(job.out, name), StreamRecorder(job.out, f"{name}2")
 
 
 def _write_record(
@@ -167,16 +185,19 @@ def _write_record(
     stem: str,
     settings: StepsSettings,
     recordings: Sequence[StreamRecorder],
-) -> tuple[Path, ...]:
+) -> list[Path]:
     """Write what `stepline steps` writes of the file, or of what the stream sent."""
     assert job.at_end is not None
-    video = first
-    if not isinstance(video, Path):
+    files: list[Path] = []
+    if isinstance(first, Path):
+        video = first
+    else:
         parts = [part for recording in recordings for part in recording.parts]
         if not parts:
             raise MediaError(f"{job.source}: sent nothing that could be kept; no record is written")
         video = job.at_end / f"{stem}.mkv"
         join_recordings(parts, video, settings.media)
+        files.append(video)
     request = Request(video, video.stem, texts=job.options.texts)
     result = run_video(request, settings, OutputOptions(job.at_end, USUAL))
-    return (video, *result.files) if not isinstance(first, Path) else result.files
+    return [*files, *result.files]

@@ -2,12 +2,11 @@
 address, a device.
 
     file       read as fast as it would be watched, `speed` times that; where it still grows, followed until it stops
-    address    http, HLS, rtsp, rtmp, udp or srt, as it comes; opened anew where it breaks off, after a growing pause
+    address    http, HLS, rtsp, rtmp, udp or srt, as it comes; opened again where it breaks off, after a growing pause
     device     camera[:/dev/video0], microphone[:default], or both joined by +
 
 Second 0 is the first one that comes. After a break the source's own time stamps are believed where
-they go on as the clock on the wall did; else what comes next stands at the second that the wall's
-clock says.
+they go on as the clock on the wall did; else what comes next is at the second of the wall's clock.
 """
 
 import re
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepline.errors import MediaError, SettingsError, first_line
 from stepline.live.forward_proxy import ForwardProxy
@@ -25,35 +24,42 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.container import LiveInput, OpenMedia, open_live, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
 from stepline.media.http import display_url
-from stepline.media.reader import SPARSE, PictureTrack, SoundTrack, seek_before
+from stepline.media.reader import MIN_SPARSE_RATIO, PictureTrack, SoundTrack, seek_before
 from stepline.media.settings import LinkSettings, MediaSettings
 
 if TYPE_CHECKING:
     from stepline.live.recording import StreamRecorder
 
-NETWORK = {
-    "http": "http,https,tcp,tls,crypto,data,httpproxy",
-    "https": "http,https,tcp,tls,crypto,data,httpproxy",
-    "rtsp": "rtsp,rtp,udp,tcp,tls,crypto",
-    "rtsps": "rtsp,rtp,udp,tcp,tls,crypto",
-    "rtmp": "rtmp,rtmps,rtmpt,tcp,tls,http",
-    "rtmps": "rtmp,rtmps,rtmpt,tcp,tls,http",
+_HTTP = "http,https,tcp,tls,crypto,data,httpproxy"
+_RTSP = "rtsp,rtp,udp,tcp,tls,crypto"
+_RTMP = "rtmp,rtmps,rtmpt,tcp,tls,http"
+# schemes, and the protocols that an address of each may lead to; never a file of this machine
+PROTOCOLS = {
+    "http": _HTTP,
+    "https": _HTTP,
+    "rtsp": _RTSP,
+    "rtsps": _RTSP,
+    "rtmp": _RTMP,
+    "rtmps": _RTMP,
     "udp": "udp,rtp",
     "rtp": "udp,rtp",
     "tcp": "tcp",
     "srt": "srt",
-}  # schemes, and the protocols that an address of each may lead to; never a file of this machine
+}
 DEVICES = {"camera": ("v4l2", "/dev/video0"), "microphone": ("alsa", "default")}
-# s since its last change in which a file counts as being written, and without growth as finished
-GROWING = 10.0
-# s by which time stamps may disagree with the wall's clock across a break and still be believed
-TRUST = 30.0
-JUMP = 5.0  # s by which time stamps may leap ahead before it is a break
-LONGEST_PAUSE = 30.0  # s between two tries
-# s of drift against the wall's clock that are told, and how often it is looked at
-DRIFT, DRIFT_EVERY = 1.0, 60.0
-END_SLACK = 2.0  # s before its claimed end from which a recording at an address counts as whole
-CORRUPT = 100  # packets in a row that cannot be read, from which a connection is given up
+DEVICE_NAME = r"(camera|microphone)(:[^+]*)?"
+# since its last change in which a file counts as being written, and without growth as finished
+GROWING_SECONDS = 10.0
+# by which time stamps may disagree with the wall's clock across a break and still be believed
+TRUSTED_SECONDS = 30.0
+JUMP_SECONDS = 5.0  # by which time stamps may leap ahead before it is a break
+MAX_PAUSE_SECONDS = 30.0  # between two tries
+MIN_DRIFT_SECONDS = 1.0  # against the wall's clock, from which drift is reported
+DRIFT_INTERVAL_SECONDS = 60.0  # how often it is looked at
+# before its claimed end from which a recording at an address counts as whole
+END_SECONDS = 2.0
+# packets in a row that cannot be read, from which a connection is given up
+MAX_CORRUPT_PACKETS = 100
 
 
 @dataclass(frozen=True)
@@ -80,41 +86,128 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
 
     Raises SettingsError for a scheme that is not known, MediaError for a file that is not there.
     """
-    if re.fullmatch(r"(camera|microphone)(:[^+]*)?(\+(camera|microphone)(:[^+]*)?)?", name):
-        devices = [part.partition(":") for part in name.split("+")]
-        if len({kind for kind, _, _ in devices}) < len(devices):
-            raise SettingsError(f"{name}: name one camera and one microphone")
-        return [
-            LiveInput(
-                place or DEVICES[kind][1],
-                f"{kind} {place or DEVICES[kind][1]}",
-                format=DEVICES[kind][0],
-            )
-            for kind, _, place in devices
-        ]
+    if re.fullmatch(rf"{DEVICE_NAME}(\+{DEVICE_NAME})?", name):
+        return _devices(name)
     scheme = re.match(r"([a-z][a-z0-9+]*)://", name)
     if scheme is None:
         path = Path(name)
-        # of a recorder beside us; it may name files of this machine
+        # of a recorder on this machine; it may name files of it
         if path.suffix == ".m3u8" and path.is_file():
             return [LiveInput(str(path.absolute()), name, "file,crypto,data")]
-        # one that cannot be read is told before any network is loaded
+        # one that cannot be read is reported before any network is loaded
         with open_media(path, MediaSettings()):
             return [path]
-    if scheme[1] not in NETWORK:
+    if scheme[1] not in PROTOCOLS:
         raise SettingsError(
-            f"{scheme[1]}: not an address that is read live; give one of {', '.join(NETWORK)}"
+            f"{scheme[1]}: not an address that is read live; give one of {', '.join(PROTOCOLS)}"
         )
     options = (("rtsp_transport", "tcp"),) if scheme[1].startswith("rtsp") else ()
-    return [LiveInput(name, display_url(name), NETWORK[scheme[1]], options=options)]
+    return [LiveInput(name, display_url(name), PROTOCOLS[scheme[1]], options=options)]
+
+
+def _devices(name: str) -> list[Path | LiveInput]:
+    inputs: dict[str, Path | LiveInput] = {}
+    for part in name.split("+"):
+        kind, _, address = part.partition(":")
+        if kind in inputs:
+            raise SettingsError(f"{name}: name one camera and one microphone")
+        format, usual = DEVICES[kind]
+        inputs[kind] = LiveInput(address or usual, f"{kind} {address or usual}", format=format)
+    return list(inputs.values())
+
+
+class SourceClock:
+    """Where a source is in time, in its own seconds and by the wall's clock.
+
+    end: the last second that came. paced: it comes at the pace at which it is watched, `speed`
+    times that, not as it is made. origin: of an address, its time stamp at second 0, in s.
+    """
+
+    def __init__(
+        self,
+        start: float = 0.0,
+        *,
+        paced: bool = False,
+        speed: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.end = start
+        self.origin: float | None = None
+        self._first = start
+        self._speed = speed
+        self._clock = clock
+        self.begin(paced=paced)
+        self._drift: float | None = None  # s ahead of the wall's clock, as last reported
+        self._ahead = float("-inf")  # s, at most since then
+        self._checked = clock()
+
+    def begin(self, *, paced: bool) -> None:
+        """Count from now on."""
+        self.paced = paced
+        self._begun = self._clock()
+        self.arrive()
+
+    def arrive(self) -> None:
+        """Note that something came."""
+        self._arrived = self._clock()
+
+    @property
+    def now(self) -> float:
+        """Second that the source has reached: of a paced one by the wall's clock, of another what
+        has come."""
+        if self.paced:
+            return self._first + (self._clock() - self._begun) * self._speed
+        return self.end + self._clock() - self._arrived
+
+    def until_due(self, second: float) -> float:
+        """Return how long to wait for a second of a paced source."""
+        return max(0.0, self._begun + (second - self._first) / self._speed - self._clock())
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Let no time pass for a paced source within."""
+        since = self._clock()
+        yield
+        self._begun += self._clock() - since
+
+    def expected(self, second: float) -> float:
+        """Return the second of what comes after a break: that of its own time stamps, where they
+        go on as the wall's clock did, else the wall's."""
+        by_wall = self.end + (self._clock() - self._arrived)
+        believed = second > self.end - TRUSTED_SECONDS and abs(second - by_wall) <= TRUSTED_SECONDS
+        return second if believed else by_wall
+
+    def drifted(self) -> Gap | None:
+        """Return how far the source's clock has left the wall's since the last report, where that
+        is worth one.
+
+        What comes in bursts is as far ahead as at its best moment of a minute.
+        """
+        now = self._clock()
+        self._ahead = max(self._ahead, self.end - (now - self._begun))
+        if now < self._checked + DRIFT_INTERVAL_SECONDS:
+            return None
+        ahead = self._ahead
+        self._ahead = float("-inf")
+        self._checked = now
+        if self._drift is None:
+            self._drift = ahead
+        drift = ahead - self._drift
+        if abs(drift) <= MIN_DRIFT_SECONDS:
+            return None
+        self._drift = ahead
+        reason = "its clock and the clock on the wall drift apart"
+        return Gap(self.end, round(drift, 3), reason, "drift")
+
+
+Tracks: TypeAlias = dict[int, PictureTrack | SoundTrack]  # by the index of the stream
+SourceItems: TypeAlias = Iterator[Frame | AudioBlock | Gap]
 
 
 class LiveSource:
     """Yields frames, blocks of sound and gaps as they come, until the source ends or `stop` is set.
 
-    `end`: the last second that came. `now`: the second that the source has reached by the wall's
-    clock. `reason`: why it ended. `paced`: it comes at the pace at which it is watched, not as it
-    is made. Iterate once.
+    `reason`: why it ended. `held`: a paced source waits while it is. Iterate once.
     """
 
     def __init__(
@@ -128,48 +221,52 @@ class LiveSource:
         start: float = 0.0,
         recording: "StreamRecorder | None" = None,
         stop: Event | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """start: second of a file to begin with, or that an address stands at. links: its tries and
-        patience."""
-        self._source, self._pictures, self._speed = source, pictures or PictureRate(), speed
-        self._media, self._links = media or MediaSettings(), links or LinkSettings()
-        self._recording, self._stop, self._clock = recording, stop or Event(), clock
-        self.end, self.reason, self.duration = start, "", 0.0
-        self._begun = self._arrived = clock()  # of the first and of the last packet
-        self._first, self.paced = start, isinstance(source, Path)
+        """start: second of a file to begin with, or of an address as it is opened. links: its tries
+        and patience."""
+        self._source = source
+        self._pictures = pictures or PictureRate()
+        self._media = media or MediaSettings()
+        self._links = links or LinkSettings()
+        self._recording = recording
+        self._stop = stop or Event()
+        self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
         self._opened = False
-        self._origin: float | None = None  # of an address: its time stamp at second 0, in s
-        self._heard_to = self._looked_to = 0.0  # s, where sound and frames that were yielded end
-        self.held = False  # a paced source waits while it is
-        self._drift: float | None = None  # s ahead of the wall's clock, as last told
-        self._ahead, self._looked = float("-inf"), clock()
+        self._base = 0.0  # s that frames and sound of this connection are counted from
+        self._sound_end = 0.0  # s, where the sound that was yielded ends
+        self._picture_end = 0.0
+        self.held = False
+        self.reason = ""
+
+    @property
+    def end(self) -> float:
+        """The last second that came."""
+        return self._clock.end
 
     @property
     def now(self) -> float:
-        """Second that the source has reached: of a paced one by the wall's clock, of another what
-        has come."""
-        elapsed = self._clock() - self._begun
-        return (
-            self._first + elapsed * self._speed
-            if self.paced
-            else self.end + self._clock() - self._arrived
-        )
+        """Second that the source has reached by the wall's clock."""
+        return self._clock.now
 
-    def __iter__(self) -> "Iterator[Frame | AudioBlock | Gap]":
+    @property
+    def paced(self) -> bool:
+        """Whether it comes at the pace at which it is watched, not as it is made."""
+        return self._clock.paced
+
+    def __iter__(self) -> SourceItems:
         import av
 
-        failures, pause, lost = 0, self._links.pause, ""
+        failures = 0
+        pause = self._links.pause
+        lost = ""  # why the connection before ended
         while not self._stop.is_set():
             before = self.end
             try:
                 with self._open() as media:
-                    self.duration = media.duration or 0.0
-                    whole = self.duration > 0
+                    duration = media.duration or 0.0
                     yield from self._connection(media, lost)
-                if isinstance(self._source, Path) or (
-                    whole and self.end >= self.duration - END_SLACK
-                ):
+                is_whole = duration > 0 and self.end >= duration - END_SECONDS
+                if isinstance(self._source, Path) or is_whole:
                     break
                 lost = "the connection ended"
             except MediaError as error:
@@ -180,30 +277,35 @@ class LiveSource:
                 lost = first_line(error)
                 if isinstance(self._source, Path):  # a file that grew, and has not for a while
                     break
-            failures, pause = (1, self._links.pause) if self.end > before else (failures + 1, pause)
+            failures += 1
+            if self.end > before:
+                failures = 1
+                pause = self._links.pause
             if failures > self._links.attempts:
                 self.reason = f"{failures - 1} tries brought nothing ({lost})"
                 return
             self._stop.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
         self.reason = "stopped" if self._stop.is_set() else "the source ended"
 
     @contextmanager
     def _open(self) -> Iterator[OpenMedia]:
         source = self._source
         if isinstance(source, LiveInput):
-            with self._open_address(replace(source, silence=self._links.seconds)) as media:
-                yield media
-        elif time.time() - source.stat().st_mtime < GROWING:
-            grows = (("follow", "1"),)
+            opened = self._open_address(replace(source, silence=self._links.seconds))
+        elif time.time() - source.stat().st_mtime < GROWING_SECONDS:
             growing = LiveInput(
-                f"file:{source}", str(source), "file", options=grows, silence=GROWING
+                f"file:{source}",
+                str(source),
+                "file",
+                options=(("follow", "1"),),
+                silence=GROWING_SECONDS,
             )
-            with open_live(growing, self._media) as media:
-                yield media
+            opened = open_live(growing, self._media)
         else:
-            with open_media(source, self._media) as media:
-                yield media
+            opened = open_media(source, self._media)
+        with opened as media:
+            yield media
 
     @contextmanager
     def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
@@ -226,65 +328,59 @@ class LiveSource:
                     f"{live.shown}: it leads elsewhere, and {proxy.refused}"
                 ) from error
 
-    def _connection(self, media: OpenMedia, lost: str) -> "Iterator[Frame | AudioBlock | Gap]":
+    def _connection(self, media: OpenMedia, lost: str) -> SourceItems:
         """Yield what one connection brings; `lost`: why the one before ended."""
         # A live playlist that has come to its end has a length, too, but its clock goes on.
-        recorded = isinstance(self._source, Path) or (
-            media.duration is not None and (self.paced or not self._opened)
-        )
+        recorded = isinstance(self._source, Path)
+        if media.duration is not None and (self.paced or not self._opened):
+            recorded = True
+        self._begin(media, recorded)
+        tracks: Tracks = {}
+        latest = self.end
+        for packet in self._packets(media):
+            stamp = _time_stamp(packet)
+            if stamp is not None:
+                leapt = not recorded and stamp - media.start > latest + JUMP_SECONDS
+                if not tracks or leapt:
+                    yield from self._finish(tracks)
+                    if not recorded:
+                        self._set_origin(media, stamp)
+                    if lost or tracks:
+                        hole = round(max(0.0, stamp - media.start - self.end), 3)
+                        yield Gap(self.end, hole, lost or "the time stamps leapt")
+                    lost = ""
+                    self._opened = True
+                    # at a row's beginning
+                    self._base = float(int(max(stamp - media.start, self.end)))
+                    tracks = self._tracks(media)
+                latest = max(latest, stamp - media.start)
+            self._clock.arrive()
+            if packet.stream.index in tracks:
+                for frame in media.decode(packet):
+                    yield from self._items(tracks[packet.stream.index].take(frame))
+                if self._recording is not None:
+                    self._recording.add(packet, media)
+            drift = None if recorded else self._clock.drifted()
+            if drift is not None:
+                yield drift
+        yield from self._finish(tracks)
+
+    def _begin(self, media: OpenMedia, recorded: bool) -> None:
+        """Set the clock by a connection that has been opened."""
         if not self._opened:
-            self.paced, self._begun, self._arrived = recorded, self._clock(), self._clock()
+            self._clock.begin(paced=recorded)
         if recorded and self.end > 0:
             media.exact = True
             seek_before(media, self.end)
-        if not recorded and self._origin is not None:
-            media.start = self._origin
-        tracks: dict[int, PictureTrack | SoundTrack] = {}
-        base = latest = self.end
-        for packet in self._packets(media):
-            stamp = packet.pts if packet.pts is not None else packet.dts
-            if stamp is not None and packet.time_base:
-                second = float(stamp * packet.time_base) - media.start
-                if not tracks or (not recorded and second > latest + JUMP):
-                    for track in tracks.values():
-                        yield from self._items(track.finish(), base)
-                    if not recorded:
-                        media.start += second - self._anchor(second if self._opened else None)
-                        self._origin = media.start
-                        second = float(stamp * packet.time_base) - media.start
-                    base = self._base(second)
-                    if lost or tracks:
-                        yield Gap(
-                            self.end,
-                            round(max(0.0, second - self.end), 3),
-                            lost or "the time stamps leapt",
-                        )
-                    lost, self._opened = "", True
-                    tracks = self._tracks(media, base)
-                latest = max(latest, second)
-            self._arrived = self._clock()
-            if packet.stream.index in tracks:
-                for frame in media.decode(packet):
-                    yield from self._items(tracks[packet.stream.index].take(frame), base)
-                if self._recording is not None:
-                    self._recording.add(packet, media)
-            if not recorded and (drift := self._drifted()) is not None:
-                yield drift
-        for track in tracks.values():
-            yield from self._items(track.finish(), base)
+        if not recorded and self._clock.origin is not None:
+            media.start = self._clock.origin
 
-    def _base(self, second: float) -> float:
-        """Return the second that a connection's frames and sound are counted from, at a row's
-        beginning."""
-        return float(int(max(second, self.end)))
-
-    def _anchor(self, second: float | None) -> float:
-        """Return the second at which what comes next stands. second: by its own stamps; None: of
-        the first ever."""
-        expected = self.end + (self._clock() - self._arrived)
-        if second is not None and second > self.end - TRUST and abs(second - expected) <= TRUST:
-            return second
-        return self.end if second is None else expected
+    def _set_origin(self, media: OpenMedia, stamp: float) -> None:
+        """Have the time stamps of an address count from the source's second 0."""
+        second = stamp - media.start
+        expected = self._clock.expected(second) if self._opened else self.end
+        media.start += second - expected
+        self._clock.origin = media.start
 
     def _packets(self, media: OpenMedia) -> Iterator[Any]:
         """Yield the packets of the streams in use; those that cannot be read are counted and passed
@@ -293,7 +389,7 @@ class LiveSource:
 
         streams = [stream for stream in (media.picture, media.sound) if stream is not None]
         failures = 0
-        while failures < CORRUPT and not self._stop.is_set():
+        while failures < MAX_CORRUPT_PACKETS and not self._stop.is_set():
             try:
                 for packet in media.container.demux(streams):
                     failures = 0
@@ -310,69 +406,55 @@ class LiveSource:
                 failures += 1
                 media.damage.packets += 1
 
-    def _tracks(self, media: OpenMedia, base: float) -> "dict[int, PictureTrack | SoundTrack]":
-        """Return what takes the frames of each stream, on a clock that begins at second `base`."""
-        tracks: dict[int, PictureTrack | SoundTrack] = {}
+    def _tracks(self, media: OpenMedia) -> Tracks:
+        """Return what takes the frames of each stream, on a clock that begins at second `_base`."""
+        tracks: Tracks = {}
         endless, rate = float("inf"), self._pictures.rate
         if media.picture is not None and rate is not None:
-            sampler = FrameSampler(
-                rate, FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
+            scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
+            tracks[media.picture.index] = PictureTrack(
+                media, FrameSampler(rate, scaler), self._media, self._base, endless
             )
-            tracks[media.picture.index] = PictureTrack(media, sampler, self._media, base, endless)
-            if self._media.skip_nonref and rate * SPARSE <= picture_rate(media.picture):
+            if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._media, base, endless)
+            tracks[media.sound.index] = SoundTrack(media, self._media, self._base, endless)
         return tracks
 
-    def _items(
-        self, items: "Iterator[Frame | AudioBlock]", base: float
-    ) -> "Iterator[Frame | AudioBlock]":
+    def _finish(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":
+        for track in tracks.values():
+            yield from self._items(track.finish())
+
+    def _items(self, items: "Iterator[Frame | AudioBlock]") -> "Iterator[Frame | AudioBlock]":
         """Yield frames and sound at their seconds, when they are due, and nothing again that came
         before a break."""
         for item in items:
             if isinstance(item, Frame):
-                item, end = Frame(item.time + base, item.image), item.time + base
-                if end <= self._looked_to:
+                end = item.time + self._base
+                if end <= self._picture_end:
                     continue
-                self._looked_to = end
+                self._picture_end = end
+                item = Frame(end, item.image)
             else:
-                again = max(0, round((self._heard_to - item.start - base) * SAMPLE_RATE))
-                item = AudioBlock(item.start + base + again / SAMPLE_RATE, item.samples[again:])
-                end = self._heard_to = item.start + len(item.samples) / SAMPLE_RATE
+                repeated = (self._sound_end - item.start - self._base) * SAMPLE_RATE
+                first = max(0, round(repeated))
+                start = item.start + self._base + first / SAMPLE_RATE
+                item = AudioBlock(start, item.samples[first:])
+                end = self._sound_end = start + len(item.samples) / SAMPLE_RATE
                 if not len(item.samples):
                     continue
             if self.paced:
-                self._wait_while_held()
-                self._stop.wait(
-                    max(0.0, self._begun + (end - self._first) / self._speed - self._clock())
-                )
-            self.end = max(self.end, end)
+                with self._clock.stopped():
+                    while self.held and not self._stop.wait(0.05):
+                        pass
+                self._stop.wait(self._clock.until_due(end))
+            self._clock.end = max(self.end, end)
             yield item
 
-    def _wait_while_held(self) -> None:
-        since = self._clock()
-        while self.held and not self._stop.wait(0.05):
-            pass
-        self._begun += self._clock() - since
 
-    def _drifted(self) -> Gap | None:
-        """Return how far the source's clock has left the wall's since the last telling, where that
-        is worth it.
-
-        What comes in bursts is as far ahead as at its best moment of a minute.
-        """
-        now = self._clock()
-        self._ahead = max(self._ahead, self.end - (now - self._begun))
-        if now < self._looked + DRIFT_EVERY:
-            return None
-        drift, self._ahead, self._looked = self._ahead, float("-inf"), now
-        if self._drift is None:
-            self._drift = drift
-        told = drift - self._drift
-        if abs(told) <= DRIFT:
-            return None
-        self._drift = drift
-        return Gap(
-            self.end, round(told, 3), "its clock and the clock on the wall drift apart", "drift"
-        )
+def _time_stamp(packet: Any) -> float | None:
+    """Return the second of a packet by the source's own clock, if it says."""
+    stamp = packet.pts if packet.pts is not None else packet.dts
+    if stamp is None or not packet.time_base:
+        return None
+    return float(stamp * packet.time_base)

@@ -27,9 +27,9 @@ Letters: K texts, T feature rows, C width of the features.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,13 +39,14 @@ from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
 from stepline.nasva.onnx_aligner import OnnxAligner
-from stepline.nasva.settings import AlignerSettings, Mode
-from stepline.records import Alignment, FeatureSequence, Matrix, Span
+from stepline.nasva.settings import AlignerSettings
+from stepline.numeric import sigmoid, softmax, sum_to_one
+from stepline.records import FeatureSequence, Matrix, Span
 
 if TYPE_CHECKING:
     from stepline.nasva.model import Aligner
 
-NOWHERE = -1.0  # cosine of a row that no window with the text covers: never the best
+UNSEEN_COSINE = -1.0  # of a row that no window with the text covers: never the best
 
 
 @dataclass(frozen=True)
@@ -70,20 +71,20 @@ class AlignmentWindow:
     first: int
     last: int
 
+    @property
+    def rows(self) -> slice:
+        """The rows."""
+        return slice(self.start, self.end)
 
-def align(
-    aligner: "Aligner | OnnxAligner",
-    features: FeatureSequence,
-    texts: Sequence[str],
-    vectors: Matrix,
-    *,
-    mode: Mode = "step",
-    said: Sequence[Span] | None = None,
-) -> Alignment:
-    """Return how well each text fits each row, as cosines; `score_texts` says what it takes and
-    raises."""
-    fit = score_texts(aligner, features, vectors, said=said, settings=AlignerSettings(mode=mode))
-    return Alignment(tuple(texts), fit.scores, fit.rate, "cosine")
+    @property
+    def texts(self) -> slice:
+        """The texts."""
+        return slice(self.first, self.last)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many texts and rows."""
+        return self.last - self.first, self.end - self.start
 
 
 def score_texts(
@@ -107,22 +108,25 @@ def score_texts(
         )
     if said is not None and len(said) != len(vectors):
         raise ShapeError(f"{len(said)} times for {len(vectors)} texts; give one a text, or none")
-    rows, texts = len(features.values), len(vectors)
+    rows = len(features.values)
+    texts = len(vectors)
     middles = None
     if said is not None and settings.mode == "narration":
         middles = np.array([span.center * features.rate for span in said])
     total = np.zeros((texts, rows), dtype=np.float32)
     count = np.zeros((texts, rows), dtype=np.uint16)
-    alignable = None if aligner.alignable is None else np.full(texts, -np.inf, dtype=np.float32)
-    parts = alignment_windows(rows, texts, middles, settings)
-    for window, scores, logits in _passes(aligner, features.values, vectors, parts, settings):
-        texts_in, rows_in = slice(window.first, window.last), slice(window.start, window.end)
-        total[texts_in, rows_in] += scores
-        count[texts_in, rows_in] += 1
+    alignable = None
+    if aligner.alignable is not None:
+        alignable = np.full(texts, -np.inf, dtype=np.float32)
+    windows = alignment_windows(rows, texts, middles, settings)
+    for window, scores, logits in _passes(aligner, features.values, vectors, windows, settings):
+        cells = (window.texts, window.rows)
+        total[cells] += scores
+        count[cells] += 1
         if alignable is not None and logits is not None:
-            alignable[texts_in] = np.maximum(alignable[texts_in], logits)
+            alignable[window.texts] = np.maximum(alignable[window.texts], logits)
     total /= np.maximum(count, 1)
-    total[count == 0] = NOWHERE
+    total[count == 0] = UNSEEN_COSINE
     return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
 
 
@@ -138,30 +142,32 @@ def alignment_windows(
     if rows <= settings.whole:
         return [AlignmentWindow(0, rows, 0, texts)]
     length = settings.window
-    found = []
+    windows = []
     for start in range(0, rows - length // 2, settings.stride):
-        end = min(rows, start + length)
-        first, last = 0, texts
+        window = AlignmentWindow(start, min(rows, start + length), 0, texts)
         if middles is not None:
             near = np.flatnonzero((start - length <= middles) & (middles <= start + 2 * length))
-            first, last = (int(near[0]), int(near[-1]) + 1) if near.size else (0, 0)
-        found += [AlignmentWindow(start, end, first, last)] if last > first else []
-    return found
+            if not near.size:
+                continue
+            window = replace(window, first=int(near[0]), last=int(near[-1]) + 1)
+        if window.shape[0]:
+            windows.append(window)
+    return windows
 
 
 def _passes(
     aligner: "Aligner | OnnxAligner",
     video: Matrix,
     vectors: Matrix,
-    parts: Sequence[AlignmentWindow],
+    windows: Sequence[AlignmentWindow],
     settings: AlignerSettings,
 ) -> Iterator[tuple[AlignmentWindow, Matrix, Matrix | None]]:
     """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to
     what is real."""
+    ordered = settings.mode == "narration"
     if isinstance(aligner, OnnxAligner):
-        for part in parts:
-            rows, texts = video[part.start : part.end], vectors[part.first : part.last]
-            yield part, *aligner(rows, texts, ordered=settings.mode == "narration")
+        for window in windows:
+            yield window, *aligner(video[window.rows], vectors[window.texts], ordered=ordered)
         return
     import torch
 
@@ -171,40 +177,37 @@ def _passes(
     was_training = aligner.training
     aligner.eval()
     try:
-        for first in range(0, len(parts), settings.batch):
-            some = parts[first : first + settings.batch]
-            samples = [
-                Sample(
-                    id=f"rows {part.start} to {part.end}",
-                    video=np.ascontiguousarray(video[part.start : part.end]),
-                    text=vectors[part.first : part.last],
-                    positive=np.zeros(
-                        (part.last - part.first, part.end - part.start), dtype=np.bool_
-                    ),
-                    ordered=settings.mode == "narration",
-                )
-                for part in some
-            ]
+        for first in range(0, len(windows), settings.batch):
+            chunk = windows[first : first + settings.batch]
+            samples = []
+            for window in chunk:
+                rows = np.ascontiguousarray(video[window.rows])
+                nothing = np.zeros(window.shape, dtype=np.bool_)
+                name = f"rows {window.start} to {window.end}"
+                samples.append(Sample(name, rows, vectors[window.texts], nothing, ordered))
             batch = collate(samples, longest=len(video))
-            bf16 = torch.autocast(device.type, torch.bfloat16)
-            with torch.inference_mode(), bf16 if settings.bf16 else current_device().autocast():
-                aligned = aligner(batch.to(device))
-                scores = aligned.scores.float().cpu().numpy()  # (B, K, T)
-                logits = (
-                    None if aligned.alignable is None else aligned.alignable.float().cpu().numpy()
-                )
-            for row, part in enumerate(some):
-                own = scores[row, : part.last - part.first, : part.end - part.start]
-                yield part, own, None if logits is None else logits[row, : part.last - part.first]
+            autocast: Any = current_device().autocast()
+            if settings.bf16:
+                autocast = torch.autocast(device.type, torch.bfloat16)
+            with torch.inference_mode(), autocast:
+                output = aligner(batch.to(device))
+                scores = output.scores.float().cpu().numpy()  # (B, K, T)
+                logits = None
+                if output.alignable is not None:
+                    logits = output.alignable.float().cpu().numpy()  # (B, K)
+            for number, window in enumerate(chunk):
+                texts, length = window.shape
+                own_logits = None if logits is None else logits[number, :texts]
+                yield window, scores[number, :texts, :length], own_logits
     finally:
         aligner.train(was_training)
 
 
 # of competition and of dependencies, each half the way; they settle in fewer
 MEAN_FIELD_ROUNDS = 10
-LEAST = 1e-4  # no text is surely shown, or surely not
-TINIEST = 1e-30  # of a chance, so that its logarithm is finite
-FULL = 0.999  # a second is never wholly taken
+PROBABILITY_MARGIN = 1e-4  # no text is surely shown, or surely not
+MIN_PROBABILITY = 1e-30  # so that its logarithm is finite
+MAX_OCCUPANCY = 0.999  # a second is never wholly taken
 
 
 @dataclass(frozen=True)
@@ -240,78 +243,86 @@ def posterior(
     """
     settings = settings or AlignerSettings()
     _check(scores, shown, prior, before)
-    shown = np.clip(shown.astype(np.float64), LEAST, 1 - LEAST)
-    at, said = (
-        softmax(scores.astype(np.float64) / settings.temperature),
-        np.zeros(len(scores), np.bool_),
-    )
+    p_shown = _inside_margin(shown.astype(np.float64))
+    at = softmax(scores.astype(np.float64) / settings.temperature)
+    is_said = np.zeros(len(scores), np.bool_)
     if prior is not None and settings.speech > 0:
-        said = np.ptp(prior, axis=1) > 0  # a text that nobody says is as likely everywhere
-        at = _normal(at * np.maximum(prior, TINIEST) ** settings.speech)
+        is_said = np.ptp(prior, axis=1) > 0  # a text that nobody says is as likely everywhere
+        at = sum_to_one(at * np.maximum(prior, MIN_PROBABILITY) ** settings.speech)
     if settings.compete > 0:
-        at = compete(at, shown, settings.compete, settings.typical)
+        at = compete(at, p_shown, settings.compete, settings.typical)
     if before is not None:
-        at = prefer_order(
-            at, shown, np.where(np.outer(said, said), 0.5, before), settings.order_cost
-        )
-    if settings.order == "given":
-        known = said & np.append(False, said[:-1])  # as is when the text in front of it is said
-        return ordered_posterior(at, shown, np.where(known, 0.0, settings.order_cost))
-    return Posterior(at, shown)
+        before = np.where(np.outer(is_said, is_said), 0.5, before)
+        at = prefer_order(at, p_shown, before, settings.order_cost)
+    if settings.order == "none":
+        return Posterior(at, p_shown)
+    # order costs nothing where the text in front is said as well
+    both_said = is_said & np.append(False, is_said[:-1])
+    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, settings.order_cost))
 
 
-def compete(at: Array, shown: Array, strength: float, typical: int) -> Array:
+def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
     """Return P(shown in a row), (K, T), of texts that keep `typical` rows to themselves; P(shown at
     all) stays."""
-    occupancy = at * shown[:, None]
-    for _ in range(MEAN_FIELD_ROUNDS):
+
+    def leave_free(log_at: Array, occupancy: Array) -> Array:
         # (K, T) log P(text k leaves the row free)
-        free = np.log1p(-np.minimum(window_sums(occupancy, typical), FULL))
-        made = softmax(np.log(at + TINIEST) + strength * (free.sum(axis=0) - free))
-        occupancy = (occupancy + made * shown[:, None]) / 2
-    return _normal(occupancy)
+        free = np.log1p(-np.minimum(window_sums(occupancy, typical), MAX_OCCUPANCY))
+        return np.asarray(log_at + strength * (free.sum(axis=0) - free))
+
+    return _mean_field(at, p_shown, leave_free)
 
 
-def prefer_order(at: Array, shown: Array, before: Array, most: float) -> Array:
+def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array:
     """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most
     `most`."""
-    odds = np.log(np.clip(before, LEAST, 1 - LEAST)) - np.log(np.clip(1 - before, LEAST, 1 - LEAST))
+    odds = np.log(_inside_margin(before)) - np.log(_inside_margin(1 - before))
     cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))  # (K, K) of j being shown before i
-    occupancy = at * shown[:, None]
-    for _ in range(MEAN_FIELD_ROUNDS):
+
+    def keep_order(log_at: Array, occupancy: Array) -> Array:
         reached = occupancy.cumsum(axis=1)  # (K, T) P(shown up to t)
-        earlier, later = reached - occupancy, reached[:, -1:] - reached
-        made = softmax(np.log(at + TINIEST) - cost @ earlier - cost.T @ later)
-        occupancy = (occupancy + made * shown[:, None]) / 2
-    return _normal(occupancy)
+        earlier = reached - occupancy
+        later = reached[:, -1:] - reached
+        return np.asarray(log_at - cost @ earlier - cost.T @ later)
+
+    return _mean_field(at, p_shown, keep_order)
 
 
-def ordered_posterior(at: Array, shown: Array, cost: float | Array) -> Posterior:
-    """Return the posterior of texts that stand in the order given.
+def _mean_field(at: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]) -> Array:
+    """Return P(shown in a row), (K, T), of texts that go half the way, each round, to where the
+    others leave them; adjust: log P, and where all are now, to log P with regard to the others."""
+    occupancy = at * p_shown[:, None]
+    log_at = np.log(at + MIN_PROBABILITY)
+    for _ in range(MEAN_FIELD_ROUNDS):
+        moved = softmax(adjust(log_at, occupancy))
+        occupancy = (occupancy + moved * p_shown[:, None]) / 2
+    return sum_to_one(occupancy)
+
+
+def ordered_posterior(at: Array, p_shown: Array, cost: float | Array) -> Posterior:
+    """Return the posterior of texts in their order.
 
     cost: nats that a text pays that is shown before one in front of it, one for all or (K,).
-
-    What the order would take from P(shown) of texts that fit every row alike is given back: with
-    nothing seen, P(shown) stays.
+    What the order would take from P(p_shown) of texts that fit every row alike is given back: with
+    nothing seen, P(p_shown) stays.
     """
     if len(at) < 2:
-        return Posterior(at, shown)
-    occupancy, none = _marginals(at * shown[:, None], 1 - shown, cost)
-    alike = np.full(at.shape, 1 / at.shape[1]) * shown[:, None]
-    _, none_alike = _marginals(alike, 1 - shown, cost)
-    logit = _logit(1 - none) - _logit(1 - none_alike) + _logit(shown)
-    return Posterior(_normal(occupancy), 1 / (1 + np.exp(-logit)))
+        return Posterior(at, p_shown)
+    occupancy, none = _marginals(at * p_shown[:, None], 1 - p_shown, cost)
+    alike = np.full(at.shape, 1 / at.shape[1]) * p_shown[:, None]
+    _, none_alike = _marginals(alike, 1 - p_shown, cost)
+    log_odds = _log_odds(1 - none) - _log_odds(1 - none_alike) + _log_odds(p_shown)
+    return Posterior(sum_to_one(occupancy), sigmoid(log_odds))
 
 
 def window_sums(rows: Array, width: int) -> Array:
     """Return, for each cell of (K, T), the sum over `width` rows around it; an even width reaches
     further back."""
-    before, after = width // 2, width - width // 2
+    count = rows.shape[1]
     total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
-    row = np.arange(rows.shape[1])
-    return np.asarray(
-        total[:, np.minimum(row + after, rows.shape[1])] - total[:, np.maximum(row - before, 0)]
-    )
+    first = np.maximum(np.arange(count) - width // 2, 0)
+    end = np.minimum(np.arange(count) + width - width // 2, count)
+    return np.asarray(total[:, end] - total[:, first])
 
 
 def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array, Array]:
@@ -328,7 +339,8 @@ def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array
         forward[k + 1, :rows] += _forward_step(forward[k], price[k]) * shown_at[k]
         forward[k + 1] /= forward[k + 1].sum()
     backward = np.ones(rows + 1)
-    at, absent = np.zeros((texts, rows)), np.zeros(texts)
+    at = np.zeros((texts, rows))
+    absent = np.zeros(texts)
     for k in range(texts - 1, -1, -1):
         at[k] = _forward_step(forward[k], price[k]) * shown_at[k] * backward[:rows]
         absent[k] = (forward[k] * backward).sum() * none[k]
@@ -354,36 +366,32 @@ def _backward_step(ahead: Array, price: float) -> Array:
 
 def _check(scores: Matrix, shown: Array, prior: Array | None, before: Array | None) -> None:
     if scores.ndim != 2 or not scores.shape[1]:
-        raise ShapeError(
-            f"scores must be (texts, rows) with a row at least, not {scores.shape}; give the video's own"
-        )
+        fault = f"(texts, rows) with a row at least, not {scores.shape}"
+        raise ShapeError(f"scores must be {fault}; give the video's own")
     texts = len(scores)
-    wanted = {
-        "shown": (shown, (texts,)),
-        "prior": (prior, scores.shape),
-        "before": (before, (texts, texts)),
-    }
-    for name, (values, shape) in wanted.items():
-        if values is not None and values.shape != shape:
+    inputs = (
+        ("shown", shown, (texts,)),
+        ("prior", prior, scores.shape),
+        ("before", before, (texts, texts)),
+    )
+    for name, values, shape in inputs:
+        if values is None:
+            continue
+        if values.shape != shape:
             raise ShapeError(f"{name} must be {shape} for {texts} texts, not {values.shape}")
-        if values is not None and not ((values >= 0) & (values <= 1)).all():
+        if not ((values >= 0) & (values <= 1)).all():
             raise ShapeError(f"{name} holds chances outside [0, 1] or NaN; give probabilities")
     if not np.isfinite(scores).all():
         raise ShapeError("scores hold NaN or infinity; align again from finite features")
 
 
-def softmax(logits: Array) -> Array:
-    """Return the softmax of each row."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
-    return _normal(powers)
+def _inside_margin(p: Array) -> Array:
+    return np.clip(p, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
 
 
-def _normal(rows: Array) -> Array:
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
-
-
-def _logit(p: Array) -> Array:
-    p = np.clip(p, LEAST, 1 - LEAST)
+def _log_odds(p: Array) -> Array:
+    # not `numeric.logit`, whose last bit may differ
+    p = _inside_margin(p)
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
@@ -396,27 +404,28 @@ def posterior_spans(
     video where the last row covers less than a whole one.
     """
     settings = settings or AlignerSettings()
-    pairs: Sequence[tuple[float, float]]
-    if settings.spans == "grown":
-        sums = window_sums(at, settings.smooth)
-        pairs = [
-            grow_window(row.astype(np.float32), int(row.argmax()), settings.grow) for row in sums
-        ]
-    else:
-        length = settings.duration * rate
-        back = 0.0 if settings.spans == "start" else (length - 1) / 2
-        pairs = [(best - back, best - back + length) for best in at.argmax(axis=1).tolist()]
     last = at.shape[1] / rate if end is None else end
-    return [_inside(start / rate, stop / rate, last) for start, stop in pairs]
+    spans = []
+    if settings.spans == "grown":
+        for row in window_sums(at, settings.smooth):
+            first, stop = grow_window(row.astype(np.float32), int(row.argmax()), settings.grow)
+            spans.append(_inside(first / rate, stop / rate, last))
+        return spans
+    length = settings.duration * rate
+    back = 0.0 if settings.spans == "start" else (length - 1) / 2
+    for best in at.argmax(axis=1).tolist():
+        spans.append(_inside((best - back) / rate, (best - back + length) / rate, last))
+    return spans
 
 
-def best_seconds(at: Array, placed: Sequence[Span], rate: float, *, end: float) -> list[float]:
+def best_seconds(at: Array, spans: Sequence[Span], rate: float, *, end: float) -> list[float]:
     """Return the second of each text: the middle of its likeliest row in its span. end: of the
     video, seconds."""
     seconds = []
-    for row, span in zip(at, placed, strict=True):
+    for row, span in zip(at, spans, strict=True):
         first = math.floor(span.start * rate)
-        best = first + int(row[first : max(math.ceil(span.end * rate), first + 1)].argmax())
+        stop = max(math.ceil(span.end * rate), first + 1)
+        best = first + int(row[first:stop].argmax())
         # of what the video shows of the row
         middle = min((best + 0.5) / rate, (best / rate + end) / 2)
         seconds.append(min(max(middle, span.start), span.end))
@@ -427,8 +436,6 @@ def _inside(start: float, stop: float, end: float) -> Span:
     """Return the span cut to the video; one that starts in its very end keeps what there is."""
     start = max(0.0, start)
     stop = min(stop, end)
-    return (
-        Span(start, stop)
-        if stop > start
-        else Span(max(0.0, end - 1.0) if end > 0 else 0.0, max(end, 1e-3))
-    )
+    if stop > start:
+        return Span(start, stop)
+    return Span(max(0.0, end - 1.0), max(end, 1e-3))

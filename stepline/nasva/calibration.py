@@ -12,18 +12,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.atomic_files import write_atomic
 from stepline.errors import ModelError
 from stepline.evaluate.calibration import Logistic, read_logistic
 from stepline.grounding.said_to_shown import Array
 from stepline.limits import parse_json
-from stepline.nasva.align import TextScores, softmax
+from stepline.nasva.align import TextScores
 from stepline.nasva.settings import Mode
+from stepline.numeric import sigmoid, softmax
 
-NAMES = ("best", "rise", "spread", "lead", "uncontested", "alignable")
-TEMPERATURE = 0.07  # NaSVA section 4.2
-NEAR = 8  # rows around the best one among which no second-best is sought; NaSVA's 8 s
+FEATURE_NAMES = ("best", "rise", "spread", "lead", "uncontested", "alignable")
+SCORE_TEMPERATURE = 0.07  # NaSVA section 4.2
+NEAR_ROWS = 8  # around the best one among which no second-best is sought; NaSVA's 8 s
 
 
 @dataclass(frozen=True)
@@ -39,33 +41,42 @@ def calibration_features(fit: TextScores) -> Array:
     """Return what the regression reads of each text's row of scores, (K, 6).
 
     best: its highest cosine; rise: of that above the median; spread: entropy of the softmax, 0 to
-    1; lead: of the best over the best more than `NEAR` rows off; uncontested: of the best over
+    1; lead: of the best over the best more than `NEAR_ROWS` rows off; uncontested: of the best over
     other texts' scores in the same row; alignable: the head's logit, 0 without one.
     """
     scores = fit.scores.astype(np.float64)
     texts, rows = scores.shape
-    at, text = scores.argmax(axis=1), np.arange(texts)
+    at = scores.argmax(axis=1)
+    text = np.arange(texts)
     best = scores[text, at]
-    p = softmax(scores / TEMPERATURE)
+    p = softmax(scores / SCORE_TEMPERATURE)
     spread = -(p * np.log(p + 1e-12)).sum(axis=1) / max(1e-9, np.log(rows))
-    far = np.abs(np.arange(rows) - at[:, None]) > NEAR
+    far = np.abs(np.arange(rows) - at[:, None]) > NEAR_ROWS
     second = np.where(far, scores, -1.0).max(axis=1)
     others = scores[:, at].copy()  # (K, K) others[j, k]: text j in the best row of text k
     others[text, text] = -1.0
-    alignable = np.zeros(texts) if fit.alignable is None else fit.alignable.astype(np.float64)
     rival = others.max(axis=0, initial=-1.0)
-    return np.stack(
-        [best, best - np.median(scores, axis=1), spread, best - second, best - rival, alignable],
-        axis=1,
-    )
+    alignable = np.zeros(texts)
+    if fit.alignable is not None:
+        alignable = fit.alignable.astype(np.float64)
+    rise = best - np.median(scores, axis=1)
+    return np.stack([best, rise, spread, best - second, best - rival, alignable], axis=1)
 
 
 def uncalibrated_probability(fit: TextScores) -> Array:
     """Return what stands for P(shown) where nothing was fitted: the head's, else the best cosine,
     none below 0."""
     if fit.alignable is not None:
-        return np.asarray(1 / (1 + np.exp(-fit.alignable.astype(np.float64))))
+        return sigmoid(fit.alignable.astype(np.float64))
     return np.asarray(np.clip(fit.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
+
+
+def shown_fraction(own: npt.NDArray[np.floating], foreign: npt.NDArray[np.floating]) -> float:
+    """Return 1 - 2 P(an own text's number < median of the foreign ones'), in [0, 1].
+
+    Source: Storey's estimate of the share of true null hypotheses (2002) with lambda 0.5.
+    """
+    return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
 
 
 def calibration_path(aligner: Path) -> Path:
@@ -79,7 +90,7 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     tree = {
         "kind": "stepline.nasva.shown",
         "aligner": calibration.aligner,
-        "evidence": NAMES,
+        "evidence": FEATURE_NAMES,
         "modes": modes,
     }
     write_atomic(path, json.dumps(tree, indent=1) + "\n")
@@ -95,8 +106,10 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         return None
     try:
         tree = parse_json(path.read_bytes())
-        modes = {mode: read_logistic(part, len(NAMES)) for mode, part in tree["modes"].items()}
-        if tuple(tree["evidence"]) != NAMES:
+        modes = {
+            mode: read_logistic(part, len(FEATURE_NAMES)) for mode, part in tree["modes"].items()
+        }
+        if tuple(tree["evidence"]) != FEATURE_NAMES:
             raise ValueError(f"evidence {tree['evidence']}")
         calibration = Calibration(tree["aligner"], modes)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

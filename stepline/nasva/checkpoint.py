@@ -2,7 +2,7 @@
 its authors released.
 
 Every function that reads a network takes both forms, ours and the authors' .pth. The released
-weights are read as tensors alone and take our names (`NAMES`); nothing that the file may carry is
+weights are read as tensors alone and take our names (`WEIGHT_NAMES`); nothing that the file may carry is
 run.
 """
 
@@ -24,7 +24,13 @@ from stepline.nasva.onnx_aligner import OnnxAligner, onnx_model
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.onnx_graph import Array
 from stepline.records import FeatureSequence
-from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
+from stepline.training.network_file import (
+    UNKNOWN_SOURCES,
+    Header,
+    NetworkFile,
+    TrainedOn,
+    check_weights,
+)
 from stepline.weights import known_weights, sha256
 
 if TYPE_CHECKING:
@@ -36,7 +42,7 @@ log = logging.getLogger(__name__)
 
 N = TypeVar("N")
 
-FILE = NetworkFile(
+NETWORK_FILE = NetworkFile(
     kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",
@@ -45,7 +51,7 @@ FILE = NetworkFile(
 )
 
 
-MINILM = 384  # width of its vectors
+MINILM_WIDTH = 384  # of its vectors
 
 
 @dataclass(frozen=True)
@@ -86,9 +92,9 @@ class LoadedAligner:
     def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
         """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of
         its training."""
-        space = self.space or FeatureSpace(UNKNOWN[0], UNKNOWN[0], rate)
+        space = self.space or FeatureSpace(UNKNOWN_SOURCES[0], UNKNOWN_SOURCES[0], rate)
         self._trained_on.check_source("features", space.video, video)
-        self._trained_on.check_source("texts", space.text, texts or UNKNOWN[0])
+        self._trained_on.check_source("texts", space.text, texts or UNKNOWN_SOURCES[0])
         self._trained_on.check_rate(space.rate, rate)
 
     def check_scale(self, *, unit: bool) -> None:
@@ -104,29 +110,30 @@ class LoadedAligner:
 
         Raises ModelError where only files hold such vectors.
         """
-        width, text = self.aligner.settings.text_width, self.space.text if self.space else ""
-        if self.space is None and width == MINILM:
+        width = self.aligner.settings.text_width
+        text = self.space.text if self.space else ""
+        if self.space is None and width == MINILM_WIDTH:
             return "minilm"
         # "clip", "internvideo" and the like name vectors that only their files hold
-        if text in UNKNOWN or not (text in known_weights() or Path(text).is_dir()):
-            whose = "of an encoder that it does not name" if text in UNKNOWN else f"of {text!r}"
-            raise ModelError(
-                f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features"
-            )
+        if text in UNKNOWN_SOURCES or not (text in known_weights() or Path(text).is_dir()):
+            whose = f"of {text!r}"
+            if text in UNKNOWN_SOURCES:
+                whose = "of an encoder that it does not name"
+            vectors = f"its texts are vectors {width} wide {whose}"
+            raise ModelError(f"{self.path}: {vectors}; give {option}, their features")
         return text
 
     @property
     def _trained_on(self) -> TrainedOn:
-        named = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
-        return TrainedOn(
-            self.path, f"use the backbone that it was trained with{named}, or another --aligner"
-        )
+        names = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
+        cure = f"use the backbone that it was trained with{names}, or another --aligner"
+        return TrainedOn(self.path, cure)
 
 
 def load_aligner(path: Path) -> LoadedAligner:
     """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
     does not fit."""
-    file = FILE.find(path)
+    file = NETWORK_FILE.find(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
     aligner: Aligner | OnnxAligner
@@ -137,20 +144,13 @@ def load_aligner(path: Path) -> LoadedAligner:
     return LoadedAligner(aligner, file, digest, space, calibration)
 
 
-def find_aligner(path: Path) -> Path:
-    """Return the file of a network: the path itself, or the best or only one in a folder. Raises
-    ModelError."""
-    return FILE.find(path)
-
-
 def read_onnx(path: Path) -> tuple[FeatureSpace | None, OnnxAligner]:
     """Return whose features the network in a file or folder takes, and the network as ONNX Runtime
     runs it.
 
     Raises ModelError, naming what does not fit.
     """
-    space, network = _from_arrays(path, OnnxAligner)
-    return space, network
+    return _from_arrays(path, OnnxAligner)
 
 
 def export_onnx(path: Path, out: Path) -> None:
@@ -162,13 +162,12 @@ def export_onnx(path: Path, out: Path) -> None:
 def _from_arrays(
     path: Path, build: Callable[[AlignerNetworkSettings, Mapping[str, Array]], N]
 ) -> tuple[FeatureSpace | None, N]:
-    file = FILE.find(path)
+    file = NETWORK_FILE.find(path)
     if is_official(file):
         settings, weights = import_official(file)
-        return RELEASED_SPACE, build(
-            settings, {name: weight.numpy() for name, weight in weights.items()}
-        )
-    (settings, space), arrays = FILE.read_arrays(file, _parse)
+        arrays = {name: weight.numpy() for name, weight in weights.items()}
+        return RELEASED_SPACE, build(settings, arrays)
+    (settings, space), arrays = NETWORK_FILE.read_arrays(file, _parse)
     try:
         return space, build(settings, arrays)
     except ModelError as error:
@@ -178,13 +177,7 @@ def _from_arrays(
 def read_aligner(path: Path) -> "Aligner":
     """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
     not fit."""
-    return _read(FILE.find(path))[1]
-
-
-def read_space(path: Path) -> FeatureSpace | None:
-    """Return whose features the network in a file was trained on, None where it does not say.
-    Raises ModelError."""
-    return RELEASED_SPACE if is_official(path) else FILE.read_header(path, _parse)[1]
+    return _read(NETWORK_FILE.find(path))[1]
 
 
 def write_aligner(model: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
@@ -201,14 +194,16 @@ def write_weights(
     """Write the weights of a network, its settings and its space in one file, whole or not at
     all."""
     header: Header = {"settings": settings.model_dump(mode="json")}
-    FILE.write(path, weights, header if space is None else header | {"space": asdict(space)})
+    NETWORK_FILE.write(
+        path, weights, header if space is None else header | {"space": asdict(space)}
+    )
 
 
 def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
     """Return the network of a file in either form, ready to infer, and whose features it takes.
     Raises ModelError."""
     if not is_official(file):
-        (_, space), aligner = FILE.load(file, _parse, _build)
+        (_, space), aligner = NETWORK_FILE.load(file, _parse, _build)
         return space, aligner
     from stepline.nasva.model import Aligner
 
@@ -231,18 +226,20 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Align
 
 
 # a .pth names no features; its places are seconds
-RELEASED_SPACE = FeatureSpace(UNKNOWN[1], UNKNOWN[1], rate=1.0)
-ENDINGS = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
+RELEASED_SPACE = FeatureSpace(UNKNOWN_SOURCES[1], UNKNOWN_SOURCES[1], rate=1.0)
+OFFICIAL_SUFFIXES = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
 # what they begin with, whatever their name: a zip, a pickle of old
-MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
-HEADS = 8  # attention heads; no shape tells, the released configuration does
-# heads that the released code declares and never uses
-DEAD = ("alignable_head.", "timestamp_head.")
-FIXED = "visual_pos_enc.pe"  # the sines and cosines of its positions, (1, 5000, D); we make our own
-DRIFT = 1e-2  # how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
+OFFICIAL_MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
+RELEASED_HEADS = 8  # attention heads; no shape says how many, the released configuration does
+# prefixes of the weights of heads that the released code declares and never uses
+UNUSED_PREFIXES = ("alignable_head.", "timestamp_head.")
+# the sines and cosines of its positions, (1, 5000, D); we make our own
+POSITIONS_KEY = "visual_pos_enc.pe"
+# how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
+MAX_POSITION_ERROR = 1e-2
 
 # Their name -> ours, tried in turn; N is a layer.
-NAMES = (
+WEIGHT_NAMES = (
     (r"visual_proj\.", "video_in."),
     (r"text_proj\.", "text_in."),
     (r"text_pos_enc\.", "text_place."),
@@ -260,7 +257,7 @@ NAMES = (
     (r"decoder\.layers\.(\d+)\.norm3\.", r"decoder.\1.feed_norm."),
     (r"decoder\.layers\.(\d+)\.linear", r"decoder.\1.feed.linear"),
 )
-ENDS = {
+WEIGHT_ENDINGS = {
     "in_proj_weight": "project.weight",
     "in_proj_bias": "project.bias",
     "out_proj.": "out.",
@@ -272,11 +269,11 @@ ENDS = {
 def is_official(path: Path) -> bool:
     """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not
     one of ours."""
-    if path.name.endswith(ENDINGS):
+    if path.name.endswith(OFFICIAL_SUFFIXES):
         return True
     try:
         with path.open("rb") as file:
-            return file.read(len(MAGIC[0])) in MAGIC
+            return file.read(len(OFFICIAL_MAGIC[0])) in OFFICIAL_MAGIC
     except OSError:  # its reader says what is wrong
         return False
 
@@ -301,45 +298,51 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
         raise ModelError(
             f"{path}: cannot be read as weights ({reason}); download the released file again"
         ) from error
-    given = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
-    if not isinstance(given, Mapping) or not all(
-        isinstance(value, torch.Tensor) for value in given.values()
+    stored = content
+    if isinstance(content, Mapping):
+        stored = content.get("model_state_dict", content)
+    if not isinstance(stored, Mapping) or not all(
+        isinstance(value, torch.Tensor) for value in stored.values()
     ):
-        raise ModelError(
-            f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released"
-        )
-    dead = sorted(key for key in given if key.startswith(DEAD))
-    if dead:
+        cure = "give the .pth that NaSVA's authors released"
+        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; {cure}")
+    weights = {}
+    unused = []
+    for key, value in stored.items():
+        if key.startswith(UNUSED_PREFIXES):
+            unused.append(key)
+        elif key != POSITIONS_KEY:
+            weights[our_name(key)] = value.float()
+    if unused:
         log.info(
             "%s: %d weights of heads that the released code never uses are left out: %s",
             path,
-            len(dead),
-            dead,
+            len(unused),
+            sorted(unused),
         )
-    live = {key: value for key, value in given.items() if key not in dead and key != FIXED}
-    weights = {our_name(key): value.float() for key, value in live.items()}
     settings = _official_settings(weights, path)
     check_weights(lambda: Aligner(settings), weights, path)
-    if FIXED in given:
-        fixed = given[FIXED].float()
-        # (1, N, D)
-        ours = sine_positions(
-            fixed.shape[1] if fixed.ndim == 3 else 1, settings.width, fixed.device
-        )[None]
-        if fixed.shape != ours.shape or float((fixed - ours).abs().max()) > DRIFT:
+    if POSITIONS_KEY in stored:
+        theirs = stored[POSITIONS_KEY].float()
+        count = theirs.shape[1] if theirs.ndim == 3 else 1
+        ours = sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
+        same_shape = theirs.shape == ours.shape
+        if not same_shape or float((theirs - ours).abs().max()) > MAX_POSITION_ERROR:
             cure = "such a network cannot be imported"
-            raise ModelError(f"{path}: {FIXED} are other positions than the fixed ones; {cure}")
+            raise ModelError(
+                f"{path}: {POSITIONS_KEY} are other positions than the fixed ones; {cure}"
+            )
     return settings, weights
 
 
 def our_name(key: str) -> str:
     """Return our name of an official weight; a key that it has not stays as it is."""
-    for pattern, ours in NAMES:
-        named, found = re.subn(f"^{pattern}", ours, key)
-        if found:
-            for theirs, end in ENDS.items():
-                named = named.replace(theirs, end)
-            return named
+    for pattern, ours in WEIGHT_NAMES:
+        renamed, count = re.subn(f"^{pattern}", ours, key)
+        if count:
+            for theirs, end in WEIGHT_ENDINGS.items():
+                renamed = renamed.replace(theirs, end)
+            return renamed
     return key
 
 
@@ -352,17 +355,16 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
     """
     try:
         width, video_width = weights["video_in.0.weight"].shape
-        if width % HEADS:
-            fault = (
-                f"{width} wide, not a multiple of the {HEADS} attention heads of the released code"
-            )
-            cure = "no weight tells how many it has; give the .pth of its authors, or one of `stepline train nasva`"
-            raise ModelError(f"{path}: {fault}; {cure}")
+        if width % RELEASED_HEADS:
+            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads"
+            unknown = "no weight tells how many it has"
+            cure = "give the .pth of its authors, or one of `stepline train nasva`"
+            raise ModelError(f"{path}: {fault} of the released code; {unknown}; {cure}")
         return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],
             width=width,
-            heads=HEADS,
+            heads=RELEASED_HEADS,
             encoder_layers=_layers(weights, "encoder"),
             decoder_layers=_layers(weights, "decoder"),
             feed_forward=weights["decoder.0.feed.wide.weight"].shape[0],

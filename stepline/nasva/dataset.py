@@ -14,16 +14,15 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
-from stepline.features.store import text_digest
+from stepline.features.shard_index import text_digest
 from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.settings import AlignerDataSettings
 from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
 from stepline.training.batches import LazySamples, Mask, Sample
-from stepline.training.gather import FeatureJoin, Flaw, is_held_out, reasons_in_words
+from stepline.training.gather import ExcludedIds, FeatureJoin, Flaw, is_held_out, reasons_in_words
 from stepline.training.settings import TextKind
 from stepline.training.sources import LabelledTexts
 
@@ -69,9 +68,8 @@ def label_matrix(
 def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
     """Return the rows that a span labels; past the last row, or empty, where it labels none."""
     if rule == "inclusive":
-        return slice(
-            math.ceil(span.start * features.rate), math.floor(span.end * features.rate) + 1
-        )
+        first = math.ceil(span.start * features.rate)
+        return slice(first, math.floor(span.end * features.rate) + 1)
     rows = features.rows(span)
     return slice(rows.start, max(rows.stop, rows.start + 1))
 
@@ -101,8 +99,8 @@ class AlignerSamples(LazySamples[Sample]):
     """Samples that are read from disk when they are asked for.
 
     omitted: what is no sample, and why; labelled: texts with a label.
-    asked: the texts come as a benchmark asks them, narrations in their order, steps in none; else
-    all are in order.
+    as_asked: the texts come as a benchmark asks them, narrations in their order, steps in none;
+    else all are in order.
     """
 
     def __init__(
@@ -113,17 +111,15 @@ class AlignerSamples(LazySamples[Sample]):
         settings: AlignerDataSettings,
         omitted: Sequence[Rejected] = (),
         *,
-        asked: bool = False,
+        as_asked: bool = False,
     ) -> None:
         shards = [features[part.video].shard for part in parts]
         super().__init__(self._read, [part.length for part in parts], shards)
-        self._parts, self._features, self._vectors, self._settings = (
-            parts,
-            features,
-            vectors,
-            settings,
-        )
-        self._asked = asked
+        self._parts = parts
+        self._features = features
+        self._vectors = vectors
+        self._settings = settings
+        self._as_asked = as_asked
         self.omitted = tuple(omitted)
         self.texts = sum(len(part.rows) for part in parts)
         self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
@@ -137,7 +133,7 @@ class AlignerSamples(LazySamples[Sample]):
         positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
         for text, start, stop in part.labels.tolist():
             positive[text, start:stop] = True
-        ordered = part.kind == "narration" or not self._asked
+        ordered = part.kind == "narration" or not self._as_asked
         return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
 
     def widths(self) -> tuple[int, int]:
@@ -155,10 +151,9 @@ class AlignerSamples(LazySamples[Sample]):
         """Return whose features these are. Raises ShapeError without any sample."""
         self.widths()
         part = self._parts[0]
-        stored = self._features[part.video]
-        return FeatureSpace(
-            stored.backbone, self._vectors[part.kind][part.video].backbone, stored.rate
-        )
+        video = self._features[part.video]
+        text = self._vectors[part.kind][part.video]
+        return FeatureSpace(video.backbone, text.backbone, video.rate)
 
     def reasons(self) -> dict[str, int]:
         """Return how many were left out for each reason, the most frequent first."""
@@ -170,13 +165,17 @@ class AlignerSamples(LazySamples[Sample]):
 
         Of those held out, the first `held_out_most`, as a benchmark asks them.
         """
-        kept, out = (
-            [part for part in self._parts if is_held_out(part.video, fraction) is side]
-            for side in (False, True)
+        training: list[_PendingSample] = []
+        held_out: list[_PendingSample] = []
+        for part in self._parts:
+            side = held_out if is_held_out(part.video, fraction) else training
+            side.append(part)
+        stores = (self._features, self._vectors, self._settings)
+        del held_out[self._settings.held_out_most :]
+        return (
+            AlignerSamples(training, *stores, self.omitted),
+            AlignerSamples(held_out, *stores, as_asked=True),
         )
-        given = (self._features, self._vectors, self._settings)
-        out = out[: self._settings.held_out_most]
-        return AlignerSamples(kept, *given, self.omitted), AlignerSamples(out, *given, asked=True)
 
 
 def gather_samples(
@@ -185,7 +184,7 @@ def gather_samples(
     vectors: Mapping[TextKind, FeatureStore],
     settings: AlignerDataSettings | None = None,
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: ExcludedIds = frozenset(),
 ) -> AlignerSamples:
     """Return what can be trained on: a sample a video and kind of text, so that a video may come
     twice an epoch.
@@ -197,7 +196,8 @@ def gather_samples(
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
     parts = []
     for labelled in texts:
-        key, lack = (labelled.video, labelled.kind), None if labelled.texts else NO_TEXT
+        key = (labelled.video, labelled.kind)
+        lack = None if labelled.texts else NO_TEXT
         store = vectors[labelled.kind]
         flaw = join.flaw(labelled.video, labelled.duration, key=key, lack=lack, vectors=store)
         if flaw is None:
@@ -229,18 +229,19 @@ def _labelled_part(
     if rows is None:
         return other_texts(labelled, vectors)
     length = min(stored.rows, settings.longest)
-    seen = FeatureSequence(np.zeros((length, 1), dtype=np.float32), stored.rate, stored.backbone)
-    found = [
-        (text, labelled_rows(span, seen, settings.label_rule))
-        for text, spans in enumerate(labelled.spans)
-        for span in spans
-    ]
-    kept = [
-        (text, part.start, part.stop) for text, part in found if part.start < min(part.stop, length)
-    ]
-    if not kept:
-        return (LABELS_OUTSIDE, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
-    labels = np.array(kept, dtype=np.int32)  # (N, 3)
+    # which rows a span labels follows from the rate and their count alone
+    visible = FeatureSequence(np.zeros((length, 1), dtype=np.float32), stored.rate, stored.backbone)
+    inside = []
+    for text, spans in enumerate(labelled.spans):
+        for span in spans:
+            part = labelled_rows(span, visible, settings.label_rule)
+            if part.start < min(part.stop, length):
+                inside.append((text, part.start, part.stop))
+    if not inside:
+        if any(labelled.spans):
+            return LABELS_OUTSIDE, f"{length / stored.rate:g} s"
+        return NO_LABEL, ""
+    labels = np.array(inside, dtype=np.int32)  # (N, 3)
     if settings.unlabelled == "drop":
         with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
         rows = rows[with_label]
@@ -272,7 +273,8 @@ def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices 
     stored = enumerate(digests.tolist())
     for text in labelled.texts:
         digest = text_digest(text)
-        row = next((number for number, known in stored if known == digest), None)
+        # goes on behind the row of the text before
+        row = next((number for number, other in stored if other == digest), None)
         if row is None:
             return None
         rows.append(row)

@@ -11,7 +11,7 @@ The ratio of the two densities comes from a logistic regression that tells own f
 (Elkan and Noto 2008, learning from positive and unlabelled examples, with the roles turned), the
 rate from Storey's estimate of the fraction of true null hypotheses (2002). It leans low where
 foreign texts are easier to refuse than own ones that are not shown. Own and foreign texts are
-scored beside each other: what a text's rivals are would else tell the two sets apart.
+scored together: what a text's rivals are would else tell the two sets apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.nasva.align import TextScores
 from stepline.nasva.benchmarks import (
-    MODES,
+    BENCHMARK_MODES,
     AlignmentQuestion,
     BenchmarkInputs,
     BenchmarkName,
@@ -41,13 +41,14 @@ from stepline.nasva.calibration import (
     Calibration,
     calibration_features,
     calibration_path,
+    shown_fraction,
     uncalibrated_probability,
     write_calibration,
 )
 from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.settings import AlignerSettings, Mode
 
-FEWEST_VIDEOS = 4  # videos: two to fit and two to judge, both ways
+MIN_VIDEOS = 4  # two to fit and two to judge, both ways
 
 
 @dataclass(frozen=True)
@@ -81,19 +82,20 @@ def calibrate(
         raise DatasetError(
             f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
         )
-    settings = settings.model_copy(update={"mode": MODES[name]})
+    settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     answers = score_questions(questions, loaded, inputs, settings)
     looks = []
     for question in questions:
         if question.id in answers.by_id:
             looks.append((answers.by_id[question.id], np.array(question.shown, dtype=bool)))
-    if len(looks) < FEWEST_VIDEOS:
-        raise DatasetError(
-            f"{len(looks)} videos with features and texts; a calibration needs {FEWEST_VIDEOS} at least"
-        )
+    if len(looks) < MIN_VIDEOS:
+        count = f"{len(looks)} videos with features and texts"
+        raise DatasetError(f"{count}; a calibration needs {MIN_VIDEOS} at least")
     quality = cross_validate(looks)
     modes: Mapping[Mode, Logistic] = loaded.calibration.modes if loaded.calibration else {}
-    calibration = Calibration(loaded.sha256, {**modes, settings.mode: _fitted(looks)})
+    calibration = Calibration(
+        loaded.sha256, {**modes, settings.mode: fit_logistic(*_evidence(looks))}
+    )
     write_calibration(calibration, calibration_path(loaded.path))
     return quality, answers.missing
 
@@ -105,42 +107,40 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     """
     halves = looks[::2], looks[1::2]
     for half in halves:
-        flags = np.concatenate([shown for _, shown in half])
+        _, flags = _evidence(half)
         count, absent = int(flags.sum()), int((~flags).sum())
         if min(count, absent) < MIN_ITEMS:
             counts = f"{count} texts shown and {absent} not in a half of the videos"
-            raise DatasetError(
-                f"{counts}; each half, fitted to judge the other, needs {MIN_ITEMS} of each kind: add videos"
-            )
-    after = []
+            rule = f"each half, fitted to judge the other, needs {MIN_ITEMS} of each kind"
+            raise DatasetError(f"{counts}; {rule}: add videos")
+    after, judged_truth = [], []
     for fitted, judged in (halves, halves[::-1]):
-        logistic = _fitted(fitted)
-        after += [
-            (logistic(calibration_features(fit)), shown.astype(np.float64)) for fit, shown in judged
-        ]
+        rows, flags = _evidence(judged)
+        after.append(fit_logistic(*_evidence(fitted))(rows))
+        judged_truth.append(flags)
     before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
-    truth = np.concatenate([shown for _, shown in looks])
-    p, known = (np.concatenate(parts) for parts in zip(*after, strict=True))
+    truth = np.concatenate([flags for _, flags in looks])
+    p = np.concatenate(after)
+    truth_after = np.concatenate(judged_truth)
     return CalibrationQuality(
         videos=len(looks),
         texts=len(truth),
         shown=float(truth.mean()),
         error_before=calibration_error(truth, before),
-        error_after=calibration_error(known.astype(bool), p),
+        error_after=calibration_error(truth_after, p),
         area_before=roc_auc(truth.astype(np.float64), before),
-        area_after=roc_auc(known, p),
+        area_after=roc_auc(truth_after.astype(np.float64), p),
     )
 
 
-def _fitted(looks: Sequence[tuple[TextScores, Flags]]) -> Logistic:
-    return fit_logistic(
-        np.concatenate([calibration_features(fit) for fit, _ in looks]),
-        np.concatenate([s for _, s in looks]),
-    )
+def _evidence(looks: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
+    """Return the evidence (N, E) on all texts of videos, and whether each is shown (N,)."""
+    rows = np.concatenate([calibration_features(fit) for fit, _ in looks])
+    return rows, np.concatenate([flags for _, flags in looks])
 
 
 VERDICT_DRAWS = 16  # of each text's verdict; the regression is fitted to all of them
-SUREST = 0.999  # no text is surely own, or surely foreign
+MAX_PROBABILITY = 0.999  # no text is surely own, or surely foreign
 
 
 def calibrate_by_foreign_texts(
@@ -156,14 +156,16 @@ def calibrate_by_foreign_texts(
     them; one video's are held at a time. rate: that share, where it is known.
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
-    alone, beside, foreign = [], [], []
-    for own, both in fits:
-        count, rows = len(own.scores), calibration_features(both)
-        alone.append(calibration_features(own))
-        beside.append(rows[:count])
+    alone, own, foreign = [], [], []
+    for fit, fit_of_both in fits:
+        rows = calibration_features(fit_of_both)
+        count = len(fit.scores)
+        alone.append(calibration_features(fit))
+        own.append(rows[:count])
         foreign.append(rows[count:])
-    evidence = (np.concatenate(rows) for rows in (alone, beside, foreign))
-    logistic, share = fit_by_foreign_evidence(*evidence, rate=rate)
+    logistic, share = fit_by_foreign_evidence(
+        np.concatenate(alone), np.concatenate(own), np.concatenate(foreign), rate=rate
+    )
     return Calibration(loaded.sha256, {mode: logistic}), share
 
 
@@ -174,27 +176,23 @@ def fit_by_foreign_evidence(
 
     own: (N, E) of the same texts, as it is told from that of foreign ones (M, E).
     """
-    known = np.arange(len(own) + len(foreign)) < len(own)
-    apart = fit_logistic(np.concatenate([own, foreign]), known)
-    own_p, null_p = apart(own), apart(foreign)
-    share = shown_fraction(own_p, null_p) if rate is None else rate
+    is_own = np.arange(len(own) + len(foreign)) < len(own)
+    own_or_foreign = fit_logistic(np.concatenate([own, foreign]), is_own)
+    p_own = own_or_foreign(own)
+    share = rate
+    if share is None:
+        share = shown_fraction(p_own, own_or_foreign(foreign))
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
         raise DatasetError(f"{reason}, so P(shown) cannot be told; give the rate, or train longer")
-    p = shown_probability(own_p, len(own) / len(foreign), share)
-    drawn = np.random.default_rng(2008).random((VERDICT_DRAWS, len(p))) < p
-    return fit_logistic(np.tile(alone, (VERDICT_DRAWS, 1)), drawn.ravel()), share
-
-
-def shown_fraction(own: Array, foreign: Array) -> float:
-    """Return 1 - 2 P(an own text looks more foreign than half of the foreign ones do): Storey's,
-    lambda 0.5."""
-    return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
+    p = shown_probability(p_own, len(own) / len(foreign), share)
+    verdicts = np.random.default_rng(2008).random((VERDICT_DRAWS, len(p))) < p
+    return fit_logistic(np.tile(alone, (VERDICT_DRAWS, 1)), verdicts.ravel()), share
 
 
 def shown_probability(own: Array, odds: float, rate: float) -> Array:
     """Return P(shown) (N,) of own texts from P(own); odds: own texts to foreign ones in the fit.
     Mean near `rate`."""
-    own = np.clip(own, 1 - SUREST, SUREST)
+    own = np.clip(own, 1 - MAX_PROBABILITY, MAX_PROBABILITY)
     ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
     return np.asarray(np.clip(1 - (1 - rate) * ratio, 0.0, 1.0))

@@ -38,21 +38,23 @@ def grounding_loss(
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
-    every = release if settings.every_layer is None else settings.every_layer
-    text = aligned.text if every else aligned.text[-1:]  # (L or 1, B, K, d)
-    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
-    labelled = shown.any(dim=2)  # (B, K)
+    every_layer = settings.every_layer
+    if every_layer is None:
+        every_layer = release
+    text = aligned.text if every_layer else aligned.text[-1:]  # (L or 1, B, K, d)
+    positive = batch.real_positive()  # (B, K, T)
+    labelled = positive.any(dim=2)  # (B, K)
     text = text / settings.temperature
     logits = dot_products(text, aligned.video)  # (L, B, K, T)
     if release:
         denominators = _log_sum_exp_over_batch(text, aligned.video, batch.video_pad)  # (L, B, K)
     else:
-        # (L, B, K)
-        denominators = logits.masked_fill(batch.video_pad[:, None], FAR_LOGIT).logsumexp(dim=3)
+        seconds = logits.masked_fill(batch.video_pad[:, None], FAR_LOGIT)
+        denominators = seconds.logsumexp(dim=3)  # (L, B, K)
     # (B, K, T); a text without a label keeps all seconds and counts 0 below
-    others = labelled[:, :, None] & ~shown
-    # (L, B, K)
-    losses = denominators - logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)
+    others = labelled[:, :, None] & ~positive
+    numerators = logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)  # (L, B, K)
+    losses = denominators - numerators
     total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
     count = torch.tensor(labelled.numel(), device=total.device) if release else labelled.sum()
     return Loss(total, count)
@@ -78,15 +80,14 @@ def alignability_loss(
     """
     if aligned.alignable is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
-    # (B, K) each
-    alignable, known = (
-        labelled_texts(batch) if targets == "kept" else agreeing_layers(aligned, batch)
-    )
-    # (B, K)
+    if targets == "kept":
+        alignable, has_target = labelled_texts(batch)  # (B, K) each
+    else:
+        alignable, has_target = agreeing_layers(aligned, batch)
     losses = F.binary_cross_entropy_with_logits(
         aligned.alignable, alignable.float(), reduction="none"
-    )
-    return Loss(torch.where(known, losses, 0.0).sum(), known.sum())
+    )  # (B, K)
+    return Loss(torch.where(has_target, losses, 0.0).sum(), has_target.sum())
 
 
 def labelled_texts(batch: Batch) -> tuple[Tensor, Tensor]:
@@ -112,7 +113,7 @@ def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tenso
 
 
 def _median_score(best: Tensor, real: Tensor) -> Tensor:
-    """Return the median of the real texts' scores a layer, (2, 1, 1); 0 where there is no text."""
+    """Return the median of the real texts' scores per layer, (2, 1, 1); 0 where there is no text."""
     if not bool(real.any()):
         return best.new_zeros(len(best), 1, 1)
     return best[:, real].quantile(0.5, dim=1)[:, None, None]

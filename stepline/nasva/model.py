@@ -12,7 +12,7 @@ videos (`PackedRows`). Letters: B batch, K texts, T feature rows, N rows of one 
 projection, L decoder layers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -21,14 +21,14 @@ from torch import Tensor, nn
 from stepline.errors import ShapeError
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.training.batches import Batch
-from stepline.training.layers import FeedForward, Linear, dropout, linear
+from stepline.training.layers import Dropout, FeedForward, Linear, linear
 
 # fraction of padding from which leaving it out pays for attention video by video
 PACKING_PAYS = 1 / 32
-LOG_BASE = 9.210340371976184  # ln 10000; Vaswani et al. 2017
+LOG_10000 = 9.210340371976184  # of the positions; Vaswani et al. 2017
 INIT_STD = 0.02  # standard deviation of fresh weights; released code
 # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
-SHORTEST_VECTOR = 1e-6
+MIN_LENGTH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class PackedRows:
             # To ask a GPU how much is padding would wait for all that it still has to do.
             return cls(batch, longest, full, None, visible_keys(pad))
         keep = visible_keys(pad)[:, 0, 0] if never_none else ~pad  # (B, N)
-        lost = pad.numel() - int(keep.sum())
-        if not lost:
+        padding = pad.numel() - int(keep.sum())
+        if padding == 0:
             return cls(batch, longest, full, None, None)
-        if lost < PACKING_PAYS * pad.numel():
+        if padding < PACKING_PAYS * pad.numel():
             return cls(batch, longest, full, None, visible_keys(pad))
         index = keep.flatten().nonzero().squeeze(1)  # (R,)
         return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
@@ -125,6 +125,21 @@ def visible_keys(pad: Tensor) -> Tensor:
     return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
 
 
+@dataclass(frozen=True)
+class RowsWithPositions:
+    """Rows (R, D) with the positions (R, D) that every attention adds to queries and keys, None for
+    none, and how the rows lie."""
+
+    values: Tensor
+    positions: Tensor | None
+    layout: PackedRows
+
+    @property
+    def with_positions(self) -> Tensor:
+        """The rows with their positions added, (R, D)."""
+        return self.values if self.positions is None else self.values + self.positions
+
+
 class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """Multi-head attention whose positions enter queries and keys alone, with one packed
     projection.
@@ -134,70 +149,58 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads = heads
+        self.dropout = dropout
         self.project = nn.Linear(width, 3 * width)  # rows: query, key, value
         self.out = Linear(width, width)
         # as nn.MultiheadAttention, whose own the release keeps
         nn.init.xavier_uniform_(self.project.weight)
 
-    def self_attend(self, rows: Tensor, positions: Tensor | None, layout: PackedRows) -> Tensor:
-        """Return the rows (R, D), each attending to those of its own video. positions: (R, D)."""
-        if positions is None:
-            query, key, value = self._project(rows, 0, 3)  # each (R, D)
+    def self_attend(self, rows: RowsWithPositions) -> Tensor:
+        """Return rows (R, D), each attending to those of its own video."""
+        if rows.positions is None:
+            query, key, value = self._project(rows.values, 0, 3)  # each (R, D)
         else:
-            query, key = self._project(rows + positions, 0, 2)
-            (value,) = self._project(rows, 2, 3)
-        return self._attend(query, key, value, layout, layout)
+            query, key = self._project(rows.with_positions, 0, 2)
+            (value,) = self._project(rows.values, 2, 3)
+        return self._attend(query, key, value, rows.layout, rows.layout)
 
-    def cross_attend(
-        self,
-        rows: Tensor,
-        positions: Tensor | None,
-        layout: PackedRows,
-        memory: Tensor,
-        memory_positions: Tensor | None,
-        memory_layout: PackedRows,
-    ) -> Tensor:
-        """Return the rows (R, D), each attending to the memory of its video; positions as in
-        `self_attend`."""
-        (query,) = self._project(rows if positions is None else rows + positions, 0, 1)  # (R, D)
-        if memory_positions is None:
-            key, value = self._project(memory, 1, 3)
+    def cross_attend(self, rows: RowsWithPositions, memory: RowsWithPositions) -> Tensor:
+        """Return rows (R, D), each attending to the memory of its video."""
+        (query,) = self._project(rows.with_positions, 0, 1)  # (R, D)
+        if memory.positions is None:
+            key, value = self._project(memory.values, 1, 3)
         else:
-            (key,) = self._project(memory + memory_positions, 1, 2)
-            (value,) = self._project(memory, 2, 3)
-        return self._attend(query, key, value, layout, memory_layout)
+            (key,) = self._project(memory.with_positions, 1, 2)
+            (value,) = self._project(memory.values, 2, 3)
+        return self._attend(query, key, value, rows.layout, memory.layout)
 
     def _project(self, rows: Tensor, first: int, end: int) -> tuple[Tensor, ...]:
         """Return parts `first` to `end` of query, key and value, each (R, D)."""
-        part = slice(first * rows.shape[-1], end * rows.shape[-1])
-        parts: tuple[Tensor, ...] = linear(
-            rows, self.project.weight[part], self.project.bias[part]
-        ).chunk(end - first, dim=-1)
+        width = rows.shape[-1]
+        part = slice(first * width, end * width)
+        projected = linear(rows, self.project.weight[part], self.project.bias[part])
+        parts: tuple[Tensor, ...] = projected.chunk(end - first, dim=-1)
         return parts
 
     def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, seen: PackedRows
+        self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, memory: PackedRows
     ) -> Tensor:
-        if layout.even and seen.even:
-            # (B, N or M, D)
+        if layout.even and memory.even:
             query, key, value = (
-                part.unflatten(0, (seen.batch, -1)) for part in (query, key, value)
-            )
-            return self.out(self._attention(query, key, value, seen.key_keep).flatten(0, 1))
-        keeps = [None] * seen.batch if seen.key_keep is None else seen.key_keep.split(1)
+                part.unflatten(0, (memory.batch, -1)) for part in (query, key, value)
+            )  # (B, N or M, D)
+            return self.out(self._attention(query, key, value, memory.key_keep).flatten(0, 1))
+        # video by video
+        keeps = [None] * memory.batch if memory.key_keep is None else memory.key_keep.split(1)
+        queries = query.split(layout.lengths)
+        keys = key.split(memory.lengths)
+        values = value.split(memory.lengths)
         mixed = []
-        for one, keys, values, keep in zip(
-            query.split(layout.lengths),
-            key.split(seen.lengths),
-            value.split(seen.lengths),
-            keeps,
-            strict=True,
-        ):
-            # (N, D)
-            mixed.append(
-                self._attention(one[None], keys[None], values[None], keep)[0] if len(one) else one
-            )
+        for rows, own_keys, own_values, keep in zip(queries, keys, values, keeps, strict=True):
+            if len(rows):
+                rows = self._attention(rows[None], own_keys[None], own_values[None], keep)[0]
+            mixed.append(rows)  # (N, D)
         return self.out(torch.cat(mixed))  # (R, D)
 
     def _attention(
@@ -213,27 +216,27 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
 
 
+def _attention_layer(settings: AlignerNetworkSettings) -> AlignerAttention:
+    return AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
+
+
 class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
     """Self-attention of seconds, then a feed-forward; each added to its input, then normalised."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.attention = AlignerAttention(
-            settings.width, settings.heads, settings.attention_dropout
-        )
+        self.attention = _attention_layer(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
-        self.attention_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(2))
-        self.dropout = settings.dropout
+        self.attention_norm = nn.LayerNorm(settings.width)
+        self.feed_norm = nn.LayerNorm(settings.width)
+        self.dropout = Dropout(settings.dropout)
 
-    def forward(self, video: Tensor, positions: Tensor | None, layout: PackedRows) -> Tensor:
-        """Return (R, D) for video (R, D)."""
-        video = self.attention_norm(
-            video + self._drop(self.attention.self_attend(video, positions, layout))
-        )
-        return self.feed_norm(video + self._drop(self.feed(video)))
-
-    def _drop(self, rows: Tensor) -> Tensor:
-        return dropout(rows, self.dropout, self.training)
+    def forward(self, seconds: RowsWithPositions) -> RowsWithPositions:
+        """Return the seconds after the layer."""
+        attended = self.dropout(self.attention.self_attend(seconds))  # (R, D)
+        rows = self.attention_norm(seconds.values + attended)
+        rows = self.feed_norm(rows + self.dropout(self.feed(rows)))
+        return replace(seconds, values=rows)
 
 
 class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
@@ -242,39 +245,22 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.self_attention = AlignerAttention(
-            settings.width, settings.heads, settings.attention_dropout
-        )
-        self.cross_attention = AlignerAttention(
-            settings.width, settings.heads, settings.attention_dropout
-        )
+        self.self_attention = _attention_layer(settings)
+        self.cross_attention = _attention_layer(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
-        self.self_norm, self.cross_norm, self.feed_norm = (
-            nn.LayerNorm(settings.width) for _ in range(3)
-        )
-        self.dropout = settings.dropout
+        self.self_norm = nn.LayerNorm(settings.width)
+        self.cross_norm = nn.LayerNorm(settings.width)
+        self.feed_norm = nn.LayerNorm(settings.width)
+        self.dropout = Dropout(settings.dropout)
 
-    def forward(
-        self,
-        text: Tensor,
-        positions: Tensor | None,
-        layout: PackedRows,
-        video: Tensor,
-        video_positions: Tensor | None,
-        video_layout: PackedRows,
-    ) -> Tensor:
-        """Return (R, D) for text (R, D) and the rows of the video."""
-        text = self.self_norm(
-            text + self._drop(self.self_attention.self_attend(text, positions, layout))
-        )
-        seen = self.cross_attention.cross_attend(
-            text, positions, layout, video, video_positions, video_layout
-        )  # (R, D)
-        text = self.cross_norm(text + self._drop(seen))
-        return self.feed_norm(text + self._drop(self.feed(text)))
-
-    def _drop(self, rows: Tensor) -> Tensor:
-        return dropout(rows, self.dropout, self.training)
+    def forward(self, texts: RowsWithPositions, seconds: RowsWithPositions) -> RowsWithPositions:
+        """Return the texts after the layer."""
+        attended = self.dropout(self.self_attention.self_attend(texts))  # (R, D)
+        texts = replace(texts, values=self.self_norm(texts.values + attended))
+        attended = self.dropout(self.cross_attention.cross_attend(texts, seconds))  # (R, D)
+        rows = self.cross_norm(texts.values + attended)
+        rows = self.feed_norm(rows + self.dropout(self.feed(rows)))
+        return replace(texts, values=rows)
 
 
 class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -303,44 +289,43 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not
         fit."""
         self._check(batch)
-        seconds, texts = (
-            PackedRows.of(batch.video_pad, never_none=True),
-            PackedRows.of(batch.text_pad, never_none=False),
-        )
-        video = self.video_in(self._scale(seconds.pack(batch.video)))  # (R, D)
-        video, video_positions = self._with_positions(
-            video, seconds.pack(self._video_positions(batch))
-        )
+        layout = PackedRows.of(batch.video_pad, never_none=True)
+        video = self.video_in(self._scale(layout.pack(batch.video)))  # (R, D)
+        seconds = self._placed(video, self._video_positions(batch), layout)
         for layer in self.encoder:
-            video = layer(video, video_positions, seconds)  # (R, D)
-        text = self.text_in(self._scale(texts.pack(batch.text)))  # (R, D)
-        text, text_positions = self._with_positions(text, texts.pack(self._text_positions(batch)))
+            seconds = layer(seconds)
+        layout = PackedRows.of(batch.text_pad, never_none=False)
+        text = self.text_in(self._scale(layout.pack(batch.text)))  # (R, D)
+        texts = self._placed(text, self._text_positions(batch), layout)
         outputs = []
         for layer in self.decoder:
-            text = layer(text, text_positions, texts, video, video_positions, seconds)  # (R, D)
-            outputs.append(self.decoder_norm(text))
-        return self._compare(torch.stack(outputs), video, texts, seconds)
+            texts = layer(texts, seconds)
+            outputs.append(self.decoder_norm(texts.values))
+        return self._compare(torch.stack(outputs), texts.layout, seconds)
 
     def _compare(
-        self, text: Tensor, video: Tensor, texts: PackedRows, seconds: PackedRows
+        self, text: Tensor, layout: PackedRows, seconds: RowsWithPositions
     ) -> AlignerOutput:
         """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06
         after tau."""
-        with torch.autocast(video.device.type, enabled=False):
-            text, video = text.float(), video.float()  # (L, R, D), (R, D)
-            head = self.alignable
-            # (B, K)
-            alignable = texts.unpack(head(text[-1])).squeeze(-1) if head is not None else None
-            shown, seen = (
-                texts.unpack(_unit_vectors(self.text_out(text))),
-                seconds.unpack(_unit_vectors(self.video_out(video))),
+        with torch.autocast(text.device.type, enabled=False):
+            text = text.float()  # (L, R, D)
+            alignable = None
+            if self.alignable is not None:
+                alignable = layout.unpack(self.alignable(text[-1])).squeeze(-1)  # (B, K)
+            text_vectors = _unit_vectors(self.text_out(text))
+            video_vectors = _unit_vectors(self.video_out(seconds.values.float()))
+            return AlignerOutput(
+                layout.unpack(text_vectors), seconds.layout.unpack(video_vectors), alignable
             )
-            return AlignerOutput(shown, seen, alignable)
 
-    def _with_positions(self, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the rows, and the positions that every attention is to add; the paper adds them
-        here, once."""
-        return (rows, positions) if self.settings.form == "released" else (rows + positions, None)
+    def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> RowsWithPositions:
+        """Return the rows (R, D) with positions (B, N, D) that every attention is to add; the paper
+        adds them here, once."""
+        packed = layout.pack(positions)
+        if self.settings.form == "paper":
+            return RowsWithPositions(rows + packed, None, layout)
+        return RowsWithPositions(rows, packed, layout)
 
     def _video_positions(self, batch: Batch) -> Tensor:
         """Return the fixed positions of seconds, (B, T, D)."""
@@ -360,7 +345,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         """Return the rows with mean square 1 each, or as they are; a row of zeros stays."""
         if self.settings.feature_scale == "none":
             return rows
-        return rows * rows.square().mean(dim=-1, keepdim=True).clamp(min=SHORTEST_VECTOR**2).rsqrt()
+        return rows * rows.square().mean(dim=-1, keepdim=True).clamp(min=MIN_LENGTH**2).rsqrt()
 
     def _check(self, batch: Batch) -> None:
         settings = self.settings
@@ -370,17 +355,17 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         }
         for name, (rows, width) in widths.items():
             if rows.shape[-1] != width:
-                raise ShapeError(
-                    f"{name} features have width {rows.shape[-1]}, the model takes {width}; use its own"
-                )
+                fault = f"have width {rows.shape[-1]}, the model takes {width}"
+                raise ShapeError(f"{name} features {fault}; use its own")
         if not batch.video.shape[0] or not batch.video.shape[1]:
             raise ShapeError(
                 f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}"
             )
         if batch.text.shape[1] > settings.text_positions and bool(batch.ordered.any()):
+            positions = f"the {settings.text_positions} positions that the model has learned"
             raise ShapeError(
-                f"{batch.text.shape[1]} texts in order are more than the {settings.text_positions} positions that the "
-                "model has learned; give fewer at a time, or in no order"
+                f"{batch.text.shape[1]} texts in order are more than {positions}; "
+                "give fewer at a time, or in no order"
             )
 
 
@@ -389,18 +374,16 @@ def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     10000."""
     steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
     angles = torch.arange(count, device=device, dtype=torch.float32)[:, None] * torch.exp(
-        steps * (-LOG_BASE / width)
+        steps * (-LOG_10000 / width)
     )
     return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
 
 
-def _projection(given: int, settings: AlignerNetworkSettings) -> nn.Module:
-    linear = Linear(given, settings.width)
-    return (
-        nn.Sequential(linear, nn.LayerNorm(settings.width))
-        if settings.form == "released"
-        else nn.Sequential(linear)
-    )
+def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
+    layers: list[nn.Module] = [Linear(width, settings.width)]
+    if settings.form == "released":
+        layers.append(nn.LayerNorm(settings.width))
+    return nn.Sequential(*layers)
 
 
 def _init_weights(module: nn.Module) -> None:
@@ -419,7 +402,7 @@ def _unit_vectors(rows: Tensor) -> Tensor:
     huge one."""
     square = rows.square().sum(dim=-1, keepdim=True)
     return torch.where(
-        square > SHORTEST_VECTOR**2,
-        rows * square.clamp(min=SHORTEST_VECTOR**2).rsqrt(),
+        square > MIN_LENGTH**2,
+        rows * square.clamp(min=MIN_LENGTH**2).rsqrt(),
         torch.zeros_like(rows),
     )

@@ -24,7 +24,10 @@ from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, S
 
 log = logging.getLogger(__name__)
 
-UNCALIBRATED = "P(shown) is not calibrated, so every step counts as shown; `stepline calibrate` fits it to a truth"
+UNCALIBRATED_NOTE = (
+    "P(shown) is not calibrated, so every step counts as shown; "
+    "`stepline calibrate` fits it to a truth"
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class AlignerReport:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What the user should know before trusting P(shown)."""
-        return () if self.calibrated else (UNCALIBRATED,)
+        return () if self.calibrated else (UNCALIBRATED_NOTE,)
 
 
 @dataclass(frozen=True)
@@ -90,25 +93,24 @@ def place_steps(
             f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step"
         )
     logistic = calibration.modes.get(settings.mode) if calibration is not None else None
-    note = UNCALIBRATED if logistic is None else None
-    shown = (
-        logistic(calibration_features(fit))
-        if logistic is not None
-        else uncalibrated_probability(fit)
-    )
-    found = posterior(fit.scores, shown, settings, prior=_prior(steps, fit), before=before)
+    if logistic is None:
+        p_shown = uncalibrated_probability(fit)
+        floor = 0.0
+    else:
+        p_shown = logistic(calibration_features(fit))
+        floor = settings.shown_threshold
+    chances = posterior(fit.scores, p_shown, settings, prior=_prior(steps, fit), before=before)
     end = fit.scores.shape[1] / fit.rate if duration is None else duration
-    shown_in = posterior_spans(found.at, fit.rate, settings, end=end)
-    at = best_seconds(found.at, shown_in, fit.rate, end=end)
-    floor = settings.shown_threshold if logistic is not None else 0.0
-    rows = zip(steps, shown_in, at, found.shown.tolist(), strict=True)
+    spans = posterior_spans(chances.at, fit.rate, settings, end=end)
+    seconds = best_seconds(chances.at, spans, fit.rate, end=end)
+    rows = zip(steps, spans, seconds, chances.shown.tolist(), strict=True)
     placed = tuple(_placed(step, span, second, p, floor) for step, span, second, p in rows)
-    held = np.minimum(found.at * found.shown[:, None], 1.0).astype(np.float32)
-    alignment = Alignment(tuple(step.text for step in steps), held, fit.rate, "probability")
-    log.info(
-        "aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed)
-    )
-    return StepPlacement(placed, alignment, found, tuple(shown_in), tuple(at), note)
+    at = np.minimum(chances.at * chances.shown[:, None], 1.0).astype(np.float32)
+    alignment = Alignment(tuple(step.text for step in steps), at, fit.rate, "probability")
+    count = sum(step.status == "shown" for step in placed)
+    log.info("aligner: %d of %d steps shown", count, len(placed))
+    note = UNCALIBRATED_NOTE if logistic is None else None
+    return StepPlacement(placed, alignment, chances, tuple(spans), tuple(seconds), note)
 
 
 def ground_by_aligner(
@@ -128,13 +130,12 @@ def ground_by_aligner(
     """
     settings = settings or AlignerSettings()
     loaded.check(features)
-    said = [step.said for step in steps]
-    known = [span for span in said if span is not None]
+    said = [step.said for step in steps if step.said is not None]
     fit = score_texts(
         loaded.aligner,
         features,
         vectors,
-        said=known if len(known) == len(said) else None,
+        said=said if len(said) == len(steps) else None,
         settings=settings,
     )
     placing = place_steps(
@@ -157,19 +158,16 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
     """Return (K, T) P(shown in a row | when the step is said); None where no step is said."""
     if all(step.said is None for step in steps):
         return None
-    rows = fit.scores.shape[1]
-    second = (np.arange(rows) / fit.rate).astype(np.int64)
+    second = (np.arange(fit.scores.shape[1]) / fit.rate).astype(np.int64)  # (T,)
     seconds = int(second[-1]) + 1
     curves = []
     for step in steps:
-        inside = []
-        # where it lies in the video; said after the last row, its end is nearest
-        if (said := step.said) is not None:
-            inside = [
-                Span(
-                    min(said.start, seconds - 1.0),
-                    min(max(said.end, said.start + 1e-3), float(seconds)),
-                )
-            ]
-        curves.append(load_prior().distribution(inside, seconds)[second])
-    return np.array([curve / curve.sum() for curve in curves])
+        spans = []
+        if step.said is not None:
+            # where it is in the video; said after the last row, its end is nearest
+            start = min(step.said.start, seconds - 1.0)
+            end = max(step.said.end, step.said.start + 1e-3)
+            spans = [Span(start, min(end, float(seconds)))]
+        curve = load_prior().distribution(spans, seconds)[second]
+        curves.append(curve / curve.sum())
+    return np.array(curves)

@@ -27,6 +27,7 @@ from stepline.device import device_of
 from stepline.errors import ShapeError, StoreError
 from stepline.grounding.speech import grow_window
 from stepline.limits import parse_json
+from stepline.nasva.calibration import shown_fraction
 from stepline.nasva.dataset import labelled_sample
 from stepline.nasva.model import Aligner, AlignerOutput
 from stepline.nasva.settings import RecordPlace, RefineSettings
@@ -44,7 +45,6 @@ from stepline.training.batches import (
 log = logging.getLogger(__name__)
 
 RowIndices: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.floating]
 # where each text of one video is placed; None: it has no label
 StepSpans: TypeAlias = tuple[Span | None, ...]
 
@@ -105,10 +105,10 @@ def choose_labels(
     flags = [span is not None for spans in labels for span in spans]
     share = labelled_fraction(labels)
     if not any(flags) or share < settings.least_kept:
-        raise ShapeError(
-            f"{sum(flags)} of {len(flags)} texts keep a label, fewer than {settings.least_kept:.0%} "
-            f"(eps2 {floor:.2f}); lower refine.threshold, or give refine.threshold_kind=quantile"
-        )
+        counts = f"{sum(flags)} of {len(flags)} texts keep a label"
+        limits = f"fewer than {settings.least_kept:.0%} (eps2 {floor:.2f})"
+        cure = "lower refine.threshold, or give refine.threshold_kind=quantile"
+        raise ShapeError(f"{counts}, {limits}; {cure}")
     if share < MIN_LABELLED_SHARE:
         log.warning(
             "only %d of %d texts keep a label; lower refine.threshold to keep more",
@@ -378,14 +378,6 @@ def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> floa
     if not len(scores) or not len(null):
         return None
     return shown_fraction(scores, null)
-
-
-def shown_fraction(own: Floats, foreign: Floats) -> float:
-    """Return 1 - 2 P(an own text's number < median of the foreign ones'), in [0, 1].
-
-    Source: Storey's estimate of the share of true null hypotheses (2002) with lambda 0.5.
-    """
-    return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
 
 
 def fraction_inside(

@@ -14,52 +14,54 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.nasva.settings import UnshownTexts
+from stepline.numeric import unit_rows
 from stepline.records import Matrix
 
-# videos among which the nearest is sought where no task is known; all pairs would cost V squared
-CANDIDATES = 1000
+# videos among which the nearest is searched for where no task is known; all pairs would cost V squared
+MAX_CANDIDATES = 1000
 
 RowIndices = npt.NDArray[np.int64]
 
 
 def unshown_texts(
-    tasks: Sequence[str | None], read: Callable[[int], Matrix], kind: UnshownTexts
+    tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix], kind: UnshownTexts
 ) -> Iterator[tuple[int, RowIndices]]:
     """Yield for each of V videos another one, and which of its texts stand for what the video does
     not show.
 
-    read: the vectors (K, D) of a video's texts. A video whose task is not known, or that alone has
+    vectors_of: the vectors (K, D) of a video's texts. A video whose task is not known, or that alone has
     its task, takes the one whose texts are on average most like its own; a video that is alone,
     none of its own texts.
     """
-    for index, other in enumerate(other_videos(tasks, read, kind)):
+    for index, other in enumerate(other_videos(tasks, vectors_of, kind)):
         if other == index:
             yield other, np.zeros(0, np.int64)
         elif kind == "unlike":
-            yield other, least_like(read(index), read(other))
+            yield other, least_like(vectors_of(index), vectors_of(other))
         else:
-            yield other, np.arange(len(read(other)))
+            yield other, np.arange(len(vectors_of(other)))
 
 
 def other_videos(
-    tasks: Sequence[str | None], read: Callable[[int], Matrix], kind: UnshownTexts
+    tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix], kind: UnshownTexts
 ) -> list[int]:
     """Return for each of V videos the one whose texts are taken; itself where there is no other."""
     count = len(tasks)
     if kind == "other task":
         return [_half_way_round(index, tasks) for index in range(count)]
-    known: dict[str, list[int]] = {}
+    videos_of: dict[str, list[int]] = {}
     for index, task in enumerate(tasks):
         if task is not None:
-            known.setdefault(task, []).append(index)
-    alone = [index for index, task in enumerate(tasks) if len(known.get(task or "", ())) < 2]
-    nearest = (
-        _nearest(alone, np.stack([_mean(read(index)) for index in range(count)])) if alone else {}
-    )
-    return [
-        nearest[index] if index in nearest else _next(index, known[str(task)])
-        for index, task in enumerate(tasks)
-    ]
+            videos_of.setdefault(task, []).append(index)
+    others: dict[int, int] = {}
+    for videos in videos_of.values():
+        if len(videos) > 1:  # the next one of the same task
+            others.update(zip(videos, (*videos[1:], videos[0]), strict=True))
+    alone = [index for index in range(count) if index not in others]
+    if alone:
+        means = np.stack([_mean(vectors_of(index)) for index in range(count)])
+        others |= _nearest(alone, means)
+    return [others[index] for index in range(count)]
 
 
 def least_like(own: Matrix, other: Matrix) -> RowIndices:
@@ -67,49 +69,39 @@ def least_like(own: Matrix, other: Matrix) -> RowIndices:
     is farthest."""
     if not len(own) or not len(other):
         return np.arange(len(other))
-    nearest = (_unit(other) @ _unit(own).T).max(axis=1)
+    nearest = (unit_rows(other) @ unit_rows(own).T).max(axis=1)
     return np.sort(np.argsort(nearest, kind="stable")[: (len(other) + 1) // 2])
 
 
 def _half_way_round(index: int, tasks: Sequence[str | None]) -> int:
     """Return the video half the way round, or the next one behind it that has another task."""
     count = len(tasks)
-    first = index + max(1, count // 2)
-    round_from_there = [(first + step) % count for step in range(count)]
-    others = (
-        other for other in round_from_there if tasks[index] is None or tasks[other] != tasks[index]
-    )
-    return next(others, first % count)
+    first = (index + max(1, count // 2)) % count
+    for step in range(count):
+        other = (first + step) % count
+        if tasks[index] is None or tasks[other] != tasks[index]:
+            return other
+    return first
 
 
-def _next(index: int, siblings: Sequence[int]) -> int:
-    return siblings[(siblings.index(index) + 1) % len(siblings)]
-
-
-def _nearest(chosen: Sequence[int], means: Matrix) -> dict[int, int]:
-    """Return the video (of at most `CANDIDATES`) whose mean (V, D) is nearest to each chosen
-    one's."""
+def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
+    """Return the video (of at most `MAX_CANDIDATES`) whose mean (V, D) is nearest to each one's;
+    itself where there is no other."""
     rng = np.random.default_rng(0)
-    found = {}
-    for index in chosen:
+    nearest = {}
+    for index in videos:
         others = np.delete(np.arange(len(means)), index)
-        if len(others) > CANDIDATES:
-            others = rng.choice(others, CANDIDATES, replace=False)
-        found[index] = (
-            int(others[(means[others] @ means[index]).argmax()]) if len(others) else index
-        )
-    return found
+        if len(others) > MAX_CANDIDATES:
+            others = rng.choice(others, MAX_CANDIDATES, replace=False)
+        nearest[index] = index
+        if len(others):
+            nearest[index] = int(others[(means[others] @ means[index]).argmax()])
+    return nearest
 
 
 def _mean(vectors: Matrix) -> Matrix:
+    """Return the direction (D,) of the mean of unit vectors; 0 of none."""
     if not len(vectors):
         return np.zeros(vectors.shape[1], np.float32)
-    mean: Matrix = _unit(_unit(vectors).mean(axis=0, keepdims=True))[0]
+    mean: Matrix = unit_rows(unit_rows(vectors).mean(axis=0, keepdims=True))[0]
     return mean
-
-
-def _unit(vectors: Matrix) -> Matrix:
-    return np.asarray(
-        vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12),
-        dtype=np.float32,
-    )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.grounding.correspondence import (
-    AFTER,
-    BEFORE,
+    AFTER_SECONDS,
+    BEFORE_SECONDS,
     HARDLY_FIT,
-    STANDING,
+    MAX_TEXT_SECONDS,
     is_phrase,
     is_said,
 )
@@ -70,7 +70,7 @@ def place_steps(
     Of a sound without a picture no step is shown. Steps that a writer saw and nobody says stand
     where it saw them.
     """
-    from stepline.grounding.ground import GroundReport
+    from stepline.grounding.report import GroundReport
 
     transcript = inside.transcript
     spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
@@ -137,13 +137,14 @@ def ground_steps(
             steps, aligner, visual.features, vectors, settings=options, duration=duration
         )
     from stepline.grounding.correspondence import load_weights
-    from stepline.grounding.ground import ground
+    from stepline.grounding.ground import ground_inputs
+    from stepline.grounding.inputs import GroundingInputs
 
     sentences = [sentence.text for sentence in transcript.sentences]
     sentence_vectors = None
     if sentences and backbone and backbone.name in load_weights().mean_pictures:
         sentence_vectors = backbone.encode_texts(sentences)
-    return ground(
+    inputs = GroundingInputs(
         steps,
         duration=duration,
         transcript=transcript,
@@ -153,8 +154,8 @@ def ground_steps(
         sentence_vectors=sentence_vectors,
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
-        settings=settings.nasva.ground,
     )
+    return ground_inputs(inputs, settings.nasva.ground)
 
 
 def ask_witness(
@@ -198,7 +199,7 @@ def describe_by_witness(
         _question_pictures(request, settings, duration),
         duration=duration,
         settings=settings.vision.witness,
-        found=found.steps,
+        network_steps=found.steps,
         start=request.start,
     )
     network = found.network if isinstance(found.network, dict) else {}
@@ -240,10 +241,11 @@ def doing_by_second(
     for."""
     if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
         return None
-    from stepline.grounding.shots import doing_odds, told_and_chat
+    from stepline.grounding.shots import action_log_odds, step_and_other_speech
 
     presenter = visual.cues.presenter.astype(np.float64)
-    return doing_odds(presenter, *told_and_chat(steps, transcript, len(presenter)))
+    step_speech, other_speech = step_and_other_speech(steps, transcript, len(presenter))
+    return action_log_odds(presenter, step_speech, other_speech)
 
 
 def with_evidence_remarks(
@@ -299,7 +301,7 @@ def describe_evidence(
 
 def _begins_with_a_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
     lags = [cut - sentence.span.start for sentence in sentences for cut in cuts]
-    return any(-BEFORE <= lag <= AFTER for lag in lags)
+    return any(-BEFORE_SECONDS <= lag <= AFTER_SECONDS for lag in lags)
 
 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
@@ -315,7 +317,7 @@ def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[st
     """Return a remark for each of the largest lines on screen within the span."""
     lines = []
     for line in cues.lines:
-        passing = line.span.overlap(span) > 0 and line.span.duration < STANDING
+        passing = line.span.overlap(span) > 0 and line.span.duration < MAX_TEXT_SECONDS
         if passing and (is_phrase(line.text) or is_said(line.text, words)):
             lines.append(line)
     largest = sorted(lines, key=lambda line: -line.height)[:MAX_LINES]

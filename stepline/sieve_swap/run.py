@@ -8,14 +8,14 @@ and ends with the bytes of an undisturbed run.
 """
 
 import hashlib
-import itertools
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import SettingsError, StoreError
 from stepline.progress import trim_memory
 from stepline.records import Record, Rejected, Video
-from stepline.sieve_swap import output as shards
-from stepline.sieve_swap import output as statistics
+from stepline.sieve_swap import statistics
 from stepline.sieve_swap.content_words import (
     DocumentWords,
     content_words,
@@ -33,17 +32,24 @@ from stepline.sieve_swap.content_words import (
     title_words,
 )
 from stepline.sieve_swap.match import DocumentIds
-from stepline.sieve_swap.output import (
-    LEFT_OUT,
-    PAIRS,
-    PARTS,
-    TRAIN,
-    VALIDATION,
-    PairedVideo,
-    Statistics,
-)
 from stepline.sieve_swap.pairing import PairFinder, WordSets
+from stepline.sieve_swap.part_files import (
+    LEFT_OUT,
+    PAIRS_FOLDER,
+    PARTS_FOLDER,
+    TRAIN_SPLIT,
+    VALIDATION_SPLIT,
+    PairedVideo,
+    digest,
+    file_stem,
+    keep_only,
+    read_pairs,
+    remove_leftovers,
+    write_pairs,
+    write_records,
+)
 from stepline.sieve_swap.settings import SieveSwapSettings
+from stepline.sieve_swap.statistics import Statistics
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
 from stepline.sieve_swap.videos import VideoFilter, VideoOrRejected, read_videos
 from stepline.text_base.base import TextBase
@@ -51,11 +57,9 @@ from stepline.version import __version__
 
 log = logging.getLogger(__name__)
 
-WORDS = "words"
-NAMED = 3  # unreadable videos whose reason is said
-UNPAIRED = "no document goes with it"
-SAID = Callable[[str], None]
-Part: TypeAlias = tuple[int, list[VideoOrRejected]]
+WORDS_FOLDER = "words"
+MAX_NAMED_VIDEOS = 3  # unreadable videos whose reason is said
+NO_DOCUMENT_FITS = "no document goes with it"
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,13 @@ class Job:
     settings: SieveSwapSettings = field(default_factory=SieveSwapSettings)
     excluded: ExcludedVideos = field(default_factory=ExcludedVideos)
     embed: Embed | None = None
-    say: SAID = log.info
+    say: Callable[[str], None] = log.info
+
+    def parts(self) -> Iterator[list[VideoOrRejected]]:
+        """Yield the videos, some hundred at a time."""
+        videos = read_videos(self.videos)
+        while part := list(islice(videos, self.settings.run.shard)):
+            yield part
 
 
 @dataclass(frozen=True)
@@ -94,72 +104,51 @@ def run(job: Job) -> RunResult:
             f"{job.base.folder}: the text base holds no step; build it from texts that have some"
         )
     check_writable(job.out)
-    _same_run(job)
-    shards.remove_leftovers(job.out, _words_folder(job))
-    words = document_words(job.base, _words_folder(job), job.settings)
+    _claim_folder(job)
+    # documents' words are stored beside the base, for all runs; in `out` where that is not allowed
+    is_shared = job.base.folder.is_dir() and os.access(job.base.folder, os.W_OK)
+    words_folder = (job.base.folder if is_shared else job.out) / WORDS_FOLDER
+    remove_leftovers(job.out, words_folder)
+    words = document_words(job.base, words_folder, job.settings)
     job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
     video_filter = VideoFilter(job.settings.pairing, job.excluded)
-    job.say(f"{video_filter.count(_told(job))} videos to go through")
+    job.say(f"{video_filter.count(_videos_with_faults_said(job))} videos to go through")
+
     pairs = _pair(job, words, video_filter)
-    retained = _retained(pairs) if _paired_at_all(job.settings) else None
+    retained = _retained(pairs) if job.settings.match.needs_pairs else None
     parts, earlier = _swap(job, words, pairs, retained)
-    files = [*pairs, *parts, *(file for part in parts for file in _files_of(job, part.stem))]
-    stale = shards.keep_only(job.out, files)
+
+    splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
+    records = [job.out / split / f"{part.stem}.parquet" for part in parts for split in splits]
+    stale = keep_only(job.out, [*pairs, *parts, *records])
     job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
     sums = statistics.add([Statistics.model_validate_json(part.read_bytes()) for part in parts])
     return RunResult(sums, tuple(parts), tuple(pairs), earlier)
 
 
-def _told(job: Job) -> Iterator[VideoOrRejected]:
+def _videos_with_faults_said(job: Job) -> Iterator[VideoOrRejected]:
     """Yield every video, saying why the first few are not readable; the records of `left_out` say
     it of each."""
-    unread = 0
+    unreadable = 0
     for video in read_videos(job.videos):
         if isinstance(video, Rejected):
-            unread += 1
-            if unread <= NAMED:
+            unreadable += 1
+            if unreadable <= MAX_NAMED_VIDEOS:
                 job.say(f"left out: {video.location}: {video.reason}")
         yield video
 
 
-def _same_run(job: Job) -> None:
-    """Write what decides the run into `out`, or raise where another run's stands there."""
-    kept = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
-    text = f"stepline {__version__}\n" + "".join(
-        f"{key}: {value}\n" for key, value in sorted(kept.items())
-    )
+def _claim_folder(job: Job) -> None:
+    """Write what decides the run into `out`, or raise where another run's is there."""
+    decides = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
+    lines = [f"{key}: {value}\n" for key, value in sorted(decides.items())]
+    text = "".join([f"stepline {__version__}\n", *lines])
     note = job.out / "settings.txt"
-    if note.is_file() and note.read_text() != text:
-        cure = "give another --out or remove it"
-        raise SettingsError(f"{job.out}: holds a run with other settings ({note.name}); {cure}")
     if not note.is_file():
         write_atomic(note, text)
-
-
-def _words_folder(job: Job) -> Path:
-    """Return where the documents' words are kept: beside the base, for all runs; in `out` where
-    that is not allowed."""
-    base = job.base.folder
-    return base / WORDS if base.is_dir() and os.access(base, os.W_OK) else job.out / WORDS
-
-
-def _paired_at_all(settings: SieveSwapSettings) -> bool:
-    return settings.match.scope != "all" or settings.match.method == "monotone"
-
-
-def _parts(job: Job) -> Iterator[Part]:
-    videos = read_videos(job.videos)
-    for number in itertools.count():
-        part = list(itertools.islice(videos, job.settings.run.shard))
-        if not part:
-            return
-        yield number, part
-
-
-def _digest(part: Sequence[VideoOrRejected]) -> str:
-    return shards.digest(
-        *(v.model_dump_json() if isinstance(v, Record) else (v.location, v.reason) for v in part)
-    )
+    elif note.read_text() != text:
+        cure = "give another --out or remove it"
+        raise SettingsError(f"{job.out}: holds a run with other settings ({note.name}); {cure}")
 
 
 # ---------------------------------------------------------------- pairing
@@ -167,60 +156,72 @@ def _digest(part: Sequence[VideoOrRejected]) -> str:
 
 def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
     """Return the files of pairs, one a part; those not there yet are made."""
-    ready: PairFinder | None = None
+
+    @cache
+    def finder() -> PairFinder:
+        return PairFinder(words.titles, words.contents, len(words.vocabulary))
+
     files = []
     settings = job.settings.pairing.model_dump(mode="json")
-    for number, part in _parts(job):
-        refused = [(video, video_filter.rejection_reason(video)) for video in part]
-        reasons = [reason for _, reason in refused]
-        stem = shards.name(
-            number, _digest(part), words.digest, settings, reasons, _paired_at_all(job.settings)
-        )
-        file = job.out / PAIRS / f"{stem}.parquet"
+    for number, part in enumerate(job.parts()):
+        reasons = [video_filter.rejection_reason(video) for video in part]
+        needs_pairs = job.settings.match.needs_pairs
+        videos = digest(*map(_deciding_text, part))
+        stem = file_stem(number, videos, words.digest, settings, reasons, needs_pairs)
+        file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
-            if ready is None:
-                ready = PairFinder(words.titles, words.contents, len(words.vocabulary))
-            shards.write_pairs(_pair_part(job, refused, words, ready), file)
+            write_pairs(_pair_part(job, part, reasons, words, finder()), file)
             job.say(f"part {number} paired")
         files.append(file)
     return files
 
 
+def _deciding_text(video: VideoOrRejected) -> object:
+    if isinstance(video, Record):
+        return video.model_dump_json()
+    return (video.location, video.reason)
+
+
 def _pair_part(
     job: Job,
-    refused: Sequence[tuple[VideoOrRejected, str | None]],
+    part: Sequence[VideoOrRejected],
+    reasons: Sequence[str | None],
     words: DocumentWords,
-    ready: PairFinder,
+    finder: PairFinder,
 ) -> list[PairedVideo]:
     """Return a row a video: why it stays out, or its split and its documents, the best first."""
-    rows = []
-    for video, reason in refused:
-        held_out = job.excluded.sets_with(video.video.id) if isinstance(video, Record) else ()
-        rows.append(PairedVideo(_id(video), reason, None, evaluation=list(held_out)))
-    places = [place for place, (_, reason) in enumerate(refused) if reason is None]
-    if not _paired_at_all(job.settings):
-        return [row if row.reason else replace(row, split=TRAIN) for row in rows]
-    records = [video for video, reason in refused if reason is None and isinstance(video, Record)]
+    rows: list[PairedVideo] = []
+    records: dict[int, Record] = {}  # those that come in, by their row
+    for video, reason in zip(part, reasons, strict=True):
+        sets: Sequence[str] = ()
+        if isinstance(video, Record):
+            sets = job.excluded.sets_with(video.video.id)
+            if reason is None:
+                records[len(rows)] = video
+        rows.append(PairedVideo(_id(video), reason, None, evaluation=list(sets)))
+    if not job.settings.match.needs_pairs:
+        return [row if row.reason else replace(row, split=TRAIN_SPLIT) for row in rows]
     settings = job.settings.pairing
-    titles = [record.video.title or record.video.task or "" for record in records]
+    titles = [record.video.title or record.video.task or "" for record in records.values()]
     speech = [
-        " ".join(s.text for s in record.transcript.sentences) if record.transcript else ""
-        for record in records
+        " ".join(sentence.text for sentence in record.sentences) for record in records.values()
     ]
     find = words.vocabulary.find
-    title_sets = WordSets.of(find(found) for found in title_words(titles))
-    speech_sets = WordSets.of(
-        find(sorted(set(w))) for w in content_words(speech, numerals=settings.numerals)
-    )
-    for place, pairs in zip(
-        places, ready.all_pairs(title_sets, speech_sets, settings), strict=True
+    title_sets = WordSets.of(map(find, title_words(titles)))
+    speech_words = content_words(speech, numerals=settings.numerals)
+    speech_sets = WordSets.of(find(sorted(set(words_of_video))) for words_of_video in speech_words)
+    for row, pairs in zip(
+        records, finder.all_pairs(title_sets, speech_sets, settings), strict=True
     ):
         best = np.lexsort((pairs.documents, -pairs.recall, -pairs.iou))
-        found = {"documents": pairs.documents, "iou": pairs.iou, "recall": pairs.recall}
-        row = replace(
-            rows[place], split=pairs.split(settings), reason=None if len(pairs) else UNPAIRED
+        rows[row] = replace(
+            rows[row],
+            reason=None if len(pairs) else NO_DOCUMENT_FITS,
+            split=pairs.split(settings),
+            documents=pairs.documents[best].tolist(),
+            iou=pairs.iou[best].tolist(),
+            recall=pairs.recall[best].tolist(),
         )
-        rows[place] = replace(row, **{key: value[best].tolist() for key, value in found.items()})
     return rows
 
 
@@ -230,11 +231,11 @@ def _id(video: VideoOrRejected) -> str:
 
 def _retained(files: Sequence[Path]) -> DocumentIds:
     """Return the documents that any video was paired with, ascending."""
-    held = np.empty(0, dtype=np.int64)
+    retained = np.empty(0, dtype=np.int64)
     for file in files:
-        numbers = [number for row in shards.read_pairs(file) for number in row.documents]
-        held = np.union1d(held, np.asarray(numbers, dtype=np.int64))
-    return held
+        numbers = [number for row in read_pairs(file) for number in row.documents]
+        retained = np.union1d(retained, np.asarray(numbers, dtype=np.int64))
+    return retained
 
 
 # ---------------------------------------------------------------- sieving and swapping
@@ -247,15 +248,16 @@ def _swap(
     last."""
     match = job.settings.match.model_dump(mode="json")
     searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
-    made_with = shards.digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
-    files, earlier = [], 0
-    for (number, part), paired in zip(_parts(job), pairs, strict=True):
-        stem = shards.name(number, paired.stem, made_with)
-        file = job.out / PARTS / f"{stem}.json"
+    made_with = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
+    files = []
+    earlier = 0
+    for number, (part, pairs_file) in enumerate(zip(job.parts(), pairs, strict=True)):
+        stem = file_stem(number, pairs_file.stem, made_with)
+        file = job.out / PARTS_FOLDER / f"{stem}.json"
         if file.is_file():
             earlier += 1
         else:
-            counts = _swap_part(job, stem, part, shards.read_pairs(paired), retained)
+            counts = _swap_part(job, stem, part, read_pairs(pairs_file), retained)
             write_atomic(file, counts.model_dump_json(indent=1))
             trim_memory()
             job.say(f"part {number} swapped: {len(part)} videos")
@@ -271,70 +273,59 @@ def _swap_part(
     retained: DocumentIds | None,
 ) -> Statistics:
     """Write the records of one part, one file a split that has any, and return its counts."""
-    taken = [
-        (video, row)
-        for video, row in zip(part, rows, strict=True)
-        if row.reason is None and isinstance(video, Record)
-    ]
-    paired = (
-        [np.asarray(row.documents, dtype=np.int64) for _, row in taken]
-        if _paired_at_all(job.settings)
-        else None
-    )
+    by_split: dict[str, list[Record]] = {TRAIN_SPLIT: [], VALIDATION_SPLIT: [], LEFT_OUT: []}
+    records: list[Record] = []
+    record_rows: list[PairedVideo] = []
+    for video, row in zip(part, rows, strict=True):
+        if row.reason is not None:
+            by_split[LEFT_OUT].append(_left_out(video, row.reason))
+        elif isinstance(video, Record):
+            records.append(video)
+            record_rows.append(row)
+    documents = [np.asarray(row.documents, dtype=np.int64) for row in record_rows]
     swapped = sieve_and_swap(
-        [video for video, _ in taken],
+        records,
         job.base,
         job.settings.match,
-        paired=paired,
+        paired=documents if job.settings.match.needs_pairs else None,
         retained=retained,
         embed=job.embed,
     )
-    by_split: dict[str, list[Record]] = {TRAIN: [], VALIDATION: [], LEFT_OUT: []}
-    for record, (_, row) in zip(swapped, taken, strict=True):
-        by_split[row.split or TRAIN].append(_signed(record, row, job))
-    by_split[LEFT_OUT] = [
-        _left_out(v, row.reason) for v, row in zip(part, rows, strict=True) if row.reason
-    ]
-    for split, records in by_split.items():
-        if records:
-            shards.write_records(records, split, job.out / split / f"{stem}.parquet")
-    counts = statistics.count(swapped, [row.split or TRAIN for _, row in taken])
-    return statistics.add([counts, _of_those_left_out(rows)])
-
-
-def _of_those_left_out(rows: Sequence[PairedVideo]) -> Statistics:
+    splits = [row.split or TRAIN_SPLIT for row in record_rows]
+    for record, row, split in zip(swapped, record_rows, splits, strict=True):
+        by_split[split].append(_signed(record, row, job))
+    for split, split_records in by_split.items():
+        if split_records:
+            write_records(split_records, split, job.out / split / f"{stem}.parquet")
     reasons = Counter(row.reason for row in rows if row.reason)
-    held = Counter(dataset for row in rows for dataset in row.evaluation)
-    return Statistics(videos=dict(reasons), excluded=dict(held))
+    evaluation = Counter(dataset for row in rows for dataset in row.evaluation)
+    out_of_it = Statistics(videos=dict(reasons), excluded=dict(evaluation))
+    return statistics.add([statistics.count(swapped, splits), out_of_it])
 
 
 def _signed(record: Record, row: PairedVideo, job: Job) -> Record:
     """Return the record with what made its steps."""
-    best = (
-        {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)}
-        if row.documents
-        else None
-    )
+    best = None
+    if row.documents:
+        best = {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)}
     match = job.settings.match.model_dump(mode="json")
-    settings = record.settings | {
-        "sieve_swap": {"match": match, "split": row.split, "pairing": best}
+    made_by = {"match": match, "split": row.split, "pairing": best}
+    model = {"stepline": __version__, "encoder": str(job.base.encoder)}
+    changes = {
+        "settings": record.settings | {"sieve_swap": made_by},
+        "models": record.models | {"sieve_swap": model},
     }
-    models = record.models | {
-        "sieve_swap": {"stepline": __version__, "encoder": str(job.base.encoder)}
-    }
-    return record.model_copy(update={"settings": settings, "models": models})
+    return record.model_copy(update=changes)
 
 
-def _left_out(video: VideoOrRejected, reason: str | None) -> Record:
+def _left_out(video: VideoOrRejected, reason: str) -> Record:
     """Return the record of a video that stays out: its id and the reason, without its
     transcript."""
-    why = video.reason if isinstance(video, Rejected) else reason or ""
     identity = _id(video) or "unnamed"
-    known = video.video if isinstance(video, Record) else Video(id=identity)
-    return Record(
-        id=identity, video=known, dropped=(Rejected(what="video", text=identity, reason=why),)
-    )
-
-
-def _files_of(job: Job, stem: str) -> list[Path]:
-    return [job.out / split / f"{stem}.parquet" for split in (TRAIN, VALIDATION, LEFT_OUT)]
+    facts = Video(id=identity)
+    if isinstance(video, Record):
+        facts = video.video
+    else:
+        reason = video.reason
+    rejection = Rejected(what="video", text=identity, reason=reason)
+    return Record(id=identity, video=facts, dropped=(rejection,))

@@ -9,7 +9,7 @@ Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
 Scope: TypeAlias = Literal["retained", "paired", "all"]
 
 # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
-FLOORS = {"wording": 0.55, "similarity": 0.6}
+FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
 
 
 class PairingSettings(Settings):
@@ -58,7 +58,12 @@ class SwapSettings(Settings):
     @property
     def floor(self) -> float:
         """Least cosine at which a sentence passes the sieve."""
-        return FLOORS[self.sieve] if self.similarity is None else self.similarity
+        return FLOOR_COSINES[self.sieve] if self.similarity is None else self.similarity
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether videos are paired with documents at all."""
+        return self.scope != "all" or self.method == "monotone"
 
 
 class RunSettings(Settings):

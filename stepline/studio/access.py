@@ -1,9 +1,8 @@
-"""Who may ask the studio: whoever has the token of the address that was opened, or knows the
+"""Who may use the studio: anyone with the token of the address that was opened, or with the
 password.
 
-The token is made anew at each start. A browser gets it once, in the address, and keeps it in a
-cookie that no script reads and no other site's page sends; programs send it as `Authorization:
-Bearer`.
+The token is new at each start. A browser gets it once, in the address, and keeps it in a cookie
+that no script reads and no page of another site sends; programs send it as `Authorization: Bearer`.
 """
 
 import hashlib
@@ -27,55 +26,58 @@ from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
 from stepline.web.local_server import is_this_machine
 
-HEADER = "studio"  # what X-Stepline says of what is sent
-SHORTEST = 8  # characters of a password
-COST = 2**14  # N of scrypt: 16 MiB and some 50 ms a try
-# wrong passwords of one address, and of all, in so many seconds
-TRIES, TRIES_OF_ALL, WITHIN = 5, 60, 60.0
-OPEN_PATHS = re.compile(r"/login|/static/[\w.-]+")  # what needs no token, for it tells nothing
+HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
+MIN_PASSWORD_CHARS = 8
+MAX_PASSWORD_FILE_BYTES = 4096
+SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms per try
+MAX_TRIES = 5  # wrong passwords of one address in `TRIES_SECONDS`
+MAX_TRIES_OF_ALL = 60  # wrong passwords of all addresses
+TRIES_SECONDS = 60.0
+OPEN_PATHS = re.compile(r"/login|/static/[\w.-]+")  # need no token, since they reveal nothing
 
 
 class Password:
-    """A password, of which only the scrypt hash is kept, and which cannot be tried often."""
+    """A password of which only the scrypt hash is kept, and which cannot be tried often."""
 
     def __init__(self, password: str, clock: Callable[[], float] = time.monotonic) -> None:
-        if len(password) < SHORTEST:
-            raise SettingsError(
-                f"a password of {len(password)} characters is too short; take {SHORTEST} or more"
-            )
-        self._salt, self._clock = secrets.token_bytes(16), clock
-        self._hash = self._hashed(password)
-        self._wrong: deque[tuple[float, str]] = deque()  # (when, address)
+        if len(password) < MIN_PASSWORD_CHARS:
+            length = f"a password of {len(password)} characters is too short"
+            raise SettingsError(f"{length}; take {MIN_PASSWORD_CHARS} or more")
+        self._salt = secrets.token_bytes(16)
+        self._clock = clock
+        self._hash = self._hash_of(password)
+        self._tries: deque[tuple[float, str]] = deque()  # the wrong ones: (when, address)
 
     def check(self, password: str, address: str) -> bool:
-        """Tell whether it is the password. Raises HTTPException (429) for an address that was wrong
-        too often."""
+        """Return whether it is the password. Raises HTTPException (429) for an address that was
+        wrong too often."""
         now = self._clock()
-        while self._wrong and self._wrong[0][0] < now - WITHIN:
-            self._wrong.popleft()
-        of_this = sum(who == address for _, who in self._wrong)
-        if of_this >= TRIES or len(self._wrong) >= TRIES_OF_ALL:
-            wait = {"Retry-After": f"{WITHIN:.0f}"}
+        while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
+            self._tries.popleft()
+        own_tries = sum(other == address for _, other in self._tries)
+        if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL:
             raise HTTPException(
-                HTTPStatus.TOO_MANY_REQUESTS, "too many wrong passwords; wait a minute", wait
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too many wrong passwords; wait a minute",
+                {"Retry-After": f"{TRIES_SECONDS:.0f}"},
             )
-        self._wrong.append((now, address))  # before the hash: those who try at once are counted too
-        right = hmac.compare_digest(self._hash, self._hashed(password))
-        if right:
-            self._wrong.remove((now, address))
-        return right
+        # Counted before the slow hash, so that tries at the same time count too.
+        self._tries.append((now, address))
+        is_right = hmac.compare_digest(self._hash, self._hash_of(password))
+        if is_right:
+            self._tries.remove((now, address))
+        return is_right
 
-    def _hashed(self, password: str) -> bytes:
-        return hashlib.scrypt(
-            password.encode("utf-8", "surrogatepass"), salt=self._salt, n=COST, r=8, p=1
-        )
+    def _hash_of(self, password: str) -> bytes:
+        data = password.encode("utf-8", "surrogatepass")
+        return hashlib.scrypt(data, salt=self._salt, n=SCRYPT_COST, r=8, p=1)
 
 
 def read_password(file: Path) -> Password:
-    """Return the password in the first line of a file. Raises SettingsError where there is none, or
-    a short one."""
+    """Return the password in the first line of a file. Raises SettingsError where it is missing or
+    short."""
     try:
-        lines = read_limited(file, 4096).decode().splitlines()
+        lines = read_limited(file, MAX_PASSWORD_FILE_BYTES).decode().splitlines()
         return Password(lines[0].strip() if lines else "")
     except (OSError, UnicodeDecodeError, LimitError) as error:
         raise SettingsError(
@@ -86,10 +88,10 @@ def read_password(file: Path) -> Password:
 
 
 class Access:
-    """The rules of one server. host: the address it listens at. password: needed where others reach
-    it.
+    """The rules of one server.
 
-    https: whether it speaks that.
+    host: the address that it listens at. password: required where others can reach it. https:
+    whether it uses that.
     """
 
     def __init__(self, host: str, password: Password | None, *, https: bool = False) -> None:
@@ -98,16 +100,17 @@ class Access:
                 f"--host {host} lets others in; give --password-file a file with a password"
             )
         self.token = secrets.token_urlsafe(32)
-        self.password, self._https = password, https
-        # Browsers keep one jar for all ports of a host.
+        self.password = password
+        self._https = https
+        # Browsers keep the cookies of all ports of a host together.
         self._cookie = f"stepline_{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
         self._names = {name.casefold() for name in ("localhost", host, socket.gethostname())}
 
     def answers_to(self, host: str) -> bool:
-        """Tell whether the Host of a request is this server.
+        """Return whether the Host of a request is this server.
 
-        Names can be bound anew, addresses cannot, nor can any over https: no certificate of ours
-        holds another's name.
+        A name can be rebound to another address. An address cannot, and neither can a name over
+        https, since no certificate of this server holds a stranger's name.
         """
         if self._https:
             return bool(host)
@@ -120,55 +123,45 @@ class Access:
             return name.casefold() in self._names
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the reply to a request that shows no token, or several; None for one that may go
-        on."""
+        """Return the reply to a request without the token, or with several; None for one that may
+        go on."""
         path = request.url.path
-        if self._opens(request):
+        is_page = request.method == "GET" and not path.startswith("/api/")
+        if is_page and self._has_token_in_address(request):
             reply: Response = RedirectResponse(path, HTTPStatus.SEE_OTHER)
             self.let_in(reply)
             return reply
-        if OPEN_PATHS.fullmatch(path) or self._is_known(request):
+        if OPEN_PATHS.fullmatch(path) or self._has_token(request):
             return None
-        if request.method == "GET" and not path.startswith("/api/") and self.password is not None:
+        if is_page and self.password is not None:
             return RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        told = "open the address that `stepline studio` printed, or send its token as Authorization: Bearer"
-        return JSONResponse(
-            {"error": told}, HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": "Bearer"}
+        reason = (
+            "open the address that `stepline studio` printed, "
+            "or send its token as Authorization: Bearer"
         )
+        headers = {"WWW-Authenticate": "Bearer"}
+        return JSONResponse({"error": reason}, HTTPStatus.UNAUTHORIZED, headers)
 
     def let_in(self, reply: Response) -> None:
-        """Have the browser keep the token."""
+        """Give the browser the token as a cookie."""
         reply.set_cookie(
             self._cookie, self.token, httponly=True, samesite="strict", path="/", secure=self._https
         )
 
-    def _opens(self, request: Request) -> bool:
-        """Tell whether a page is opened by an address with the token, once."""
-        given = [
-            value
-            for name, value in parse_qsl(request.url.query, keep_blank_values=True)
-            if name == "token"
-        ]
-        return (
-            len(given) == 1
-            and self._is_token(given[0])
-            and request.method == "GET"
-            and not request.url.path.startswith("/api/")
-        )
+    def _has_token_in_address(self, request: Request) -> bool:
+        query = parse_qsl(request.url.query, keep_blank_values=True)
+        tokens = [value for name, value in query if name == "token"]
+        return len(tokens) == 1 and self._is_token(tokens[0])
 
-    def _is_known(self, request: Request) -> bool:
-        """Tell whether a request shows the token, and no other beside it."""
-        bearers = [
-            value.removeprefix("Bearer ") for value in request.headers.getlist("Authorization")
-        ]
-        pairs = (
-            pair.partition("=")
-            for line in request.headers.getlist("Cookie")
-            for pair in line.split(";")
-        )
-        cookies = [value.strip() for name, _, value in pairs if name.strip() == self._cookie]
-        shown = [*bearers, *cookies]
-        return bool(shown) and all(map(self._is_token, shown))
+    def _has_token(self, request: Request) -> bool:
+        """Return whether the header and the cookie of a request hold the token and no other."""
+        headers = request.headers
+        tokens = [value.removeprefix("Bearer ") for value in headers.getlist("Authorization")]
+        for pair in ";".join(headers.getlist("Cookie")).split(";"):
+            name, _, value = pair.partition("=")
+            if name.strip() == self._cookie:
+                tokens.append(value.strip())
+        return bool(tokens) and all(map(self._is_token, tokens))
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())

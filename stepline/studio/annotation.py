@@ -1,9 +1,9 @@
-"""What people are asked about videos, as views of the studio that keep what they say in its one
-store.
+"""The pages that ask people about videos, as views of the studio that keep the answers in the
+library's database.
 
-`/annotate/` asks whether a clip of the library shows what is said in it, as `stepline annotate vnd`
-does with files of its own (WYS2, section 4). `/audit/` has people check a sample of a dataset, as
-`stepline curate audit` does (NaSVA, section 4.5).
+`/annotate/` asks whether a clip of the library shows the words that are spoken in it, as `stepline
+annotate vnd` does with its own files (WYS2, section 4). `/audit/` lets people check a sample of a
+dataset, as `stepline curate audit` does (NaSVA, section 4.5).
 """
 
 from abc import ABC, abstractmethod
@@ -17,51 +17,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from stepline.annotate import AnnotationClip, AnnotationQueue, Answer
+from stepline.annotate import AnnotationClip, AnnotationQueue
 from stepline.annotate.clips import clips_of
 from stepline.annotate.server import annotation_routes
+from stepline.library.corrected_library import LibraryVideo
+from stepline.records import Video
 from stepline.studio.store import Studio
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
     from stepline.curate.audit.verdicts import Verdict, Verdicts
 
-ASKED = 2  # people a clip: agreement needs two, and a household or an office has no seven
-CUT = ".stepline-annotate"  # in the library: the clips that were watched
-
-
-class StoredAnswers:
-    """The answers in a library's store, as `stepline annotate vnd` keeps them in a file."""
-
-    def __init__(self, studio: Studio) -> None:
-        self._studio = studio
-
-    def __iter__(self) -> Iterator[Answer]:
-        """Yield the answers in the order first given."""
-        return iter(self._studio.answers())
-
-    def add(self, entry: Answer) -> None:
-        """Keep an answer."""
-        self._studio.keep_answer(entry)
-
-
-def library_clips(studio: Studio) -> list[AnnotationClip]:
-    """Return a clip a sentence of the library's videos whose files are there; ids: the video's, and
-    the sentence's."""
-    found = []
-    for card in studio.videos():
-        record = studio.record(card.id)
-        media = studio.media(card.id, record)
-        if media is not None:
-            video = record.video.model_copy(update={"path": str(media)})
-            named = record.model_copy(update={"id": card.id, "video": video})
-            found += list(clips_of(named))
-    return found
+ANNOTATORS_PER_CLIP = 2  # agreement needs two, and a household or an office has no seven
+CLIPS_FOLDER = ".stepline-annotate"  # in the library: the clips that were watched
 
 
 class View(ABC):
-    """An ASGI application of all below the path `at`, whose routes are made anew where what they
-    ask about changed."""
+    """An ASGI application for all paths below `at`; its routes are made again when their subject
+    has changed."""
 
     at: ClassVar[str]
 
@@ -70,17 +43,17 @@ class View(ABC):
         self._lock = Lock()
 
     def route(self) -> Route:
-        """Return the route that leads here."""
+        """Return the route to this view."""
         return Route(self.at + "{rest:path}", self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer by the routes."""
         router = self._router
         if router is None or scope["path"] in (self.at, f"{self.at}next"):
-            router = await run_in_threadpool(self._look)
+            router = await run_in_threadpool(self._current_router)
         await router(scope, receive, send)
 
-    def _look(self) -> Router:
+    def _current_router(self) -> Router:
         with self._lock:
             routes = self._changed_routes()
             if self._router is None or routes is not None:
@@ -89,11 +62,12 @@ class View(ABC):
 
     @abstractmethod
     def _changed_routes(self) -> list[Route] | None:
-        """Return the routes; None where what they ask about is as before."""
+        """Return the routes; None where their subject has not changed."""
 
 
 class AnnotationView(View):
-    """The clips of the library, a queue of them for all annotators."""
+    """A clip for each sentence of the library's videos whose files are found, in one queue for all
+    annotators."""
 
     at = "/annotate/"
 
@@ -101,58 +75,77 @@ class AnnotationView(View):
         super().__init__()
         self._studio = studio
         self._clips: list[AnnotationClip] = []
+        # by the version of a record, so that a visit reads only new ones
+        self._clips_of: dict[LibraryVideo, tuple[Video, list[AnnotationClip]]] = {}
+
+    def library_clips(self) -> list[AnnotationClip]:
+        """Return the clips of all videos; ids: the video's, and the sentence's."""
+        library = self._studio.library
+        clips = []
+        for card in library.videos():
+            version = library.video(card.id)
+            if version not in self._clips_of:
+                record = library.record(card.id).model_copy(update={"id": card.id})
+                self._clips_of[version] = (record.video, list(clips_of(record)))
+            video, clips_of_video = self._clips_of[version]
+            media = library.media_file(card.id, video)
+            if media is not None:
+                clips += [clip.model_copy(update={"video": str(media)}) for clip in clips_of_video]
+        return clips
 
     def _changed_routes(self) -> list[Route] | None:
-        clips = library_clips(self._studio)
+        library = self._studio.library
+        clips = self.library_clips()
         if clips == self._clips:
             return None
-        told = "\n".join(clip.model_dump_json() for clip in clips)
-        folder = self._studio.folder / CUT / sha256(told.encode()).hexdigest()[:12]
         self._clips = clips
-        return annotation_routes(
-            AnnotationQueue(clips, StoredAnswers(self._studio), asked=ASKED), folder, self.at
-        )
+        text = "\n".join(clip.model_dump_json() for clip in clips)
+        folder = library.folder / CLIPS_FOLDER / sha256(text.encode()).hexdigest()[:12]
+        queue = AnnotationQueue(clips, self._studio.answers, annotators=ANNOTATORS_PER_CLIP)
+        return annotation_routes(queue, folder, self.at)
 
 
 class StoredVerdicts:
-    """The verdicts on a sample in a library's store, each in the file of `stepline curate audit`
-    too, for its reports.
+    """The verdicts on a sample, in the library's database and in the file of `stepline curate
+    audit`, which its reports read.
 
-    What that command took meanwhile is taken in. The file has it first: whatever is lost of it, the
-    store gives back.
+    Verdicts of that command are taken in. The file gets a verdict first; what is lost of the file,
+    the database restores.
     """
 
-    def __init__(self, studio: Studio, exported: "Verdicts", sample: "AuditSample") -> None:
-        self._studio, self._exported = studio, exported
-        asked = {text.id for text in sample.texts}
-        there = {(verdict.asked, verdict.annotator) for verdict in exported}
-        for verdict in studio.verdicts():
-            if verdict.asked in asked and (verdict.asked, verdict.annotator) not in there:
-                exported.add(verdict)
+    def __init__(self, studio: Studio, log: "Verdicts", sample: "AuditSample") -> None:
+        self._stored = studio.verdicts
+        self._log = log
+        ids = {text.id for text in sample.texts}
+        logged = {(verdict.asked, verdict.annotator) for verdict in log}
+        for verdict in self._stored:
+            if verdict.asked in ids and (verdict.asked, verdict.annotator) not in logged:
+                log.add(verdict)
 
     def __iter__(self) -> "Iterator[Verdict]":
         """Yield the verdicts in the order first given."""
-        known, there = set(self._studio.verdicts()), list(self._exported)
-        for verdict in there:
-            if verdict not in known:
-                self._studio.keep_verdict(verdict)
-        return iter(there)
+        stored = set(self._stored)
+        logged = list(self._log)
+        for verdict in logged:
+            if verdict not in stored:
+                self._stored.add(verdict)
+        return iter(logged)
 
     def add(self, entry: "Verdict") -> None:
         """Keep a verdict."""
-        self._exported.add(entry)
-        self._studio.keep_verdict(entry)
+        self._log.add(entry)
+        self._stored.add(entry)
 
 
 class AuditView(View):
-    """The report of the dataset below `out`, with the audit in it, by the settings of its
-    recipe."""
+    """The report of the dataset in `out`, with the audit, by the settings of its recipe."""
 
     at = "/audit/"
 
     def __init__(self, studio: Studio, out: Path) -> None:
         super().__init__()
-        self._studio, self._out = studio, out
+        self._studio = studio
+        self._out = out
         self._shards: list[tuple[str, int, int]] | None = None
 
     @property
@@ -164,11 +157,11 @@ class AuditView(View):
         """Return the name, time of change and bytes of each file of the dataset."""
         from stepline.curate.stage import DATASET_FOLDER
 
-        states = [
-            (path.name, path.stat())
-            for path in sorted((self._out / DATASET_FOLDER / "data").glob("*.parquet"))
-        ]
-        return [(name, state.st_mtime_ns, state.st_size) for name, state in states]
+        shards = []
+        for path in sorted((self._out / DATASET_FOLDER / "data").glob("*.parquet")):
+            state = path.stat()
+            shards.append((path.name, state.st_mtime_ns, state.st_size))
+        return shards
 
     def _changed_routes(self) -> list[Route] | None:
         from stepline.curate.audit.verdicts import audit_routes

@@ -1,8 +1,8 @@
-"""Jobs of a library: each video in a process of its own, kept in the store, so that a restart goes
-on with them.
+"""The jobs of a library: each video in a process of its own, kept in the database, so a restart
+continues them.
 
-A job that ran when the server ended is begun again; what it had finished is found by the main job
-itself. Of those that wait, the one of the highest priority comes first, then the oldest.
+A job that ran when the server ended is begun again; the main job itself finds what was finished. Of
+the jobs that wait, the one of the highest priority comes first, then the oldest.
 """
 
 import contextlib
@@ -17,52 +17,61 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, Any, TypeAlias, cast
 
 from pydantic import JsonValue
 
 from stepline.errors import StoreError, error_line
+from stepline.library.corrected_library import video_id
 from stepline.limits import parse_json
 from stepline.pipeline.request import StepsSettings
 from stepline.studio.events import Broadcast
-from stepline.studio.store import Job, JobState, Studio, video_id
+from stepline.studio.store import Job, JobState, Studio
 from stepline.studio.worker import JobOptions, JobTask
 
 log = logging.getLogger(__name__)
 
-PAUSE = 5.0  # s until a job is tried again that the system had no room for
-READING = 0.95  # of a job's work is done when its sound and picture are read; a rough share
-LEAST = 0.02  # of it must be done until the rest is guessed
-SAID = 400  # characters of a worker's last words
+RETRY_SECONDS = 5.0  # s before the next try of a job that the system had no room for
+READING_SHARE = 0.95  # of a job is done when its sound and picture are read; a rough guess
+MIN_SHARE_DONE = 0.02  # of a job, before the time that is left is estimated
+MAX_MESSAGE_CHARS = 400  # of a worker's last line
+PUBLISHED_FIELDS = ("id", "state", "stage", "done", "left_s", "error", "video")
+
+Process: TypeAlias = subprocess.Popen[str]
 
 
 @dataclass
 class RunningJob:
-    """A job that runs. stages: how far each is, in seconds, and of how many."""
+    """A job that runs. stages: for each stage the second that it has reached, and of how many."""
 
     id: int
-    process: "subprocess.Popen[str]"
+    process: Process
     begun: float = field(default_factory=time.monotonic)
     stages: dict[str, tuple[float, float]] = field(default_factory=dict)
     records: list[str] = field(default_factory=list)
     error: str | None = None
 
-    def told(self) -> dict[str, JsonValue]:
-        """Return the stage that is furthest behind, the share of the job that is done, and the
-        seconds left."""
-        parts = {name: at / of if of else 0.0 for name, (at, of) in self.stages.items()}
-        if not parts:
+    def progress(self) -> dict[str, JsonValue]:
+        """Return the stage that is furthest behind, the share that is done, and the seconds
+        left."""
+        shares = {}
+        for name, (second, seconds) in self.stages.items():
+            shares[name] = second / seconds if seconds else 0.0
+        if not shares:
             return {"stage": None, "done": 0.0, "left_s": None}
-        stage = min(parts, key=parts.__getitem__)
-        done = READING * min(1.0, parts[stage])
-        took = time.monotonic() - self.begun
-        left = round(took * (1 - done) / done, 1) if done > LEAST else None
-        return {"stage": stage, "done": round(done, 3), "left_s": left}
+        stage = min(shares, key=shares.__getitem__)
+        share = READING_SHARE * min(1.0, shares[stage])
+        rest = None
+        if share > MIN_SHARE_DONE:
+            rest = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
+        return {"stage": stage, "done": round(share, 3), "left_s": rest}
 
 
 class JobRunner:
-    """Runs the jobs of a library, so many at once, from `start` to `stop`. settings: of the main
-    job."""
+    """Runs the jobs of a library from `start` to `stop`.
+
+    at_once: jobs at a time. settings: of the main job.
+    """
 
     def __init__(
         self,
@@ -72,28 +81,30 @@ class JobRunner:
         at_once: int = 1,
         settings: StepsSettings | None = None,
     ) -> None:
-        self._studio, self._broadcast, self._at_once = studio, broadcast, at_once
+        self._studio = studio
+        self._jobs = studio.jobs
+        self._broadcast = broadcast
         self._settings = settings or StepsSettings()
         self._running: dict[int, RunningJob] = {}
         self._changed = threading.Condition()
-        self._stops = False
-        self._threads: list[threading.Thread] = []
+        self._is_stopping = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"job-{number}", daemon=True)
+            for number in range(at_once)
+        ]
 
     def start(self) -> None:
-        """Take up the jobs of the store."""
-        for job in self._studio.jobs():
-            self._studio.change_job(job.id, expected=("running",), state="waiting", begun=None)
-        self._threads = [
-            threading.Thread(target=self._work, name=f"job-{n}", daemon=True)
-            for n in range(self._at_once)
-        ]
+        """Begin with the jobs that are in the database."""
+        for job in self._jobs.all():
+            if job.state == "running":
+                self._put_back(job)
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End the processes; their jobs are begun again by the next `start`."""
+        """End the processes; the next `start` begins their jobs again."""
         with self._changed:
-            self._stops = True
+            self._is_stopping = True
             for running in self._running.values():
                 _kill(running.process)
             self._changed.notify_all()
@@ -102,88 +113,86 @@ class JobRunner:
 
     def add(self, source: str, options: JobOptions, priority: int = 0) -> Job:
         """Keep a job, and run it in its turn."""
-        job = self._studio.add_job(source, options.model_dump(mode="json"), priority)
+        job = self._jobs.add(source, options.model_dump(mode="json"), priority)
         self.wake(job.id)
         return job
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Have no job begin meanwhile."""
+        """Begin no job in this context."""
         with self._changed:
             yield
 
     def wake(self, id: int) -> None:
-        """Have a job that came to the store looked at."""
+        """Report a job that was added to the database."""
         with self._changed:
             self._changed.notify_all()
         self._publish(id)
 
     def cancel(self, id: int) -> bool:
-        """End a job that waits or runs, and tell whether it did."""
-        now = time.time()
-        cancelled = self._studio.change_job(
-            id, expected=("waiting", "running"), state="cancelled", ended=now
+        """End a job that waits or runs; return whether it did."""
+        is_cancelled = self._jobs.change(
+            id, expected=("waiting", "running"), state="cancelled", ended=time.time()
         )
         with self._changed:
-            if (running := self._running.get(id)) is not None:
-                _kill(running.process)
+            if id in self._running:
+                _kill(self._running[id].process)
         self._publish(id)
-        return cancelled
+        return is_cancelled
 
     def retry(self, id: int) -> bool:
-        """Have a job that ended wait again, and tell whether it had."""
-        ended: tuple[JobState, ...] = ("done", "failed", "cancelled")
-        again = self._studio.change_job(
-            id, expected=ended, state="waiting", begun=None, ended=None, error=None
+        """Let a job that ended wait again; return whether it had ended."""
+        ends: tuple[JobState, ...] = ("done", "failed", "cancelled")
+        is_waiting = self._jobs.change(
+            id, expected=ends, state="waiting", begun=None, ended=None, error=None
         )
         self.wake(id)
-        return again
+        return is_waiting
 
     def prioritise(self, id: int, priority: int) -> bool:
-        """Change the priority of a job that waits, and tell whether it did."""
-        changed = self._studio.change_job(id, expected=("waiting",), priority=priority)
+        """Change the priority of a job that waits; return whether it waited."""
+        is_changed = self._jobs.change(id, expected=("waiting",), priority=priority)
         self._publish(id)
-        return changed
+        return is_changed
 
-    def told(self, job: Job) -> dict[str, JsonValue]:
-        """Return a job as pages show it, with how far it is."""
+    def as_json(self, job: Job) -> dict[str, JsonValue]:
+        """Return a job with its progress, as the pages show it."""
         running = self._running.get(job.id)
-        far: dict[str, JsonValue] = {
-            "stage": None,
-            "done": float(job.state == "done"),
-            "left_s": None,
-        }
+        share = float(job.state == "done")
+        progress: dict[str, JsonValue] = {"stage": None, "done": share, "left_s": None}
         if running is not None and job.state == "running":
-            far = running.told()
-        return job.model_dump(mode="json") | far
+            progress = running.progress()
+        return job.model_dump(mode="json", by_alias=True) | progress
+
+    def _put_back(self, job: Job) -> None:
+        """Let a job that is marked as running wait again."""
+        self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
 
     def _work(self) -> None:
-        """Do one job after the other; where the system has no room for one, wait, and try that one
-        again."""
-        while not self._stops:
+        """Run one job after the other; one that the system has no room for is tried again."""
+        while not self._is_stopping:
             job = None
             try:
-                if (job := self._next()) is not None:
+                job = self._next()
+                if job is not None:
                     self._run(job)
             except (OSError, StoreError) as error:
-                log.warning("jobs wait for %g s: %s", PAUSE, error)
-                time.sleep(PAUSE)
+                log.warning("jobs wait for %g s: %s", RETRY_SECONDS, error)
+                time.sleep(RETRY_SECONDS)
                 if job is not None:
-                    # else the next start takes it up
+                    # Where the database cannot be written either, the next start puts it back.
                     with self._changed, contextlib.suppress(StoreError):
                         self._running.pop(job.id, None)
-                        self._studio.change_job(
-                            job.id, expected=("running",), state="waiting", begun=None
-                        )
+                        self._put_back(job)
 
     def _next(self) -> Job | None:
         """Wait for the next job and mark it as running; None at the end."""
         with self._changed:
-            while not self._stops:
-                # in their turn
-                waiting = [job for job in self._studio.jobs() if job.state == "waiting"]
-                for job in waiting:
-                    if job.id not in self._running and self._studio.change_job(
+            while not self._is_stopping:
+                for job in self._jobs.all():
+                    if job.state != "waiting" or job.id in self._running:
+                        continue
+                    if self._jobs.change(
                         job.id, expected=("waiting",), state="running", begun=time.time()
                     ):
                         return job
@@ -191,55 +200,44 @@ class JobRunner:
         return None
 
     def _run(self, job: Job) -> None:
-        options = JobOptions.model_validate_json(json.dumps(job.options))
         task = JobTask(
             source=job.source,
-            out=str(self._studio.folder),
-            options=options,
+            out=str(self._studio.library.folder),
+            options=JobOptions.model_validate_json(json.dumps(job.options)),
             settings=self._settings,
         )
         with (
-            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
-            _start_worker(said) as process,
+            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages,
+            _start_worker(messages) as process,
         ):
             running = RunningJob(job.id, process)
             with self._changed:
                 self._running[job.id] = running
-                # ended before it began
-                if self._stops or self._studio.job(job.id).state != "running":
+                # It may have been cancelled before its process began.
+                if self._is_stopping or self._jobs.get(job.id).state != "running":
                     _kill(process)
             self._publish(job.id)
-            with contextlib.suppress(BrokenPipeError):
-                _give(process, task.model_dump_json())
-            # What a worker started may outlive it, and hold its output open.
-            threading.Thread(target=_end_group, args=(process,), daemon=True).start()
-            for line in process.stdout or ():
-                if line.endswith("\n"):  # one that a kill cut short tells nothing
-                    self._take_line(running, parse_json(line))
-            code = process.wait()
+            code = self._follow(running, task)
             if code and running.error is None:
-                running.error = f"the worker ended with {_exit_words(code)}{_last_line(said)}"
+                running.error = f"the worker ended with {_exit_words(code)}{_last_line(messages)}"
         with self._changed:
             del self._running[job.id]
-            stops = self._stops
-        videos = [video_id(name) for name in running.records]
-        for video in videos:
-            with contextlib.suppress(LookupError):  # removed meanwhile
-                revision = self._studio.card(video).revision
-                self._studio.keep_video_event(video, revision)
-                self._broadcast.publish("video", {"id": video, "revision": revision})
-        if not (stops and code):
-            state = "failed" if running.error is not None else "done"
-            last = videos[-1] if videos else None
-            self._studio.change_job(
-                job.id,
-                expected=("running",),
-                state=state,
-                ended=time.time(),
-                error=running.error,
-                video=last,
-            )
-        self._publish(job.id)
+            is_stopping = self._is_stopping
+        self._finish(running, is_killed=is_stopping and code != 0)
+
+    def _follow(self, running: RunningJob, task: JobTask) -> int:
+        """Give a worker its task, take in its lines, and return its exit code."""
+        process = running.process
+        with contextlib.suppress(BrokenPipeError):
+            stdin = cast(IO[str], process.stdin)
+            stdin.write(task.model_dump_json() + "\n")
+            stdin.flush()
+        # Programs that a worker started may outlive it, and keep its output open.
+        threading.Thread(target=_end_group, args=(process,), daemon=True).start()
+        for line in process.stdout or ():
+            if line.endswith("\n"):  # a kill may cut the last line short
+                self._take_line(running, parse_json(line))
+        return process.wait()
 
     def _take_line(self, running: RunningJob, line: dict[str, Any]) -> None:
         if "record" in line:
@@ -249,43 +247,54 @@ class JobRunner:
             running.error = line["error"]
         else:
             running.stages[line["stage"]] = (line["second"], line["duration"])
-            self._broadcast.publish("job", {"id": running.id, "state": "running"} | running.told())
+            state = {"id": running.id, "state": "running"}
+            self._broadcast.publish("job", state | running.progress())
+
+    def _finish(self, running: RunningJob, *, is_killed: bool) -> None:
+        """Report the videos of a job and keep how it ended; a killed one is begun again later."""
+        videos = [video_id(name) for name in running.records]
+        for video in videos:
+            with contextlib.suppress(LookupError):  # its record was removed since
+                revision = self._studio.library.card(video).revision
+                self._studio.events.keep_video(video, revision)
+                self._broadcast.publish("video", {"id": video, "revision": revision})
+        if not is_killed:
+            self._jobs.change(
+                running.id,
+                expected=("running",),
+                state="done" if running.error is None else "failed",
+                ended=time.time(),
+                error=running.error,
+                video=videos[-1] if videos else None,
+            )
+        self._publish(running.id)
 
     def _publish(self, id: int) -> None:
-        told = self.told(self._studio.job(id))
-        names = ("id", "state", "stage", "done", "left_s", "error", "video")
-        self._broadcast.publish("job", {name: told[name] for name in names})
+        fields = self.as_json(self._jobs.get(id))
+        self._broadcast.publish("job", {name: fields[name] for name in PUBLISHED_FIELDS})
 
 
-def _start_worker(said: IO[str]) -> "subprocess.Popen[str]":
-    """Start a worker in a process group of its own, which what it starts belongs to."""
+def _start_worker(messages: IO[str]) -> Process:
+    """Start a worker, in a process group that the programs it starts belong to."""
     return subprocess.Popen(
         [sys.executable, "-m", "stepline.studio.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=said,
+        stderr=messages,
         text=True,
         encoding="utf-8",
         start_new_session=True,
     )
 
 
-def _give(process: "subprocess.Popen[str]", line: str) -> None:
-    if process.stdin is None:
-        raise StoreError("a worker without input; start it with a pipe")
-    process.stdin.write(line + "\n")
-    process.stdin.flush()
-
-
-def _kill(process: "subprocess.Popen[str]") -> None:
-    """End a worker that has not ended, and with it what it started."""
+def _kill(process: Process) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
 
 
-def _end_group(process: "subprocess.Popen[str]") -> None:
-    """Wait for a worker's end, and end what it leaves behind."""
+def _end_group(process: Process) -> None:
+    """Wait until a worker ends, and end the programs that it leaves behind."""
     process.wait()
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
@@ -296,7 +305,7 @@ def _exit_words(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def _last_line(said: IO[str]) -> str:
-    said.seek(0)
-    lines = said.read().strip().splitlines()
-    return f": {error_line(lines[-1])[:SAID]}" if lines else ""
+def _last_line(messages: IO[str]) -> str:
+    messages.seek(0)
+    lines = messages.read().strip().splitlines()
+    return f": {error_line(lines[-1])[:MAX_MESSAGE_CHARS]}" if lines else ""

@@ -1,5 +1,4 @@
-"""What the pages show of a video beside the file itself: pictures of its seconds, and the waveform
-of its sound."""
+"""What the pages show of a video next to its file: pictures, and the waveform of its sound."""
 
 import functools
 import io
@@ -9,16 +8,20 @@ from threading import Semaphore
 import numpy as np
 
 from stepline.errors import MediaError
-from stepline.media import MediaSettings, frames_at, probe, read_sound
+from stepline.library.database import LibraryDatabase
+from stepline.media import frames_at, probe, read_sound
 from stepline.media.audio import SAMPLE_RATE
 
-WIDTH = 320  # pixels of a picture
-PEAKS = 2000  # of a waveform, as many as a wide timeline has pixels
-AT_ONCE = Semaphore(2)  # videos that are decoded at a time; viewers are many, cores few
-KEPT = 1000  # pictures; some 10 kB each
+PICTURE_PIXELS = 320  # across
+JPEG_QUALITY = 80
+PEAK_COUNT = 2000  # of a waveform, as many as a wide timeline has pixels
+MAX_PICTURES_IN_MEMORY = 1000  # some 10 kB each
+DECODER_SLOTS = Semaphore(
+    2
+)  # videos that are decoded at a time: there are many viewers and few cores
 
-# Types that browsers play; what they do not know they would offer to keep.
-TYPES = {
+# Types that browsers play; they would offer to save a file of any other type.
+BROWSER_TYPES = {
     ".mp4": "video/mp4",
     ".m4v": "video/mp4",
     ".mov": "video/mp4",
@@ -27,53 +30,67 @@ TYPES = {
 }
 
 
-@functools.lru_cache(KEPT)
-def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001   another file of the path, another picture
-    """Return what is on screen at a second, as JPEG, WIDTH pixels across. Raises MediaError where
-    nothing is."""
+# The stamp is a key of the cache: another file of the path has other pictures.
+@functools.lru_cache(MAX_PICTURES_IN_MEMORY)
+def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
+    """Return the picture at a second, as JPEG. Raises MediaError where there is none."""
     from PIL import Image
 
-    with AT_ONCE:
-        (frame,) = frames_at(path, [second], WIDTH)
+    with DECODER_SLOTS:
+        (frame,) = frames_at(path, [second], PICTURE_PIXELS)
     if frame is None:
         raise MediaError(f"{path}: no picture at {second:g} s; ask for a second of the video")
     data = io.BytesIO()
-    Image.fromarray(frame.image).save(data, "JPEG", quality=80)
+    Image.fromarray(frame.image).save(data, "JPEG", quality=JPEG_QUALITY)
     return data.getvalue()
 
 
-def peaks(path: Path, settings: MediaSettings | None = None) -> bytes:
-    """Return the loudest of each of PEAKS equal parts of a video's sound, 0 to 255 for silence to
-    full scale.
+def stored_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
+    """Return the peaks of a video's sound, which the database keeps until the file changes."""
+    stamp = file_stamp(path)
+    row = database.row("SELECT peaks FROM waveform WHERE video = ? AND stamp = ?", id, stamp)
+    if row is not None:
+        return bytes(row[0])
+    waveform = peaks(path)
+    with database.change() as connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO waveform VALUES (?, ?, ?)", (id, stamp, waveform)
+        )
+    return waveform
 
-    Nothing where it has no sound. Raises MediaError where the file cannot be read.
+
+def peaks(path: Path) -> bytes:
+    """Return the loudest sample of each of `PEAK_COUNT` equal parts of a video, 0 to 255 for
+    silence to full scale.
+
+    It is empty for a video without sound. Raises MediaError where the file cannot be read.
     """
-    info = probe(path, settings)
+    info = probe(path)
     if not info.has_sound or not info.duration:
         return b""
-    found = np.zeros(PEAKS, np.float32)
-    with AT_ONCE:
-        for block in read_sound(path, settings):
+    loudest = np.zeros(PEAK_COUNT, np.float32)
+    with DECODER_SLOTS:
+        for block in read_sound(path):
             seconds = block.start + np.arange(len(block.samples)) / SAMPLE_RATE  # (N,)
-            parts = np.clip(seconds / info.duration * PEAKS, 0, PEAKS - 1).astype(np.intp)  # (N,)
-            np.maximum.at(found, parts, np.abs(block.samples))
-    return bytes(np.clip(np.rint(found * 255), 0, 255).astype(np.uint8))
+            parts = np.clip(seconds / info.duration * PEAK_COUNT, 0, PEAK_COUNT - 1)  # (N,)
+            np.maximum.at(loudest, parts.astype(np.intp), np.abs(block.samples))
+    return bytes(np.clip(np.rint(loudest * 255), 0, 255).astype(np.uint8))
 
 
-@functools.lru_cache(KEPT)
-def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001   another file of the path, another rate
-    """Return the pictures a second of a video, 0 where it has none. Raises MediaError where it
+@functools.lru_cache(MAX_PICTURES_IN_MEMORY)
+def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001
+    """Return the pictures per second of a video, 0 where it has none. Raises MediaError where it
     cannot be read."""
-    with AT_ONCE:
+    with DECODER_SLOTS:
         return probe(path).frame_rate
 
 
 def media_type(path: Path) -> str:
     """Return the type by which a browser plays a file."""
-    return TYPES.get(path.suffix.lower(), "video/mp4")
+    return BROWSER_TYPES.get(path.suffix.lower(), "video/mp4")
 
 
 def file_stamp(path: Path) -> str:
-    """Return what changes when a file does."""
+    """Return a text that changes when the file does."""
     state = path.stat()
     return f"{state.st_mtime_ns} {state.st_size}"

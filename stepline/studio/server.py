@@ -1,7 +1,6 @@
-"""The studio's server: its pages, the API behind them, who may ask, and the jobs that run
-meanwhile.
+"""The studio's server: its pages, the API behind them, access, and the jobs.
 
-The guards are those of web/local_server.py; access.py tells who may ask.
+The guards are those of web/local_server.py; access.py decides who may use it.
 """
 
 import logging
@@ -21,90 +20,95 @@ from starlette.routing import Route
 
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
-from stepline.studio.access import HEADER, Access, Password
+from stepline.studio.access import HEADER_VALUE, Access, Password
 from stepline.studio.annotation import AnnotationView, AuditView
-from stepline.studio.api import LARGEST, StudioApi, read_body
+from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
+from stepline.studio.operations import read_body
 from stepline.studio.store import Studio
-from stepline.studio.uploads import PIECE
-from stepline.web.local_server import HOST, Certificate, LocalServer, local_application
+from stepline.studio.uploads import MAX_PIECE_BYTES
+from stepline.web.local_server import (
+    LOCAL_HOST,
+    Certificate,
+    Guards,
+    LocalServer,
+    asset,
+    local_application,
+)
 
 log = logging.getLogger(__name__)
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'"
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
-CONNECTIONS = 400  # at a time; fifty viewers have some six each
-PAGES = {
+MAX_CONNECTIONS = 400  # at a time; fifty viewers have some six each
+MAX_BODY_BYTES = 2**20  # of a request, except for the pieces of uploads
+PAGE_FILES = {
     "/": "library.html",
     "/video/{id}": "review.html",
     "/follow/{id}": "follow.html",
     "/live/{name}": "live.html",
     "/login": "login.html",
 }
-STATIC = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+STATIC_SUFFIXES = (".js", ".css", ".svg")
 
 
 class PasswordBody(FrozenModel):
-    """What the first page of a server with a password sends."""
+    """What the login page sends."""
 
     password: Annotated[str, Field(max_length=1000)]
 
 
 def _pages(access: Access) -> list[Route]:
     folder = files("stepline.studio") / "pages"
-    static = {each.name: each for each in folder.iterdir() if Path(each.name).suffix in STATIC}
-    # the studio's pages look like the page
+    static = {file.name: file for file in folder.iterdir() if file.name.endswith(STATIC_SUFFIXES)}
+    # The studio's pages share the style of the page that `stepline steps` writes.
     static["page.css"] = files("stepline.outputs.page") / "style.css"
 
     def page(name: str, _: Request) -> Response:
-        return Response((folder / name).read_bytes(), media_type="text/html")
+        return asset(folder / name)
 
     def file(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in static:
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        return Response(static[name].read_bytes(), media_type=STATIC[Path(name).suffix])
+        return asset(static[name])
+
+    def icon(_: Request) -> Response:
+        return asset(static["icon.svg"])
 
     async def login(request: Request) -> Response:
         body = await read_body(request, PasswordBody)
         address = request.client.host if request.client else ""
-        if access.password is None or not await run_in_threadpool(
-            access.password.check, body.password, address
-        ):
+        password = access.password
+        if password is None or not await run_in_threadpool(password.check, body.password, address):
             raise HTTPException(HTTPStatus.FORBIDDEN, "that is not the password")
         reply = JSONResponse({})
         access.let_in(reply)
         return reply
 
-    there = {path: name for path, name in PAGES.items() if (folder / name).is_file()}
     return [
-        *(Route(path, partial(page, name)) for path, name in there.items()),
+        *(Route(path, partial(page, name)) for path, name in PAGE_FILES.items()),
         Route("/login", login, methods=["POST"]),
         Route("/static/{name}", file),
-        Route(
-            "/favicon.ico",
-            lambda _: Response(static["icon.svg"].read_bytes(), media_type="image/svg+xml"),
-        ),
+        Route("/favicon.ico", icon),
     ]
 
 
 @dataclass(frozen=True)
 class StudioOptions:
-    """How a studio is served. password: for a host that others reach. at_once: jobs. settings: of
-    the main job.
-    certificate: None for plain http.
+    """How a studio is served.
 
-    port: None for the one at which the library was served last, else any free one; what a browser
-    could not send yet lies under that address.
-    audit: the OUT of `stepline curate` whose dataset people check at /audit/; None: the library's
-    own folder.
+    port: None for the port of the last time, or any free one if the library has none. A browser
+    keeps there what it could not send yet. password: required for a host that others can reach.
+    certificate: None for plain http. at_once: jobs at a time. settings: of the main job. audit: the
+    OUT of `stepline curate` whose dataset people check at /audit/; None: the library's own folder.
     """
 
     port: int | None = None
-    host: str = HOST
+    host: str = LOCAL_HOST
     password: Password | None = None
     certificate: Certificate | None = None
     at_once: int = 1
@@ -116,60 +120,66 @@ class StudioOptions:
 class StudioServer(LocalServer):
     """The studio of a library on a port, and its jobs. link: its address with the token.
 
-    Raises OSError where the port is not free, SettingsError for a host without a password.
+    Raises OSError where the port is taken, SettingsError for a host without a password.
     """
 
     def __init__(self, studio: Studio, options: StudioOptions | None = None) -> None:
-        chosen = options or StudioOptions()
-        https = chosen.certificate is not None
-        self.studio, self.broadcast = studio, Broadcast()
-        self.access = Access(chosen.host, chosen.password, https=https)
-        self.webhook = chosen.webhook
+        options = options or StudioOptions()
+        self.studio = studio
+        self.webhook = options.webhook
+        self.broadcast = Broadcast()
+        self.access = Access(options.host, options.password, https=options.certificate is not None)
         self.jobs = JobRunner(
-            studio, self.broadcast, at_once=chosen.at_once, settings=chosen.settings
+            studio, self.broadcast, at_once=options.at_once, settings=options.settings
         )
-        annotation, audit = AnnotationView(studio), AuditView(studio, chosen.audit or studio.folder)
+        audit = AuditView(studio, options.audit or studio.library.folder)
         self.api = StudioApi(studio, self.broadcast, self.jobs, audit)
-        routes = [
-            Route(row.path, row.endpoint, methods=[row.method]) for row in self.api.operations()
-        ]
-        application = local_application(
-            [*routes, annotation.route(), audit.route(), *_pages(self.access)],
-            token=HEADER,
-            policy=POLICY,
-            answers_to=self.access.answers_to,
-            largest=lambda request: PIECE if request.method == "PATCH" else LARGEST,
-            refuse=self.access.refuse,
-        )
-        serve = partial(
-            super().__init__,
-            application,
-            host=chosen.host,
-            connections=CONNECTIONS,
-            certificate=chosen.certificate,
-        )
-        try:
-            serve(studio.port if chosen.port is None else chosen.port)
-        except OSError as error:
-            if chosen.port is not None or not studio.port:
-                raise
-            told = "what a browser could not send to it waits there: free it, and give --port"
-            log.warning(
-                "port %d, of the last time, is taken (%s); %s", studio.port, error.strerror, told
-            )
-            serve(0)
-        studio.keep_port(self.port)
-        self.api.stops = lambda: self.is_stopping
-        studio.on_video = lambda id, revision: self.broadcast.publish(
+        self._bind(audit, options)
+        studio.database.keep_port(self.port)
+        self.api.is_stopping = lambda: self.is_stopping
+        studio.library.on_correction = lambda id, revision: self.broadcast.publish(
             "video", {"id": id, "revision": revision}
         )
         self.link = f"{self.address}?token={self.access.token}"
 
+    def _bind(self, audit: AuditView, options: StudioOptions) -> None:
+        """Take the port that the options name, that of the last time, or any free one."""
+        routes = [operation.route() for operation in self.api.operations()]
+        guards = Guards(
+            HEADER_VALUE,
+            CONTENT_POLICY,
+            answers_to=self.access.answers_to,
+            max_bytes=_max_bytes,
+            refuse=self.access.refuse,
+        )
+        application = local_application(
+            [*routes, AnnotationView(self.studio).route(), audit.route(), *_pages(self.access)],
+            guards,
+        )
+        bind = partial(
+            super().__init__,
+            application,
+            host=options.host,
+            connections=MAX_CONNECTIONS,
+            certificate=options.certificate,
+        )
+        last_port = self.studio.database.port
+        try:
+            bind(last_port if options.port is None else options.port)
+        except OSError as error:
+            if options.port is not None or not last_port:
+                raise
+            cure = "what a browser could not send to it waits there: free it, and give --port"
+            log.warning(
+                "port %d, of the last time, is taken (%s); %s", last_port, error.strerror, cure
+            )
+            bind(0)
+
     def run(self) -> None:
-        """Serve, and do jobs, until `stop` is called or Ctrl-C; jobs that run then go on at the
-        next start."""
+        """Serve, and run jobs, until `stop` is called or Ctrl-C; the next start continues the
+        jobs."""
         if self.webhook is not None:
-            self.webhook.start(self.studio)
+            self.webhook.start(self.studio.events)
         self.jobs.start()
         try:
             super().run()
@@ -178,3 +188,7 @@ class StudioServer(LocalServer):
             if self.webhook is not None:
                 self.webhook.close()
             self.api.close()
+
+
+def _max_bytes(request: Request) -> int:
+    return MAX_PIECE_BYTES if request.method == "PATCH" else MAX_BODY_BYTES

@@ -1,8 +1,8 @@
-"""Files that come in pieces, each piece on disk before it is answered, so that an upload goes on
-after any end.
+"""Files that come in pieces. Each piece is on disk before it is answered, so an upload continues
+after any interruption.
 
-The order of a finish: the job and the upload's end in one transaction, then the file takes its
-place; a start puts right what came between the two.
+An upload ends in two steps: its job and its end are kept in one transaction, then the file moves to
+its place. The next start completes the second step where it is missing.
 """
 
 import os
@@ -25,19 +25,20 @@ from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio, Upload
 from stepline.studio.worker import JobOptions
 
-PIECE = 16 * 2**20  # bytes of one request at most
-LARGEST = 2**40  # bytes of a file
-SPARE = 2**30  # bytes that stay free on the disk
-MOST = 100  # uploads that are not whole
-KEPT = 7 * 86400.0  # s that one is kept that is not whole
-PIECES, VIDEOS = ".stepline-uploads", "videos"  # folders in the library
+MAX_PIECE_BYTES = 16 * 2**20  # of one request
+MAX_FILE_BYTES = 2**40
+MIN_FREE_BYTES = 2**30  # that stay free on the disk
+MAX_OPEN_UPLOADS = 100  # that are not whole
+MAX_OPEN_SECONDS = 7 * 86400.0  # that an upload is kept that is not whole
+PIECES_FOLDER = ".stepline-uploads"  # in the library: files that are not whole
+VIDEOS_FOLDER = "videos"  # in the library: whole files
 
 
 class UploadBody(FrozenModel):
     """What begins an upload. size: bytes. options: of the job that its end begins."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
-    size: Annotated[int, Field(ge=1, le=LARGEST)]
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES)]
     options: JobOptions = JobOptions()
 
 
@@ -45,31 +46,31 @@ class Uploads:
     """The uploads of a library; one that is whole becomes a job."""
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
-        self._studio, self._jobs = studio, jobs
+        self._folder = studio.library.folder
+        self._uploads = studio.uploads
+        self._stored_jobs = studio.jobs
+        self._jobs = jobs
         self._busy: set[str] = set()
-        for upload in studio.uploads():
+        for upload in self._uploads.all():
             if upload.job is not None:
-                self._place(upload, Path(studio.job(upload.job).source))
-            elif upload.made < time.time() - KEPT:
+                self._place(upload, Path(self._stored_jobs.get(upload.job).source))
+            elif upload.created < time.time() - MAX_OPEN_SECONDS:
                 self._pieces(upload).unlink(missing_ok=True)
-                studio.forget_upload(upload.id)
+                self._uploads.remove(upload.id)
 
     def begin(self, body: UploadBody) -> Upload:
-        """Return a new upload. Raises HTTPException for what is no video, too many at once, and a
-        disk too small."""
+        """Return a new upload. Raises HTTPException for a file that is no video, too many open
+        uploads, and a disk that is too small."""
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
-            told = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
-            raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, told)
-        if sum(upload.job is None for upload in self._studio.uploads()) >= MOST:
-            raise HTTPException(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                f"{MOST} uploads are not whole; end some of them first",
-            )
-        if shutil.disk_usage(self._studio.folder).free < body.size + SPARE:
-            raise HTTPException(
-                HTTPStatus.INSUFFICIENT_STORAGE, "the disk of the library has no room for it"
-            )
-        return self._studio.add_upload(body.name, body.size, body.options.model_dump(mode="json"))
+            reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
+            raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
+        if sum(upload.job is None for upload in self._uploads.all()) >= MAX_OPEN_UPLOADS:
+            reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
+        if shutil.disk_usage(self._folder).free < body.size + MIN_FREE_BYTES:
+            reason = "the disk of the library has no room for it"
+            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
+        return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))
 
     def offset(self, upload: Upload) -> int:
         """Return how many bytes of an upload are on disk."""
@@ -81,73 +82,73 @@ class Uploads:
     async def take(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
     ) -> Upload:
-        """Add a piece of so many bytes at an offset, and return the upload, with its job where it
-        is whole now.
+        """Add a piece of `length` bytes at an offset; return the upload, with its job once it is
+        whole.
 
-        What came of a piece that breaks off stays. Raises HTTPException (409) for another offset
-        than what is there, or a second piece at the same time, (413) for more than the upload has.
+        The part of an interrupted piece that came is kept. Raises HTTPException (409) for an offset
+        that is not the end of the file, or a second piece at the same time, (413) for more bytes
+        than announced.
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
         self._busy.add(upload.id)
         try:
-            there = self.offset(upload)
-            if offset != there:
-                told = f"{there} bytes are there, not {offset}"
-                raise HTTPException(HTTPStatus.CONFLICT, told, {"Upload-Offset": str(there)})
+            end = self.offset(upload)
+            if offset != end:
+                reason = f"{end} bytes are there, not {offset}"
+                raise HTTPException(HTTPStatus.CONFLICT, reason, {"Upload-Offset": str(end)})
             if offset + length > upload.size:
-                raise HTTPException(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"more than the {upload.size} bytes announced",
-                )
-            path = self._pieces(upload)
-            check_writable(path.parent)
-            path.parent.mkdir(exist_ok=True)
+                reason = f"more than the {upload.size} bytes announced"
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
             try:
-                with path.open("ab") as file:
-                    try:
-                        async for part in parts:
-                            file.write(part)
-                    finally:
-                        file.flush()
-                        await run_in_threadpool(os.fsync, file.fileno())
+                await self._append(self._pieces(upload), parts)
             except OSError as error:
-                told = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
-                raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, told) from error
+                reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
+                raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
             if self.offset(upload) == upload.size:
                 return await run_in_threadpool(self._finish, upload)
             return upload
         finally:
             self._busy.discard(upload.id)
 
+    async def _append(self, path: Path, parts: AsyncIterator[bytes]) -> None:
+        check_writable(path.parent)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as file:
+            try:
+                async for part in parts:
+                    file.write(part)
+            finally:
+                file.flush()
+                await run_in_threadpool(os.fsync, file.fileno())
+
     def _finish(self, upload: Upload) -> Upload:
         with self._jobs.paused():
-            target = self._free_place(upload.name)
-            job = self._studio.finish_upload(upload.id, str(target))
+            target = self._free_path(upload.name)
+            job = self._uploads.finish(upload.id, str(target))
             self._place(upload, target)
         self._jobs.wake(job)
-        return self._studio.upload(upload.id)
+        return self._uploads.get(upload.id)
 
-    def _free_place(self, name: str) -> Path:
-        """Return a path in the library that no file has, of this name or one like it."""
-        folder, stem, suffix = (
-            self._studio.folder / VIDEOS,
-            safe_stem(Path(name).stem),
-            Path(name).suffix.lower(),
-        )
+    def _free_path(self, name: str) -> Path:
+        """Return a path in the library that no file has, with this name or a numbered one."""
+        folder = self._folder / VIDEOS_FOLDER
         folder.mkdir(exist_ok=True)
-        taken = {Path(job.source) for job in self._studio.jobs()}
-        number, place = 1, folder / f"{stem}{suffix}"
-        while place.exists() or place in taken:
+        stem = safe_stem(Path(name).stem)
+        suffix = Path(name).suffix.lower()
+        sources = {Path(job.source) for job in self._stored_jobs.all()}
+        path = folder / f"{stem}{suffix}"
+        number = 1
+        while path.exists() or path in sources:
             number += 1
-            place = folder / f"{stem}-{number}{suffix}"
-        return place
+            path = folder / f"{stem}-{number}{suffix}"
+        return path
 
     def _place(self, upload: Upload, target: Path) -> None:
-        """Put the file of an upload that is whole in its place, if it is not there yet."""
+        """Move the file of a whole upload to its place, if it is not there yet."""
         pieces = self._pieces(upload)
         if pieces.exists():
             pieces.replace(target)
 
     def _pieces(self, upload: Upload) -> Path:
-        return self._studio.folder / PIECES / upload.id
+        return self._folder / PIECES_FOLDER / upload.id

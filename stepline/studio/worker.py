@@ -1,9 +1,8 @@
-"""The process of one job: a video, or those of a playlist, to their files; `python -m
-stepline.studio.worker`.
+"""The process of one job, a video or a playlist: `python -m stepline.studio.worker`.
 
-It reads what to do from a line of its standard input, tells by lines of JSON on its standard output
-how far it is and what it made, and ends when its input does: whoever started it is gone then,
-however that ended.
+It reads its task from the first line of its standard input, and writes its progress and its records
+as lines of JSON to its standard output. It ends when its input ends, since the process that started
+it is gone then.
 """
 
 import json
@@ -22,8 +21,9 @@ from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel
 
-POLITE = 10  # added to the process's niceness: who watches and corrects comes first
-OFTEN = 1.0  # s between two lines about one stage
+WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
+PROGRESS_SECONDS = 1.0  # between two lines about one stage
+FAULT_EXIT_CODE = 70
 
 
 class JobOptions(FrozenModel):
@@ -40,8 +40,8 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """What a worker reads: a path or an address, the folder of the library, and the settings of the
-    main job."""
+    """The input of a worker. source: a path or an address. out: the library's folder. settings: of
+    the main job."""
 
     source: str
     out: str
@@ -50,45 +50,49 @@ class JobTask(FrozenModel):
 
 
 class ProgressLines:
-    """Tells how far a stage is, now and then."""
+    """Writes lines of JSON to what was standard output."""
 
     def __init__(self) -> None:
-        self._told: dict[str, float] = {}
+        self._times: dict[str, float] = {}
         self._lock = threading.Lock()
         self._out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
-        # what a library prints is no line of ours
+        # Libraries that print must not write into these lines.
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def tell(self, **line: Any) -> None:
+    def write(self, **line: Any) -> None:
         """Write a line."""
         with self._lock:
             self._out.write(json.dumps(line) + "\n")
 
     def progress(self, stage: str, second: float, duration: float) -> None:
-        """Write how far a stage is, unless that was told just now."""
+        """Write the progress of a stage, at most once in `PROGRESS_SECONDS`, and its end."""
         now = time.monotonic()
-        if now >= self._told.get(stage, 0.0) + OFTEN or second >= duration:
-            self._told[stage] = now
-            self.tell(stage=stage, second=second, duration=duration)
+        if now >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
+            self._times[stage] = now
+            self.write(stage=stage, second=second, duration=duration)
 
 
 def run_task(task: JobTask, lines: ProgressLines) -> None:
-    """Make the files of each video of a task, and tell which. Raises a SteplineError."""
-    settings, out = task.settings, Path(task.out)
-    if task.options.language is not None:
-        settings = settings.model_copy(
-            update={"asr": settings.asr.model_copy(update={"language": task.options.language})}
-        )
-    options = OutputOptions(out, USUAL, force=task.options.force)
-    captions = Path(task.options.captions) if task.options.captions is not None else None
+    """Write the files of each video of a task, and a line for each. Raises SteplineError."""
+    settings = task.settings
+    options = task.options
+    out = Path(task.out)
+    if options.language is not None:
+        asr = settings.asr.model_copy(update={"language": options.language})
+        settings = settings.model_copy(update={"asr": asr})
+    captions = Path(options.captions) if options.captions is not None else None
     sources = find_sources([task.source], out, settings)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
-        with source.open(out, settings, captions=captions, texts=task.options.texts) as request:
+        with source.open(out, settings, captions=captions, texts=options.texts) as request:
             result = run_video(
-                request, settings, options, networks=networks, progress=lines.progress
+                request,
+                settings,
+                OutputOptions(out, USUAL, force=options.force),
+                networks=networks,
+                progress=lines.progress,
             )
-        lines.tell(record=output_path(result.record, out, "json").name)
+        lines.write(record=output_path(result.record, out, "json").name)
 
 
 def _end_with_input() -> None:
@@ -97,23 +101,22 @@ def _end_with_input() -> None:
 
 
 def main() -> None:
-    """Do the task of the first line of the input; an error that a user can cure is the last line
-    told, exit code 1."""
+    """Do the task; the last line is an error that a user can cure (exit code 1), or a fault
+    (70)."""
     if hasattr(os, "nice"):
-        os.nice(POLITE)
+        os.nice(WORKER_NICENESS)
     lines = ProgressLines()
     task = JobTask.model_validate_json(sys.stdin.readline())
     threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         run_task(task, lines)
     except SteplineError as error:
-        lines.tell(error=str(error))
+        lines.write(error=str(error))
         os._exit(1)
-    except Exception as error:  # noqa: BLE001   told in a line, as the command line does
-        lines.tell(
-            error=error_line(f"a fault of Stepline itself ({type(error).__name__}: {error})")
-        )
-        os._exit(70)
+    except Exception as error:  # noqa: BLE001   reported in a line, as the command line does
+        fault = f"a fault of Stepline itself ({type(error).__name__}: {error})"
+        lines.write(error=error_line(fault))
+        os._exit(FAULT_EXIT_CODE)
     os._exit(0)  # the thread that waits for the input would hold the end up
 
 

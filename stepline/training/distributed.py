@@ -31,9 +31,9 @@ def start_processes(device: str = "auto") -> torch.device:
     Raises ModelError when there are several processes and accelerate is missing, or no GPU where
     one is asked for.
     """
-    chosen = device_of_run(device)
-    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
-        return torch.device(chosen.name)
+    run_device = device_of_run(device)
+    if _launched_processes() <= 1:
+        return torch.device(run_device.name)
     try:
         from accelerate import PartialState
     except ImportError as error:
@@ -41,17 +41,23 @@ def start_processes(device: str = "auto") -> torch.device:
         raise ModelError(
             f"training in several processes needs accelerate, which is not here; {cure}"
         ) from error
-    own = torch.device(PartialState(cpu=chosen.kind == "cpu", timeout=START_TIMEOUT).device)
-    if own.type == "cpu":  # "cpu:0" with some versions of accelerate: there is but one
+    state = PartialState(cpu=run_device.kind == "cpu", timeout=START_TIMEOUT)
+    own = torch.device(state.device)
+    if own.type == "cpu":  # "cpu:0" with some versions of accelerate: there is only one
         own = torch.device("cpu")
-    set_device(str(own), chosen.compute)
+    set_device(str(own), run_device.compute)
     return own
+
+
+def _launched_processes() -> int:
+    """Return how many processes a launcher (torchrun) started, 1 without one."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def one_process(what: str) -> None:
     """Raise SettingsError where a launcher (torchrun) started several processes for what runs in
     one."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if _launched_processes() > 1:
         raise SettingsError(
             f"{what} runs in one process, not in several; start it without torchrun"
         )
@@ -64,16 +70,20 @@ def end_processes() -> None:
     They go together: one that leaves while the first still writes can abort in the threads of its
     connections.
     """
-    if distributed.is_available() and distributed.is_initialized():
+    if _is_running():
         distributed.barrier()
         distributed.destroy_process_group()
 
 
+def _is_running() -> bool:
+    return bool(distributed.is_available() and distributed.is_initialized())
+
+
 def rank_and_world_size() -> tuple[int, int]:
     """Return which process this is, and of how many."""
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
+    if not _is_running():
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 def is_first() -> bool:
@@ -84,24 +94,21 @@ def is_first() -> bool:
 def first_then_all(make: Callable[[], R]) -> R:
     """Return what `make` gives; the first process calls it before the others, which find what it
     left on disk."""
-    rank, size = rank_and_world_size()
-    if size == 1:
+    if not is_first():
+        wait_for_all()
         return make()
-    if rank == 0:
-        made = make()
-        distributed.barrier()
-        return made
-    distributed.barrier()
-    return make()
+    result = make()
+    wait_for_all()
+    return result
 
 
-def first_says(known: bool) -> bool:
-    """Return what the first process knows, which the others may see another way while files
+def first_says(fact: bool) -> bool:
+    """Return what the first process sees, which the others may see another way while files
     appear."""
-    said = [known]
+    facts = [fact]
     if rank_and_world_size()[1] > 1:
-        distributed.broadcast_object_list(said)
-    return said[0]
+        distributed.broadcast_object_list(facts)
+    return facts[0]
 
 
 def wait_for_all() -> None:
@@ -111,7 +118,7 @@ def wait_for_all() -> None:
 
 
 def gather_from_all(own: dict[K, R]) -> dict[K, R]:
-    """Return what all processes have found; no key is of two."""
+    """Return the results of all processes; no key is of two."""
     size = rank_and_world_size()[1]
     if size == 1:
         return own
@@ -132,13 +139,13 @@ def sum_gradients(model: nn.Module) -> None:
     if rank_and_world_size()[1] == 1:
         return
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    flat = torch.cat(
-        [(torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in weights]
-    )
-    sum_over_processes(flat)
-    for weight, part in zip(
-        weights, flat.split([weight.numel() for weight in weights]), strict=True
-    ):
+    gradients = []
+    for weight in weights:
+        gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        gradients.append(gradient.flatten())
+    flat = sum_over_processes(torch.cat(gradients))
+    parts = flat.split([weight.numel() for weight in weights])
+    for weight, part in zip(weights, parts, strict=True):
         weight.grad = part.view_as(weight)
 
 
@@ -154,6 +161,6 @@ def peak_memory() -> int:
 def same_on_all_processes(number: int, device: torch.device) -> bool:
     """Tell whether all processes have the same number."""
     rank, size = rank_and_world_size()
-    given = torch.zeros(size, dtype=torch.int64, device=device)
-    given[rank] = number
-    return bool((sum_over_processes(given) == number).all())
+    numbers = torch.zeros(size, dtype=torch.int64, device=device)
+    numbers[rank] = number
+    return bool((sum_over_processes(numbers) == number).all())

@@ -17,12 +17,13 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Rejected, RejectedKind, count_reasons
 
+ExcludedIds: TypeAlias = ExcludedVideos | frozenset[str]  # ids of videos that are left out
 Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
 # why something is left out, one of a few fixed wordings, and what was found
 Flaw: TypeAlias = tuple[str, str]
 
-TWICE = "the video came before"
-EXCLUDED = "it is excluded"
+SEEN_TWICE = "the video came before"
+EXCLUDED_REASON = "it is excluded"
 NO_FEATURES = "there are no features of its video"
 NO_ROWS = "its features hold no row"
 NO_VECTORS = "there are no features of its texts"
@@ -54,15 +55,13 @@ class FeatureJoin:
         features: Features,
         *,
         slack: float = math.inf,
-        excluded: ExcludedVideos | frozenset[str] = frozenset(),
+        excluded: ExcludedIds = frozenset(),
         one_rate: bool = False,
     ) -> None:
-        self._features, self._slack, self._excluded, self._one_rate = (
-            features,
-            slack,
-            excluded,
-            one_rate,
-        )
+        self._features = features
+        self._slack = slack
+        self._excluded = excluded
+        self._one_rate = one_rate
         self._seen: set[Hashable] = set()
         self.specs: dict[str, FeatureSpec] = {}
         self.omitted: list[Rejected] = []
@@ -84,10 +83,10 @@ class FeatureJoin:
         """
         if key is not None:
             if key in self._seen:
-                return TWICE, ""
+                return SEEN_TWICE, ""
             self._seen.add(key)
         if video in self._excluded:
-            return EXCLUDED, ""
+            return EXCLUDED_REASON, ""
         if lack is not None:
             return lack, ""
         if video not in self._features:
@@ -99,9 +98,10 @@ class FeatureJoin:
             return NO_ROWS, ""
         if duration is not None and abs(duration - rows / spec.rate) > self._slack:
             return OTHER_LENGTH, f"{duration:g} s and {rows / spec.rate:g} s"
-        return self._unlike("video", spec) or (
-            None if vectors is None else self._unlike("text", feature_spec(vectors, video)[0])
-        )
+        flaw = self._unlike("video", spec)
+        if flaw is None and vectors is not None:
+            flaw = self._unlike("text", feature_spec(vectors, video)[0])
+        return flaw
 
     def omit(self, what: RejectedKind, video: str, flaw: Flaw, text: str = "") -> None:
         """Note what is left out, and why; text: of the step, where it is one."""
@@ -124,10 +124,12 @@ class FeatureJoin:
 def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
     """Return what the features of a video are of, and how many rows they have, without reading
     them."""
-    found = features[video]
-    if isinstance(found, FeatureSequence):
-        return FeatureSpec(found.values.shape[1], found.backbone, found.rate), len(found.values)
-    return FeatureSpec(found.width, found.backbone, found.rate), found.rows
+    stored = features[video]
+    if isinstance(stored, FeatureSequence):
+        rows, width = stored.values.shape
+    else:
+        rows, width = stored.rows, stored.width
+    return FeatureSpec(width, stored.backbone, stored.rate), rows
 
 
 def is_held_out(video: str, fraction: float) -> bool:

@@ -1,5 +1,5 @@
-"""Layers that several networks share, as fast as a CPU allows. Each is beside the plain form of
-PyTorch that it equals.
+"""Layers that several networks share, as fast as a CPU allows. Each has the plain form of
+PyTorch that it equals next to it.
 
 linear       F.linear by oneDNN. PyTorch multiplies float32 on a CPU by MKL, which adds a bias in another pass and knows
              AMD's processors less well: oneDNN is 8-15 % faster there. They differ by rounding; small ones stay MKL's.
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 # multiplications from which it pays: oneDNN takes 0.3 ms to prepare for a shape that it has not met
-ONEDNN_PAYS = 2**27
+MIN_ONEDNN_PRODUCTS = 2**27
 Product: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
@@ -41,7 +41,7 @@ class Linear(nn.Linear):  # type: ignore[misc]   # torch is untyped to mypy here
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return rows (..., C) times weight (F, C) transposed, plus bias (F): (..., F)."""
-    if not use_cpu_kernels(rows) or rows.shape[:-1].numel() * weight.numel() < ONEDNN_PAYS:
+    if not use_cpu_kernels(rows) or rows.shape[:-1].numel() * weight.numel() < MIN_ONEDNN_PRODUCTS:
         return F.linear(rows, weight, bias)
     flat = rows.reshape(-1, rows.shape[-1])  # (N, C)
     return _LinearOneDnn.apply(flat, weight, bias).view(*rows.shape[:-1], len(weight))
@@ -52,29 +52,24 @@ def use_cpu_kernels(rows: Tensor) -> bool:
     autocast, no compiler."""
     if torch.compiler.is_compiling():  # which fuses better than any of it
         return False
-    return (
-        rows.device.type == "cpu"
-        and rows.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-    )
+    plain = rows.device.type == "cpu" and rows.dtype == torch.float32
+    return plain and not torch.is_autocast_enabled("cpu")
 
 
 def linear_no_grad(
     rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
 ) -> Tensor:
     """Return `linear` of rows (N, C), or its positive part, without a gradient."""
-    if ONEDNN is not None and len(rows) * weight.numel() >= ONEDNN_PAYS:
-        return ONEDNN(rows, weight, bias, "relu" if relu else "none", [], "")
+    if ONEDNN_LINEAR is not None and len(rows) * weight.numel() >= MIN_ONEDNN_PRODUCTS:
+        return ONEDNN_LINEAR(rows, weight, bias, "relu" if relu else "none", [], "")
     out = F.linear(rows, weight, bias)
     return out.relu_() if relu else out
 
 
 # oneDNN's linear layer as PyTorch's compiler calls it; None in a build without it
-ONEDNN: Any = (
-    getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    if torch.backends.mkldnn.is_available()
-    else None
-)
+ONEDNN_LINEAR: Any = None
+if torch.backends.mkldnn.is_available():
+    ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
 class _LinearOneDnn(Function):  # type: ignore[misc]
@@ -88,16 +83,15 @@ class _LinearOneDnn(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         rows, weight = context.saved_tensors
         gradient = gradient.contiguous()
-        # (N, C)
-        to_rows = (
-            linear_no_grad(gradient, weight.t(), None) if context.needs_input_grad[0] else None
-        )
+        to_rows = None
+        if context.needs_input_grad[0]:
+            to_rows = linear_no_grad(gradient, weight.t(), None)  # (N, C)
         return to_rows, gradient.t() @ rows, gradient.sum(0)
 
 
-LANES = 4  # 16-bit lanes of a 64-bit number, one an element; a rate is thus met to 1 / 65536
-SEEDS = 2**63 - 1
-CHUNK = 2**18  # elements that stay in the cache while they are drawn for
+LANES_PER_NUMBER = 4  # of 16 bits, one per element; a rate is thus met to 1 / 65536
+MAX_SEED = 2**63 - 1
+ELEMENTS_PER_CHUNK = 2**18  # that stay in the cache while they are drawn for
 
 
 def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
@@ -105,8 +99,9 @@ def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
     rows at rest."""
     if not training or not rate or not rows.numel():
         return rows
-    ours = rows.device.type == "cpu" and not torch.compiler.is_compiling()
-    return _ByteMaskDropout.apply(rows, rate) if ours else F.dropout(rows, rate)
+    if rows.device.type != "cpu" or torch.compiler.is_compiling():
+        return F.dropout(rows, rate)
+    return _ByteMaskDropout.apply(rows, rate)
 
 
 class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -127,19 +122,20 @@ def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
 
     The seed is drawn from torch's generator.
     """
-    numbers = np.random.SFC64(int(torch.empty((), dtype=torch.int64).random_(SEEDS)))
-    most = round((1 - rate) * 65536) - 32768
-    for start in range(0, count, CHUNK):
-        here = min(CHUNK, count - start)
+    seed = torch.empty((), dtype=torch.int64).random_(MAX_SEED)
+    numbers = np.random.SFC64(int(seed))
+    limit = round((1 - rate) * 65536) - 32768
+    for start in range(0, count, ELEMENTS_PER_CHUNK):
+        size = min(ELEMENTS_PER_CHUNK, count - start)
         # each even over [-32768, 32768)
-        lanes = numbers.random_raw(-(-here // LANES)).view(np.int16)[:here]
-        yield torch.from_numpy(lanes < most)
+        lanes = numbers.random_raw(-(-size // LANES_PER_NUMBER)).view(np.int16)[:size]
+        yield torch.from_numpy(lanes < limit)
 
 
 def dropout_(rows: Tensor, rate: float) -> None:
     """Set a fraction `rate` of the elements of contiguous rows to 0, in place, and leave the rest
     as they are; CPU."""
-    chunks = rows.view(-1).split(CHUNK)
+    chunks = rows.view(-1).split(ELEMENTS_PER_CHUNK)
     for chunk, stays in zip(chunks, keep_masks(rows.numel(), rate), strict=True):
         chunk.mul_(as_factors(stays, chunk))
 
@@ -164,7 +160,7 @@ class _ByteMaskDropout(Function):  # type: ignore[misc]   # torch is untyped to 
         return as_factors(mask, gradient).mul_(gradient).mul_(context.scale), None
 
 
-ROWS_A_BLOCK = 1024  # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
+ROWS_PER_BLOCK = 1024  # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
 
 
 class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -201,34 +197,35 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         narrow_bias: Tensor,
         rate: float,
     ) -> Tensor:
-        scale = context.scale = 1 / (1 - rate)
+        context.scale = 1 / (1 - rate)
+        if rate:
+            wide = wide * context.scale
+            wide_bias = wide_bias * context.scale
         learns = any(context.needs_input_grad)
-        wide, wide_bias = (wide * scale, wide_bias * scale) if rate else (wide, wide_bias)
-        shown, out = [], rows.new_empty(len(rows), len(narrow))
-        for block, into in zip(rows.split(ROWS_A_BLOCK), out.split(ROWS_A_BLOCK), strict=True):
+        hidden = []
+        out = rows.new_empty(len(rows), len(narrow))
+        for block, into in zip(rows.split(ROWS_PER_BLOCK), out.split(ROWS_PER_BLOCK), strict=True):
             inner = linear_no_grad(block, wide, wide_bias, relu=True)  # (BLOCK, F)
             if rate:
                 dropout_(inner, rate)
             into.copy_(linear_no_grad(inner, narrow, narrow_bias))
-            shown += [inner] if learns else []
-        context.save_for_backward(rows, wide, narrow, *shown)  # what is positive is what was kept
+            if learns:
+                hidden.append(inner)
+        context.save_for_backward(rows, wide, narrow, *hidden)  # what is positive was not dropped
         return out
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, wide, narrow, *shown = context.saved_tensors
-        scale, gradient = context.scale, gradient.contiguous()
-        to_rows, to_wide, to_narrow = (
-            torch.empty_like(rows),
-            wide.new_zeros(wide.shape[::-1]),
-            torch.zeros_like(narrow),
-        )
+        rows, wide, narrow, *hidden = context.saved_tensors
+        scale = context.scale
+        gradient = gradient.contiguous()
+        to_rows = torch.empty_like(rows)
+        to_wide = wide.new_zeros(wide.shape[::-1])
+        to_narrow = torch.zeros_like(narrow)
         to_wide_bias = wide.new_zeros(len(wide))
-        blocks = zip(
-            shown, *(whole.split(ROWS_A_BLOCK) for whole in (rows, gradient, to_rows)), strict=True
-        )
-        for inner, block, above, into in blocks:
+        parts = (whole.split(ROWS_PER_BLOCK) for whole in (rows, gradient, to_rows))
+        for inner, block, above, into in zip(hidden, *parts, strict=True):
             to_narrow += linear_no_grad(above.t(), inner.t(), None)
             below = linear_no_grad(above, narrow.t(), None)  # (BLOCK, F)
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
@@ -240,7 +237,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         return to_rows, to_wide, to_wide_bias.mul_(scale), to_narrow, gradient.sum(0), None
 
 
-LOG_SUM_EXP_BLOCK = 128  # rows whose products are in memory at a time: 5 MB for 9,600 columns
+LOG_SUM_EXP_ROWS = 128  # rows whose products are in memory at a time: 5 MB for 9,600 columns
 
 
 def log_sum_exp_of_products(
@@ -262,11 +259,10 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
     def forward(
         context: Any, rows: Tensor, columns: Tensor, offset: Tensor, floor: float
     ) -> Tensor:
-        blocks = [
-            torch.addmm(offset, block, columns.T).logsumexp(dim=1)
-            for block in rows.split(LOG_SUM_EXP_BLOCK)
-        ]
-        sums = torch.cat(blocks).clamp_(min=floor) if blocks else rows.new_zeros(0)
+        blocks = [rows.new_zeros(0)]
+        for block in rows.split(LOG_SUM_EXP_ROWS):
+            blocks.append(torch.addmm(offset, block, columns.T).logsumexp(dim=1))
+        sums = torch.cat(blocks).clamp_(min=floor)
         context.save_for_backward(rows, columns, offset, sums)
         return sums
 
@@ -274,16 +270,12 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         rows, columns, offset, sums = context.saved_tensors
-        to_rows, to_columns = torch.zeros_like(rows), torch.zeros_like(columns)
-        parts = (whole.split(LOG_SUM_EXP_BLOCK) for whole in (rows, sums, gradient, to_rows))
+        to_rows = torch.zeros_like(rows)
+        to_columns = torch.zeros_like(columns)
+        parts = (whole.split(LOG_SUM_EXP_ROWS) for whole in (rows, sums, gradient, to_rows))
         for block, total, above, into in zip(*parts, strict=True):
-            # (N, F)
-            softmax = (
-                torch.addmm(offset, block, columns.T)
-                .sub_(total[:, None])
-                .exp_()
-                .mul_(above[:, None])
-            )
-            into.copy_(softmax @ columns)
-            to_columns.addmm_(softmax.T, block)
+            shares = torch.addmm(offset, block, columns.T)  # (N, F)
+            shares.sub_(total[:, None]).exp_().mul_(above[:, None])
+            into.copy_(shares @ columns)
+            to_columns.addmm_(shares.T, block)
         return to_rows, to_columns, None, None

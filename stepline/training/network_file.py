@@ -24,7 +24,7 @@ from stepline.device import current_device
 from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
 from stepline.records import FeatureSequence
-from stepline.training.settings import CHECKPOINT
+from stepline.training.settings import CHECKPOINT_FILE
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,9 +35,9 @@ N = TypeVar("N", bound="nn.Module")
 Header: TypeAlias = dict[str, Any]
 Weights: TypeAlias = "Mapping[str, Tensor]"
 
-NAMED = 3  # wrong weights that an error names
+MAX_NAMED_FAULTS = 3  # wrong weights that an error names
 # backbones of features that do not say whose they are: their owner answers
-UNKNOWN = ("", "unknown", "precomputed")
+UNKNOWN_SOURCES = ("", "unknown", "precomputed")
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,18 @@ class NetworkFile:
         disk refuses."""
         from safetensors.torch import save_file
 
-        plain = {key: weights[key].detach().cpu() for key in sorted(weights)}
-        tensors = {
-            key: (t.float() if t.is_floating_point() else t).contiguous()
-            for key, t in plain.items()
-        }
-        whole = (
-            {"kind": self.kind}
-            | ({} if self.version is None else {"version": self.version})
-            | header
-        )
+        tensors = {}
+        for key in sorted(weights):
+            weight = weights[key].detach().cpu()
+            if weight.is_floating_point():
+                weight = weight.float()
+            tensors[key] = weight.contiguous()
+        whole: Header = {"kind": self.kind}
+        if self.version is not None:
+            whole["version"] = self.version
+        metadata = {"stepline": json.dumps(whole | header, sort_keys=True)}
         with atomic_path(path) as partial:
-            save_file(tensors, partial, metadata={"stepline": json.dumps(whole, sort_keys=True)})
+            save_file(tensors, partial, metadata=metadata)
 
     def find(self, path: Path) -> Path:
         """Return the file of a network: the path itself, the first of `names` in a folder, or the
@@ -84,7 +84,7 @@ class NetworkFile:
         for name in self.names:
             if (path / name).is_file():
                 return path / name
-        if (path / CHECKPOINT).is_file():
+        if (path / CHECKPOINT_FILE).is_file():
             raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
         seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
         if seeds:
@@ -110,7 +110,7 @@ class NetworkFile:
         ModelError."""
         with self._opened(path) as file:
             header = parse(self._header(file))
-            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            return header, read_tensors(file)
 
     def read_arrays(
         self, path: Path, parse: Callable[[Header], H]
@@ -118,7 +118,7 @@ class NetworkFile:
         """Return what `read` does, the weights as arrays of numpy: without torch."""
         with self._opened(path, "np") as file:
             header = parse(self._header(file))
-            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            return header, read_tensors(file)
 
     def load(
         self, path: Path, parse: Callable[[Header], H], build: Callable[[H], N]
@@ -162,28 +162,33 @@ class NetworkFile:
         return header
 
 
+def read_tensors(file: Any) -> dict[str, Any]:
+    """Return the tensors of an open safetensors file."""
+    return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+
+
 def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
     """Raise ModelError unless the weights are those of the network that `build` makes: names,
     shapes, finite."""
     import torch
 
     with torch.device("meta"):  # shapes alone: no memory is taken for a network that is refused
-        wanted = {key: tuple(value.shape) for key, value in build().state_dict().items()}
-    given = {key: tuple(value.shape) for key, value in weights.items()}
-    faults = [f"{key} is missing" for key in wanted.keys() - given.keys()]
-    faults += [f"{key} is unknown" for key in given.keys() - wanted.keys()]
-    both = wanted.keys() & given.keys()
-    faults += [
-        f"{key} is {given[key]}, not {wanted[key]}" for key in both if given[key] != wanted[key]
-    ]
-    faults += [
-        f"{key} holds NaN or infinity" for key in both if not bool(weights[key].isfinite().all())
-    ]
+        expected = {key: tuple(value.shape) for key, value in build().state_dict().items()}
+    faults = [f"{key} is missing" for key in expected.keys() - weights.keys()]
+    for key, weight in weights.items():
+        shape = tuple(weight.shape)
+        if key not in expected:
+            faults.append(f"{key} is unknown")
+        elif shape != expected[key]:
+            faults.append(f"{key} is {shape}, not {expected[key]}")
+        if key in expected and not bool(weight.isfinite().all()):
+            faults.append(f"{key} holds NaN or infinity")
     if faults:
-        more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-        raise ModelError(
-            f"{path}: not these weights: {', '.join(sorted(faults)[:NAMED])}{more}; give the right file"
+        more = (
+            f" and {len(faults) - MAX_NAMED_FAULTS} more" if len(faults) > MAX_NAMED_FAULTS else ""
         )
+        names = ", ".join(sorted(faults)[:MAX_NAMED_FAULTS])
+        raise ModelError(f"{path}: not these weights: {names}{more}; give the right file")
 
 
 @dataclass(frozen=True)
@@ -198,25 +203,25 @@ class TrainedOn:
 
     def check_width(self, width: int, features: FeatureSequence) -> None:
         """Check the width of the feature rows."""
-        given = features.values.shape[1]
-        if given != width:
-            widths = (
-                f"trained on features {width} wide, {features.backbone} features are {given} wide"
+        other = features.values.shape[1]
+        if other != width:
+            own = f"trained on features {width} wide"
+            raise ModelError(
+                f"{self.path}: {own}, {features.backbone} features are {other} wide; {self.cure}"
             )
-            raise ModelError(f"{self.path}: {widths}; {self.cure}")
 
-    def check_source(self, what: str, trained: str, given: str) -> None:
+    def check_source(self, what: str, trained: str, source: str) -> None:
         """Check the backbone of features, or the encoder of texts; one that does not say its name
         fits all."""
-        if trained != given and trained not in UNKNOWN and given not in UNKNOWN:
+        if trained != source and trained not in UNKNOWN_SOURCES and source not in UNKNOWN_SOURCES:
             raise ModelError(
-                f"{self.path}: trained on {what} of {trained!r}, given are {given!r}; {self.cure}"
+                f"{self.path}: trained on {what} of {trained!r}, given are {source!r}; {self.cure}"
             )
 
-    def check_rate(self, trained: float, given: float) -> None:
-        """Check the feature rows a second."""
-        if trained != given:
-            rates = f"trained at {trained:g} rows per second, given are {given:g}"
+    def check_rate(self, trained: float, rate: float) -> None:
+        """Check the feature rows per second."""
+        if trained != rate:
+            rates = f"trained at {trained:g} rows per second, given are {rate:g}"
             raise ModelError(f"{self.path}: {rates}; set vision.rate={trained:g}")
 
     def check_scale(self, *, unit: bool, any_length: bool) -> None:

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,19 +27,26 @@ from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import ModelError, SettingsError, StoreError, first_line
 from stepline.limits import parse_json
 from stepline.settings import Settings
+from stepline.training.network_file import read_tensors
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Settings)
 
-RUN, OMITTED, LOG = "run.json", "omitted.jsonl", "log.jsonl"
-PACKAGES = ("stepline", "torch", "numpy", "safetensors", "accelerate", "tokenizers")
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps of each weight
+RUN_FILE = "run.json"
+OMITTED_FILE = "omitted.jsonl"
+LOG_FILE = "log.jsonl"
+VERSIONED_PACKAGES = ("stepline", "torch", "numpy", "safetensors", "accelerate", "tokenizers")
+ADAMW_STATE = ("exp_avg", "exp_avg_sq", "step")  # of each weight
 
 
 def claim_run_folder(
-    folder: Path, run: Mapping[str, Any], facts: Mapping[str, Any] | None = None, *, file: str = RUN
+    folder: Path,
+    run: Mapping[str, Any],
+    facts: Mapping[str, Any] | None = None,
+    *,
+    file: str = RUN_FILE,
 ) -> None:
     """Write into `file` what a run is (plain values), so that no other run goes on in its folder.
 
@@ -48,11 +54,12 @@ def claim_run_folder(
     counts.
     Raises SettingsError when the folder holds another run, StoreError when its file cannot be read.
     """
-    path, plain = folder / file, json.loads(json.dumps(run, default=str))
+    path = folder / file
+    identity = json.loads(json.dumps(run, default=str))
     if path.exists():
         try:
-            known = parse_json(path.read_text(encoding="utf-8"))
-            same = all(known.get(name) == value for name, value in plain.items())
+            before = parse_json(path.read_text(encoding="utf-8"))
+            same = all(before.get(name) == value for name, value in identity.items())
         except (OSError, ValueError, AttributeError) as error:
             raise StoreError(
                 f"{path}: cannot be read ({error}); remove it, or give another --out"
@@ -61,7 +68,7 @@ def claim_run_folder(
             raise SettingsError(
                 f"{path}: another run, with other settings or sources; give another --out"
             )
-    text = json.dumps(plain | dict(facts or {}), indent=2) + "\n"
+    text = json.dumps(identity | dict(facts or {}), indent=2) + "\n"
     # a run that is done is left untouched
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_atomic(path, text)
@@ -69,9 +76,8 @@ def claim_run_folder(
 
 def write_omitted(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write what is no sample, a JSON line each."""
-    write_atomic(
-        folder / OMITTED, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    )
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_atomic(folder / OMITTED_FILE, "".join(lines))
 
 
 def settings_that_matter(settings: Settings) -> dict[str, Any]:
@@ -81,45 +87,50 @@ def settings_that_matter(settings: Settings) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions on which a run depends."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in PACKAGES:
+    numbers = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in VERSIONED_PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            numbers[package] = version(package)
+    return numbers
 
 
-def settings_to_train_on(own: T, asked: T, changeable: Collection[str], path: Path) -> T:
-    """Return the settings of a network in a file that is trained on, with what is asked of
+def settings_to_train_on(own: T, options: T, changeable: Collection[str], path: Path) -> T:
+    """Return the settings of a network in a file that is trained on, with the options for
     `changeable` (dotted names).
 
-    Raises SettingsError where anybody asked for something else than the network has.
+    Raises SettingsError where an option that somebody set is not what the network has.
     """
     tree = own.model_dump(mode="json")
-    for name, value in _settings_set(asked).items():
+    for name, value in _settings_set(options).items():
         *sections, field = name.split(".")
-        branch: Any = reduce(getattr, sections, own)
-        if value == getattr(branch, field):
+        part: Any = own
+        branch = tree
+        for section in sections:
+            part = getattr(part, section)
+            branch = branch[section]
+        if value == getattr(part, field):
             continue
         if name not in changeable:
             cure = "it is the network's own; leave it out, or leave --start out"
-            raise SettingsError(
-                f"model.{name}={value}, {path} has {getattr(branch, field)}; {cure}"
-            )
-        reduce(lambda section, key: section[key], sections, tree)[field] = value
+            raise SettingsError(f"model.{name}={value}, {path} has {getattr(part, field)}; {cure}")
+        branch[field] = value
     return type(own).model_validate_json(json.dumps(tree))
 
 
 def _settings_set(settings: Settings, prefix: str = "") -> dict[str, Any]:
     """Return the settings that somebody set, by their dotted names."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in settings.model_fields_set:
         value = getattr(settings, name)
-        found |= (
-            _settings_set(value, f"{prefix}{name}.")
-            if isinstance(value, Settings)
-            else {f"{prefix}{name}": value}
-        )
-    return found
+        if isinstance(value, Settings):
+            values |= _settings_set(value, f"{prefix}{name}.")
+        else:
+            values[f"{prefix}{name}"] = value
+    return values
+
+
+def _settings_of_checkpoint(settings: TrainSettings) -> dict[str, Any]:
+    return settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
 
 
 @dataclass(frozen=True)
@@ -139,16 +150,18 @@ def save_checkpoint(
     samples: int,
 ) -> None:
     """Write the checkpoint: the weights, AdamW's moments and how far the run is."""
-    tensors = {
-        f"model.{key}": value.detach().cpu().contiguous()
-        for key, value in model.state_dict().items()
-    }
+    tensors = {}
+    for key, value in model.state_dict().items():
+        tensors[f"model.{key}"] = value.detach().cpu().contiguous()
     for number, moments in optimizer.state_dict()["state"].items():
-        tensors |= {
-            f"optimizer.{number}.{name}": moments[name].cpu().contiguous() for name in MOMENTS
-        }
-    kept = settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
-    header = {"step": state.step, "best": state.best, "samples": samples, "settings": kept}
+        for name in ADAMW_STATE:
+            tensors[f"optimizer.{number}.{name}"] = moments[name].cpu().contiguous()
+    header = {
+        "step": state.step,
+        "best": state.best,
+        "samples": samples,
+        "settings": _settings_of_checkpoint(settings),
+    }
     with atomic_path(path) as partial:
         save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
     log.info("%s: checkpoint after step %d", path, state.step)
@@ -170,23 +183,21 @@ def resume_checkpoint(
     if not path.exists():
         return TrainingState()
     header, tensors = _read(path)
-    if (
-        header["settings"] != settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
-        or header["samples"] != samples
-    ):
+    own = (_settings_of_checkpoint(settings), samples)
+    if (header["settings"], header["samples"]) != own:
         raise SettingsError(
             f"{path}: another run, with other settings or samples; give another --out, or remove it"
         )
     try:
         model.load_state_dict(_without_prefix(tensors, "model."))
-        saved = optimizer.state_dict()
-        count = sum(len(group["params"]) for group in saved["param_groups"])
-        state = {
-            number: _without_prefix(tensors, f"optimizer.{number}.") for number in range(count)
-        }
-        optimizer.load_state_dict(
-            {**saved, "state": {number: part for number, part in state.items() if part}}
-        )
+        fresh = optimizer.state_dict()
+        count = sum(len(group["params"]) for group in fresh["param_groups"])
+        state = {}
+        for number in range(count):
+            moments = _without_prefix(tensors, f"optimizer.{number}.")
+            if moments:
+                state[number] = moments
+        optimizer.load_state_dict(fresh | {"state": state})
     except (RuntimeError, ValueError, KeyError) as error:
         reason = first_line(error)
         raise ModelError(
@@ -200,7 +211,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = parse_json((file.metadata() or {})["stepline"])
-            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            return header, read_tensors(file)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise ModelError(
             f"{path}: not a checkpoint that can be read ({error}); remove it to start again"
@@ -208,9 +219,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _without_prefix(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
-    return {
-        key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)
-    }
+    return {key.removeprefix(start): tensors[key] for key in tensors if key.startswith(start)}
 
 
 class StepLog:
@@ -219,11 +228,12 @@ class StepLog:
     Raises StoreError, with the cure, when the disk is full.
     """
 
-    def __init__(self, path: Path, done: int) -> None:
+    def __init__(self, path: Path, steps: int) -> None:
+        """steps: those of the checkpoint."""
         if path.exists():
-            kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:done]
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[:steps]
             with atomic_path(path) as partial:
-                partial.write_text("".join(kept), encoding="utf-8")
+                partial.write_text("".join(lines), encoding="utf-8")
         self._path = path
         self._file = path.open("a", encoding="utf-8")
 

@@ -36,7 +36,7 @@ class LabelledTexts:
 
 
 def read_labelled_texts(
-    source: str, kind: TextKind, place: StepLabelSource = "shown_or_said"
+    source: str, kind: TextKind, label: StepLabelSource = "shown_or_said"
 ) -> Iterator[LabelledTexts]:
     """Yield the texts of each video of a source: "narration", its sentences; "step", its steps.
 
@@ -47,22 +47,27 @@ def read_labelled_texts(
     """
     dataset = dataset_of(source)
     if dataset is None and is_feature_store(source):
-        store = open_store(source)
-        for id in store:
-            lines = store.texts(id)
-            if lines is None or not lines.starts or not lines.ends:
-                raise DatasetError(
-                    f"{source}: {id} has no texts with times; give the annotations beside the store"
-                )
-            # WhisperX leaves some times out, some are reversed
-            spans = tuple(
-                (Span(start, end),) if math.isfinite(start + end) and 0 <= start < end else ()
-                for start, end in zip(lines.starts, lines.ends, strict=True)
-            )
-            yield LabelledTexts(id, kind, lines.texts, spans)
+        yield from _stored_texts(source, kind)
         return
     annotated = dataset is not None and DATASETS[dataset[0]].gives == "reference" and kind == "step"
-    yield from labelled_texts(read_records(source), kind, place, annotated=annotated)
+    yield from labelled_texts(read_records(source), kind, label, annotated=annotated)
+
+
+def _stored_texts(source: str, kind: TextKind) -> Iterator[LabelledTexts]:
+    """Yield the texts of a feature store that keeps their times."""
+    store = open_store(source)
+    for id in store:
+        lines = store.texts(id)
+        if lines is None or not lines.starts or not lines.ends:
+            raise DatasetError(
+                f"{source}: {id} has no texts with times; give the annotations beside the store"
+            )
+        spans: list[tuple[Span, ...]] = []
+        for start, end in zip(lines.starts, lines.ends, strict=True):
+            # WhisperX leaves some times out, some are reversed
+            valid = math.isfinite(start + end) and 0 <= start < end
+            spans.append((Span(start, end),) if valid else ())
+        yield LabelledTexts(id, kind, lines.texts, tuple(spans))
 
 
 def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
@@ -75,23 +80,30 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
     dataset = dataset_of(source)
     if dataset is not None:
         name, place = dataset
-        found = local_copy(place) if is_remote(place) else Path(place)
-        yield from (
-            entry.record for entry in stream(name, found, subset=subset) if entry.record is not None
-        )
+        for entry in stream(name, _local_path(place), subset=subset):
+            if entry.record is not None:
+                yield entry.record
         return
-    path = local_copy(source) if is_remote(source) else Path(source)
+    path = _local_path(source)
     if subset is not None:
         raise DatasetError(f"{path}: records know no subset {subset!r}; leave --subset out")
-    files = sorted((*path.glob("*.parquet"), *path.glob("*.json"))) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted((*path.glob("*.parquet"), *path.glob("*.json")))
     if not files or not path.exists():
-        known = "records (.parquet, .json or a folder of them), or NAME:PATH of `stepline datasets`"
-        raise DatasetError(f"{path}: no records to train on; give {known}")
+        forms = ".parquet, .json or a folder of them"
+        cure = f"give records ({forms}), or NAME:PATH of `stepline datasets`"
+        raise DatasetError(f"{path}: no records to train on; {cure}")
     for file in files:
         if file.suffix == ".parquet":
             yield from read_parquet(file)
         else:
             yield read_record(file)
+
+
+def _local_path(place: str) -> Path:
+    """Return a path, or the copy of a URL on this disk."""
+    return local_copy(place) if is_remote(place) else Path(place)
 
 
 def dataset_of(source: str) -> tuple[str, str] | None:
@@ -110,33 +122,34 @@ def is_feature_store(place: str) -> bool:
 def labelled_texts(
     records: Iterable[Record],
     kind: TextKind,
-    place: StepLabelSource = "shown_or_said",
+    label: StepLabelSource = "shown_or_said",
     *,
     annotated: bool = False,
 ) -> Iterator[LabelledTexts]:
     """Yield the texts of records; annotated: of the steps that people placed, which only such
     datasets may give."""
     for record in records:
+        spans: list[tuple[Span, ...]]
         if kind == "narration":
-            sentences = record.sentences
-            texts, spans = (
-                tuple(each.text for each in sentences),
-                tuple((each.span,) for each in sentences),
-            )
-            yield LabelledTexts(record.video.id, kind, texts, spans, record.video.duration)
-            continue
-        steps = record.reference if annotated else record.steps
-        places = tuple(step.spans if annotated else _place(step, place) for step in steps)
-        yield LabelledTexts(
-            record.video.id, kind, tuple(step.text for step in steps), places, record.video.duration
-        )
+            texts = [sentence.text for sentence in record.sentences]
+            spans = [(sentence.span,) for sentence in record.sentences]
+        elif annotated:
+            texts = [step.text for step in record.reference]
+            spans = [step.spans for step in record.reference]
+        else:
+            texts = [step.text for step in record.steps]
+            spans = [_label(step, label) for step in record.steps]
+        video = record.video
+        yield LabelledTexts(video.id, kind, tuple(texts), tuple(spans), video.duration)
 
 
-def _place(step: Step, place: StepLabelSource) -> tuple[Span, ...]:
+def _label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
     """Return the one span that labels a step: the best where it is shown, or where it is said."""
-    shown = step.spans[:1] if place != "said" else ()
-    said = (step.said,) if step.said is not None and place != "shown" else ()
-    return shown or said
+    if step.spans and source != "said":
+        return step.spans[:1]
+    if step.said is not None and source != "shown":
+        return (step.said,)
+    return ()
 
 
 TextEncoder = Callable[[Sequence[str]], Matrix]
@@ -151,7 +164,9 @@ def text_encoder(name: str) -> TextEncoder:
     if backbone in ("conse", "clip", "s3d"):
         from stepline.vision import VisionSettings, load_backbone
 
-        settings = {"backbone": backbone} | ({"path": Path(folder)} if folder else {})
+        settings: dict[str, object] = {"backbone": backbone}
+        if folder:
+            settings["path"] = Path(folder)
         return load_backbone(VisionSettings.model_validate(settings)).encode_texts
 
     from stepline.text import embed
@@ -159,21 +174,16 @@ def text_encoder(name: str) -> TextEncoder:
     return lambda texts: embed(texts, model=name)
 
 
-def text_vectors(given: str, texts: Iterable[LabelledTexts], folder: Path) -> FeatureStore:
-    """Return the store that `given` names by its path or URL, else one made in `folder` by the
+def text_vectors(source: str, texts: Iterable[LabelledTexts], folder: Path) -> FeatureStore:
+    """Return the store that `source` names by its path or URL, else one made in `folder` by the
     encoder of that name."""
-    if is_feature_store(given):
-        return open_store(given)
-    return store_text_vectors(texts, text_encoder(given), folder, name=given)
+    if is_feature_store(source):
+        return open_store(source)
+    return store_text_vectors(texts, text_encoder(source), folder, name=source)
 
 
 def store_text_vectors(
-    texts: Iterable[LabelledTexts],
-    encode: TextEncoder,
-    folder: Path,
-    *,
-    name: str,
-    report: Callable[[str], None] | None = None,
+    texts: Iterable[LabelledTexts], encode: TextEncoder, folder: Path, *, name: str
 ) -> FeatureStore:
     """Return a store of the vectors of texts, keyed by video; what it holds already is not made
     again.
@@ -186,15 +196,13 @@ def store_text_vectors(
             if labelled.video in writer or not labelled.texts:
                 continue
             vectors = encode(labelled.texts)
-            if len(vectors) != len(labelled.texts):
+            count = len(labelled.texts)
+            if len(vectors) != count:
                 raise ShapeError(
-                    f"{labelled.video}: {len(labelled.texts)} texts need as many vectors, not {len(vectors)}"
+                    f"{labelled.video}: {count} texts need as many vectors, not {len(vectors)}"
                 )
-            writer.add(
-                labelled.video, vectors, rate=1.0, backbone=name, texts=RowTexts(labelled.texts)
-            )
-            if report is not None:
-                report(labelled.video)
+            texts_of_rows = RowTexts(labelled.texts)
+            writer.add(labelled.video, vectors, rate=1.0, backbone=name, texts=texts_of_rows)
     if not any(folder.glob("shard-*.parquet")):
         raise ShapeError(f"{folder}: there is no text to make vectors of; give records with texts")
     return FeatureStore(folder)

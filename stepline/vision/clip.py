@@ -23,7 +23,7 @@ class CLIPBackbone:
     name = "clip"
 
     def __init__(self, model: Any, processor: Any, *, batch: int) -> None:
-        """model, processor: of `transformers`. batch: texts encoded at once."""
+        """model, processor: of `transformers`. batch: how many texts are encoded together."""
         self._device = current_device()
         self._model = model.to(self._device.name)
         self._processor = processor
@@ -39,7 +39,7 @@ class CLIPBackbone:
         if not len(pictures):
             return np.empty((0, self.dim), dtype=np.float32)
         inputs = self._processor.image_processor(images=list(pictures), return_tensors="pt")
-        return self._unit(self._model.get_image_features, inputs)
+        return self._unit_rows(self._model.get_image_features, inputs)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) float32 unit rows; a text longer than the checkpoint's limit is cut
@@ -48,20 +48,22 @@ class CLIPBackbone:
             return np.empty((0, self.dim), dtype=np.float32)
         rows = []
         for start in range(0, len(texts), self._batch):
-            part = list(texts[start : start + self._batch])
             inputs = self._processor.tokenizer(
-                part, padding=self._padding, truncation=True, return_tensors="pt"
+                list(texts[start : start + self._batch]),
+                padding=self._padding,
+                truncation=True,
+                return_tensors="pt",
             )
-            rows.append(self._unit(self._model.get_text_features, inputs))
+            rows.append(self._unit_rows(self._model.get_text_features, inputs))
         return np.concatenate(rows)
 
-    def _unit(self, encode: Any, inputs: Any) -> Matrix:
+    def _unit_rows(self, encode: Any, inputs: Any) -> Matrix:
         import torch
 
         with torch.inference_mode(), self._device.autocast():
-            encoded = encode(**inputs.to(self._device.name))
-            # (B, D)
-            vectors = encoded if isinstance(encoded, torch.Tensor) else encoded.pooler_output
+            vectors = encode(**inputs.to(self._device.name))
+            if not isinstance(vectors, torch.Tensor):
+                vectors = vectors.pooler_output  # (B, D)
             unit: Matrix = torch.nn.functional.normalize(vectors.float(), dim=1).cpu().numpy()
         return unit
 
@@ -70,16 +72,17 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
     """Return the checkpoint in `settings.path`, or the one that `settings.hub` names on the model
     hub.
 
-    Raises SettingsError unless exactly one is given, ModelError when it is missing, incomplete or
-    no dual encoder.
+    Raises SettingsError unless exactly one of them is set, ModelError when it is missing,
+    incomplete or no dual encoder.
     """
-    if (settings.path is None) == (settings.hub is None):
+    path, hub = settings.path, settings.hub
+    if (path is None) == (hub is None):
         raise SettingsError(
             "vision.backbone=clip needs one of vision.path=FOLDER and vision.hub=NAME (a download)"
         )
-    if settings.path is not None and not settings.path.is_dir():
+    if path is not None and not path.is_dir():
         raise ModelError(
-            f"{settings.path}: no such folder; give a CLIP or SigLIP checkpoint for transformers"
+            f"{path}: no such folder; give a CLIP or SigLIP checkpoint for transformers"
         )
     try:
         from transformers import AutoModel, AutoProcessor
@@ -87,24 +90,20 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         raise ModelError(
             f"clip needs transformers ({error}); pip install 'stepline[clip]'"
         ) from error
-    source, offline = str(settings.path or settings.hub), settings.hub is None
+    source = str(path or hub)
     try:
-        model, report = AutoModel.from_pretrained(
-            source, local_files_only=offline, output_loading_info=True
-        )
-        processor = AutoProcessor.from_pretrained(source, local_files_only=offline)
+        options = {"local_files_only": hub is None}
+        model, report = AutoModel.from_pretrained(source, output_loading_info=True, **options)
+        processor = AutoProcessor.from_pretrained(source, **options)
     # transformers raises almost anything for a folder that is not what it expects
     except Exception as error:
         reason = first_line(error)
         raise ModelError(
             f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint"
         ) from error
-    whole = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
-    if (
-        not whole
-        or not hasattr(processor, "image_processor")
-        or not hasattr(processor, "tokenizer")
-    ):
+    encoders = (model, "get_image_features"), (model, "get_text_features")
+    parts = (processor, "image_processor"), (processor, "tokenizer")
+    if not all(hasattr(*part) for part in (*encoders, *parts)):
         raise ModelError(
             f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP"
         )

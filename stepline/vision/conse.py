@@ -16,6 +16,7 @@ import numpy as np
 
 from stepline.device import Device, cpu_threads, current_device
 from stepline.errors import ModelError
+from stepline.numeric import softmax, unit_rows
 from stepline.records import Matrix
 from stepline.text import embed
 from stepline.vision.encode import Pictures, check_pictures
@@ -29,7 +30,7 @@ NAMES = Path(__file__).with_name("imagenet_classes.txt")  # one class a line, in
 # their MiniLM embeddings, float16
 VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")
 
-# One network a file, kept from one video to the next.
+# One network per file, kept from one video to the next.
 _loaded: dict[tuple[Path, Device, int], "EfficientNetLite0"] = {}
 
 
@@ -55,13 +56,10 @@ class ConSEBackbone:
         check_pictures(pictures)
         if not len(pictures):
             return np.empty((0, self.dim), dtype=np.float32)
-        scores = self._network(pictures)  # (B, 1000)
-        scores = np.exp(scores - scores.max(1, keepdims=True))
-        rows = np.argsort(-scores, axis=1, kind="stable")[:, : self._likeliest]  # (B, T)
-        best = np.take_along_axis(scores / scores.sum(1, keepdims=True), rows, axis=1)  # (B, T)
-        combined = np.einsum("bt,btd->bd", best, self._classes[rows])  # (B, D)
-        unit: Matrix = combined / np.linalg.norm(combined, axis=1, keepdims=True)
-        return unit
+        probabilities = softmax(self._network(pictures))  # (B, 1000)
+        rows = np.argsort(-probabilities, axis=1, kind="stable")[:, : self._likeliest]  # (B, T)
+        best = np.take_along_axis(probabilities, rows, axis=1)  # (B, T)
+        return unit_rows(np.einsum("bt,btd->bd", best, self._classes[rows]))  # (B, D)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) unit rows."""
@@ -72,15 +70,13 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
     """Return the ConSE backbone. Raises ModelError when weights are missing or damaged."""
     from stepline.vision.efficientnet import EfficientNetLite0
 
-    wanted = (
-        settings.path or find_weights("efficientnet-lite0"),
-        current_device(),
-        cpu_threads(beside=1),
-    )
-    network = _loaded[wanted] = _loaded.get(wanted) or EfficientNetLite0(wanted[0])
+    path = settings.path or find_weights("efficientnet-lite0")
+    key = path, current_device(), cpu_threads(beside=1)
+    if key not in _loaded:
+        _loaded[key] = EfficientNetLite0(path)
     model = settings.text_model
     classes = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
-    return ConSEBackbone(network, classes, likeliest=settings.classes, text_model=model)
+    return ConSEBackbone(_loaded[key], classes, likeliest=settings.classes, text_model=model)
 
 
 def class_names() -> list[str]:
@@ -103,12 +99,11 @@ def read_class_vectors() -> Matrix:
         raise ModelError(
             f"{VECTORS}: not made from {NAMES.name}; run `python -m stepline.vision.conse`"
         )
-    unit: Matrix = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
+    return unit_rows(vectors)
 
 
 def write_class_vectors() -> None:
-    """Embed the class names with MiniLM and store them beside this file, as float16."""
+    """Embed the class names with MiniLM and store them next to this file, as float16."""
     from safetensors.numpy import save
 
     from stepline.atomic_files import write_atomic

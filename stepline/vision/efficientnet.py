@@ -12,27 +12,30 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.device import cpu_threads, current_device
 from stepline.errors import ModelError
-from stepline.onnx_graph import TYPES, OnnxGraph
+from stepline.onnx_graph import TENSOR_TYPES, OnnxGraph
 from stepline.progress import trim_memory
 from stepline.records import Matrix
 from stepline.state_dict import Array, read_tensors
 from stepline.vision.encode import Pictures
+from stepline.vision.tflite import same_padding
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SIDE = 224  # px, the input is SIDE x SIDE
-MEAN, SCALE = 127.0, 128.0  # of uint8 RGB; Lite's own, not ImageNet's channel statistics
-EPSILON = 1e-3  # of every BatchNorm, as trained in TensorFlow
-NORM = ("weight", "bias", "running_mean", "running_var")  # of every BatchNorm, in the checkpoint
-CLASSES = 1000
+# of uint8 RGB; Lite's own, not ImageNet's channel statistics
+PIXEL_MEAN = 127.0
+PIXEL_SCALE = 128.0
+NORM_EPSILON = 1e-3  # of every BatchNorm, as trained in TensorFlow
+NORM_WEIGHTS = ("weight", "bias", "running_mean", "running_var")  # in the checkpoint
+CLASS_COUNT = 1000
 
 
 class BlockStage(NamedTuple):
@@ -45,7 +48,8 @@ class BlockStage(NamedTuple):
     width: int
 
 
-STEM, HEAD = 32, 1280  # channels
+STEM_WIDTH = 32  # channels
+HEAD_WIDTH = 1280
 STAGES = (
     BlockStage(1, 3, 1, 1, 16),
     BlockStage(2, 3, 2, 6, 24),
@@ -71,14 +75,14 @@ class Convolution(NamedTuple):
 
 def architecture() -> list[list[Convolution]]:
     """Return the convolutions of the stem, of each of the 16 blocks and of the head, in order."""
-    parts = [[Convolution("_conv_stem", "_bn0", (STEM, 3, 3, 3), stride=2)]]
-    width = STEM
+    parts = [[Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), stride=2)]]
+    width = STEM_WIDTH
     for stage in STAGES:
         for index in range(stage.blocks):
             stride = stage.stride if index == 0 else 1
             parts.append(_mbconv(f"_blocks.{len(parts) - 1}", width, stage, stride))
             width = stage.width
-    return [*parts, [Convolution("_conv_head", "_bn1", (HEAD, width, 1, 1))]]
+    return [*parts, [Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))]]
 
 
 def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:
@@ -95,11 +99,10 @@ def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convo
             residual=stride == 1 and width == stage.width,
         ),
     ]
-    if stage.expansion > 1:
-        convolutions.insert(
-            0, Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
-        )
-    return convolutions
+    if stage.expansion == 1:
+        return convolutions
+    widen = Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
+    return [widen, *convolutions]
 
 
 class EfficientNetLite0:
@@ -108,7 +111,7 @@ class EfficientNetLite0:
     def __init__(self, path: Path) -> None:
         self.device = current_device()
         weights = _load_state_dict(path)
-        parts = [[(conv, *_fold(conv, weights)) for conv in part] for part in architecture()]
+        parts = [[_fold(convolution, weights) for convolution in part] for part in architecture()]
         classifier = weights["_fc.weight"], weights["_fc.bias"]
         self._run = (_TorchNetwork if self.device.needs_torch else _compile)(parts, classifier)
         del weights, parts, classifier
@@ -130,14 +133,16 @@ def resize(pictures: Pictures) -> Pictures:
     machine.
     """
     for axis in (2, 1):
-        if (size := pictures.shape[axis]) != SIDE:
-            taps, weights, bits = _resampling(size)
-            total = np.full(
-                (*pictures.shape[:axis], SIDE, *pictures.shape[axis + 1 :]), 1 << bits - 1, np.int32
-            )
-            for tap, weight in zip(taps, weights, strict=True):
-                total += pictures.take(tap, axis) * weight.reshape(-1, *[1] * (3 - axis))
-            pictures = (total >> bits).astype(np.uint8)
+        size = pictures.shape[axis]
+        if size == SIDE:
+            continue
+        taps, weights, bits = _resampling(size)
+        shape = [*pictures.shape]
+        shape[axis] = SIDE
+        total = np.full(shape, 1 << bits - 1, np.int32)
+        for tap, weight in zip(taps, weights, strict=True):
+            total += pictures.take(tap, axis) * weight.reshape(-1, *[1] * (3 - axis))
+        pictures = (total >> bits).astype(np.uint8)
     return pictures
 
 
@@ -160,40 +165,58 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
     return np.minimum(taps, size - 1), (0.5 + weights * (1 << bits)).astype(np.int32), bits
 
 
-Parts = list[list[tuple[Convolution, Array, Array]]]  # each convolution with its weight and bias
+class FoldedLayer(NamedTuple):
+    """A convolution with its BatchNorm folded in."""
+
+    layer: Convolution
+    weight: Array
+    bias: Array
+
+
+Parts: TypeAlias = list[list[FoldedLayer]]  # as `architecture` has them
+
+
+def _fold(convolution: Convolution, weights: Mapping[str, Array]) -> FoldedLayer:
+    """Return the convolution that does what one and its BatchNorm did."""
+    gain, shift, mean, variance = (weights[f"{convolution.norm}.{name}"] for name in NORM_WEIGHTS)
+    gain = gain / np.sqrt(variance + np.float32(NORM_EPSILON))  # (out,)
+    weight = weights[f"{convolution.name}.weight"] * gain[:, None, None, None]
+    return FoldedLayer(convolution, weight, shift - mean * gain)
 
 
 def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Pictures], Array]:
     """Return the network as ONNX Runtime runs it."""
     graph = OnnxGraph()
-    planes = graph.add(
-        "Cast", graph.input("pictures", ("B", SIDE, SIDE, 3), "uint8"), to=TYPES["float32"]
-    )
+    numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
+    lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)
+    pictures = graph.input("pictures", ("B", SIDE, SIDE, 3), "uint8")
+    planes = graph.add("Cast", pictures, to=TENSOR_TYPES["float32"])
     planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
-    shift, scale = (graph.constant(np.array(number, np.float32)) for number in (MEAN, SCALE))
-    hidden, side = graph.add("Div", graph.add("Sub", planes, shift), scale), SIDE
-    lowest, highest = (graph.constant(np.array(number, np.float32)) for number in (0, 6))
+    hidden = graph.add("Div", graph.add("Sub", planes, mean), scale)
+    side = SIDE
     for part in parts:
         block_input = hidden
-        for conv, weight, bias in part:
-            total, side = same_padding(conv, side)
-            pads = [total // 2] * 2 + [total - total // 2] * 2
-            given = hidden, graph.constant(weight), graph.constant(bias)
+        for layer, *weights in part:
+            before, after = same_padding(side, layer.shape[2], layer.stride)
+            side = -(-side // layer.stride)
             hidden = graph.add(
-                "Conv", *given, pads=pads, strides=[conv.stride] * 2, group=conv.groups
+                "Conv",
+                hidden,
+                *map(graph.constant, weights),
+                pads=[before, before, after, after],
+                strides=[layer.stride] * 2,
+                group=layer.groups,
             )
-            if conv.relu6:
+            if layer.relu6:
                 hidden = graph.add("Clip", hidden, lowest, highest)
-            if conv.residual:
+            if layer.residual:
                 hidden = graph.add("Add", hidden, block_input)
     pooled = graph.add("Flatten", graph.add("GlobalAveragePool", hidden))  # (B, 1280)
-    run = graph.compile(
-        graph.add("Gemm", pooled, *map(graph.constant, classifier), transB=1),
-        threads=cpu_threads(beside=1),
-    )  # (B, 1000)
+    scores = graph.add("Gemm", pooled, *map(graph.constant, classifier), transB=1)  # (B, 1000)
+    run = graph.compile(scores, threads=cpu_threads(beside=1))
     # One by one: as fast as four at once, in half the memory.
     return lambda pictures: np.concatenate(
-        [run(pictures=resize(picture[None])) for picture in pictures]
+        [run(pictures=resize(image[None])) for image in pictures]
     )
 
 
@@ -204,15 +227,14 @@ class _TorchNetwork:
         import torch
 
         self._device = current_device()
-        place = {"device": self._device.name, "memory_format": torch.channels_last}
-        self._parts = [
-            [
-                (conv, torch.from_numpy(weight).to(**place), self._tensor(bias))
-                for conv, weight, bias in part
-            ]
-            for part in parts
-        ]
-        self._classifier = tuple(map(self._tensor, classifier))
+        self._parts = []
+        for part in parts:
+            tensors = []
+            for layer, weight, bias in part:
+                kernel = self._tensor(weight).to(memory_format=torch.channels_last)
+                tensors.append((layer, kernel, self._tensor(bias)))
+            self._parts.append(tensors)
+        self._classifier = [self._tensor(values) for values in classifier]
 
     def _tensor(self, values: Array) -> "Tensor":
         import torch
@@ -228,45 +250,34 @@ class _TorchNetwork:
             planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)
             if planes.shape[2:] != (SIDE, SIDE):  # on the CPU, whose `resize` this is
                 planes = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", antialias=True)
-            hidden, side = (planes.to(self._device.name).float() - MEAN) / SCALE, SIDE
+            hidden = (planes.to(self._device.name).float() - PIXEL_MEAN) / PIXEL_SCALE
             for part in self._parts:
                 block_input = hidden
-                for conv, weight, bias in part:
-                    total, side = same_padding(conv, side)
-                    hidden = F.pad(hidden, (total // 2, total - total // 2) * 2)
-                    hidden = F.conv2d(hidden, weight, bias, conv.stride, groups=conv.groups)
-                    if conv.relu6:
+                for layer, weight, bias in part:
+                    pads = same_padding(hidden.shape[2], layer.shape[2], layer.stride)
+                    hidden = F.pad(hidden, pads * 2)
+                    hidden = F.conv2d(hidden, weight, bias, layer.stride, groups=layer.groups)
+                    if layer.relu6:
                         hidden = F.relu6(hidden, inplace=True)
-                    if conv.residual:
+                    if layer.residual:
                         hidden += block_input
             scores: Matrix = F.linear(hidden.mean((2, 3)), *self._classifier).float().cpu().numpy()
         return scores
 
 
-def same_padding(conv: Convolution, side: int) -> tuple[int, int]:
-    """Return how many rows TensorFlow's "same" padding adds, the smaller half before, and the
-    output's side."""
-    out = -(-side // conv.stride)
-    return max((out - 1) * conv.stride + conv.shape[2] - side, 0), out
-
-
-def _fold(conv: Convolution, weights: Mapping[str, Array]) -> tuple[Array, Array]:
-    """Return the weight and bias of one convolution that does what it and its BatchNorm did."""
-    gain, shift, mean, variance = (weights[f"{conv.norm}.{name}"] for name in NORM)
-    gain = gain / np.sqrt(variance + np.float32(EPSILON))  # (out,)
-    return weights[f"{conv.name}.weight"] * gain[:, None, None, None], shift - mean * gain
-
-
 def _load_state_dict(path: Path) -> dict[str, Array]:
     """Return the state dict, after every name and shape was checked."""
     weights = read_tensors(path, "EfficientNet-Lite0", "give its state dict")
-    weights = {
-        name: value for name, value in weights.items() if not name.endswith(".num_batches_tracked")
+    for name in [name for name in weights if name.endswith(".num_batches_tracked")]:
+        del weights[name]
+    shapes: dict[str, tuple[int, ...]] = {
+        "_fc.weight": (CLASS_COUNT, HEAD_WIDTH),
+        "_fc.bias": (CLASS_COUNT,),
     }
-    shapes: dict[str, tuple[int, ...]] = {"_fc.weight": (CLASSES, HEAD), "_fc.bias": (CLASSES,)}
-    for conv in itertools.chain(*architecture()):
-        shapes[f"{conv.name}.weight"] = conv.shape
-        shapes |= {f"{conv.norm}.{name}": (conv.shape[0],) for name in NORM}
+    for convolution in itertools.chain(*architecture()):
+        shapes[f"{convolution.name}.weight"] = convolution.shape
+        for name in NORM_WEIGHTS:
+            shapes[f"{convolution.norm}.{name}"] = convolution.shape[:1]
     if wrong := sorted(shapes.keys() ^ weights.keys()):
         raise ModelError(
             f"{path}: {len(wrong)} weights missing or unknown ({wrong[0]!r}); give EfficientNet-Lite0"

@@ -6,7 +6,7 @@ What every backbone offers: pictures and texts as vectors of one space.
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -62,12 +62,8 @@ def frames_per_row(backbone: Backbone) -> int:
 
 def check_pictures(pictures: Pictures) -> None:
     """Raise ShapeError unless `pictures` is (B, H, W, 3) uint8."""
-    if (
-        pictures.ndim != 4
-        or pictures.shape[3] != 3
-        or pictures.dtype != np.uint8
-        or 0 in pictures.shape[1:]
-    ):
+    is_rgb = pictures.ndim == 4 and pictures.shape[3] == 3 and pictures.dtype == np.uint8
+    if not is_rgb or 0 in pictures.shape[1:]:
         raise ShapeError(
             f"pictures must be (B, H, W, 3) uint8 RGB, not {pictures.shape} {pictures.dtype}"
         )
@@ -96,6 +92,14 @@ def encode_video(
     return encoder.finish()
 
 
+class _Candidate(NamedTuple):
+    """The frame of a part so far. distance: seconds from the part's middle; image: (H, W, 3)."""
+
+    part: int
+    distance: float
+    image: Pictures
+
+
 class VideoEncoder:
     """Collects frames one at a time; keeps at most `batch` rows. `repeated`: rows that no frame
     fell into.
@@ -112,8 +116,7 @@ class VideoEncoder:
         self._rate = rate
         self._batch = batch
         self._parts = frames_per_row(backbone)
-        # part, distance from its middle, image (H, W, 3)
-        self._candidate: tuple[int, float, Pictures] | None = None
+        self._candidate: _Candidate | None = None  # of the part that is open
         # the pictures of the row that is open, by their part of it
         self._row: dict[int, Pictures] = {}
         self._waiting: list[Pictures] = []  # rows: pictures (H, W, 3), or clips (T, H, W, 3)
@@ -125,70 +128,63 @@ class VideoEncoder:
         rate = self._rate * self._parts
         part = math.floor((frame.time + SLACK) * rate)
         distance = abs((part + 0.5) / rate - frame.time)
-        if self._candidate is not None:
-            if part < self._candidate[0] or (
-                part == self._candidate[0] and distance >= self._candidate[1]
-            ):
-                return  # a late frame (its part is closed), or one farther from the middle
-            if part > self._candidate[0]:
-                self._close_part()
-                if part // self._parts > self._rows[-1]:
-                    self._close_row()
-        self._candidate = (part, distance, frame.image)
+        best = self._candidate
+        if best is not None and part < best.part:
+            return  # too late: its part is closed
+        if best is not None and part == best.part and distance >= best.distance:
+            return
+        if best is not None and part > best.part:
+            self._close_part(best)
+            if part // self._parts > self._rows[-1]:
+                self._close_row()
+        self._candidate = _Candidate(part, distance, frame.image)
 
     def finish(self) -> FeatureSequence:
         """Return the features; no frame at all gives no row."""
         if self._candidate is not None:
-            self._close_part()
+            self._close_part(self._candidate)
             self._close_row()
+            self._candidate = None
         self._encode()
-        if not self._rows:
-            return FeatureSequence(
-                np.empty((0, self._backbone.dim), np.float32), self._rate, self._backbone.name
-            )
-        wanted = np.arange(self._rows[-1] + 1)
-        source = np.maximum(np.searchsorted(self._rows, wanted, side="right") - 1, 0)
-        self.repeated = tuple(sorted(set(wanted.tolist()) - set(self._rows)))
+        rows, values = self.take_rows()
+        if rows:
+            numbers = np.arange(rows[-1] + 1)
+            self.repeated = tuple(np.setdiff1d(numbers, rows).tolist())
+            values = values[np.maximum(np.searchsorted(rows, numbers, side="right") - 1, 0)]
         if self.repeated:
             logger.warning(
                 "%d of %d rows had no frame and repeat their neighbour",
                 len(self.repeated),
-                len(wanted),
+                len(values),
             )
-        return FeatureSequence(
-            np.concatenate(self._encoded)[source], self._rate, self._backbone.name
-        )
+        return FeatureSequence(values, self._rate, self._backbone.name)
 
     def take_rows(self) -> tuple[list[int], Matrix]:
         """Return the rows encoded since the last call, their numbers and (N, D) values, and forget
         them."""
-        values = (
-            np.concatenate(self._encoded)
-            if self._encoded
-            else np.empty((0, self._backbone.dim), np.float32)
-        )
-        rows, self._rows, self._encoded = self._rows[: len(values)], self._rows[len(values) :], []
+        values = np.concatenate([np.empty((0, self._backbone.dim), np.float32), *self._encoded])
+        self._encoded = []
+        rows = self._rows[: len(values)]
+        self._rows = self._rows[len(values) :]
         return rows, values
 
-    def _close_part(self) -> None:
-        """Keep the candidate as its part's picture; one of another size than its row's starts the
-        row anew."""
-        assert self._candidate is not None
-        part, _, image = self._candidate
-        row = part // self._parts
+    def _close_part(self, best: _Candidate) -> None:
+        """Keep the best frame as its part's picture; one of another size than its row's starts the
+        row again."""
+        row, part = divmod(best.part, self._parts)
         if not self._rows or self._rows[-1] != row:
             self._rows.append(row)
-        if self._row and next(iter(self._row.values())).shape != image.shape:
+        if self._row and next(iter(self._row.values())).shape != best.image.shape:
             self._row = {}
-        self._row[part % self._parts] = image
-        self._candidate = None
+        self._row[part] = best.image
 
     def _close_row(self) -> None:
         """Let the open row wait to be encoded."""
-        images, self._row = self._row, {}
-        pictures = [
-            images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)
-        ]
+        pictures = []
+        for part in range(self._parts):
+            nearest = min(self._row, key=lambda other: abs(other - part))
+            pictures.append(self._row[nearest])
+        self._row = {}
         row = np.stack(pictures) if isinstance(self._backbone, VideoClipBackbone) else pictures[0]
         if self._waiting and self._waiting[0].shape != row.shape:
             self._encode()  # a batch holds one size; a stream may change it
@@ -198,12 +194,11 @@ class VideoEncoder:
 
     def _encode(self) -> None:
         """Encode what waits. `self._rows` may hold one row more, the open one."""
-        if self._waiting:
-            backbone = self._backbone
-            encode = (
-                backbone.encode_clips
-                if isinstance(backbone, VideoClipBackbone)
-                else backbone.encode_images
-            )
-            self._encoded.append(encode(np.stack(self._waiting)))
-            self._waiting = []
+        if not self._waiting:
+            return
+        rows = np.stack(self._waiting)
+        self._waiting = []
+        if isinstance(self._backbone, VideoClipBackbone):
+            self._encoded.append(self._backbone.encode_clips(rows))
+        else:
+            self._encoded.append(self._backbone.encode_images(rows))

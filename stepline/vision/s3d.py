@@ -28,9 +28,10 @@ from stepline.vision.settings import VisionSettings
 
 Tokenisation: TypeAlias = Literal["released", "tan"]
 
-EMBEDDING, HIDDEN = 300, 2048
-PADDING = 0  # token 0; words count from 1
-LENGTHS: dict[Tokenisation, int] = {"released": 16, "tan": 32}  # words a text that count
+EMBEDDING_WIDTH = 300
+HIDDEN_WIDTH = 2048
+PADDING_TOKEN = 0  # words count from 1
+MAX_WORDS: dict[Tokenisation, int] = {"released": 16, "tan": 32}  # of a text
 WORD = re.compile(r"[\w']+")
 
 
@@ -48,12 +49,15 @@ class WordDictionary:
         "released": unknown words are left out before the first 16 are kept. "tan": they stay, as 0,
         among 32.
         """
-        rows = torch.zeros((len(texts), LENGTHS[form]), dtype=torch.int64)
-        for row, text in zip(rows, texts, strict=True):
-            found = [self._tokens.get(word, PADDING) for word in WORD.findall(text.lower())]
-            kept = [token for token in found if token or form == "tan"][: LENGTHS[form]]
-            row[: len(kept)] = torch.tensor(kept, dtype=torch.int64)
-        return rows
+        length = MAX_WORDS[form]
+        rows = []
+        for text in texts:
+            tokens = [self._tokens.get(word, PADDING_TOKEN) for word in WORD.findall(text.lower())]
+            if form == "released":
+                tokens = [token for token in tokens if token != PADDING_TOKEN]
+            padding = [PADDING_TOKEN] * (length - len(tokens))
+            rows.append(tokens[:length] + padding)
+        return torch.tensor(rows, dtype=torch.int64).view(-1, length)
 
 
 class TextTower(nn.Module):  # type: ignore[misc]
@@ -61,9 +65,9 @@ class TextTower(nn.Module):  # type: ignore[misc]
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.word_embd = nn.Embedding(size, EMBEDDING)
-        self.fc1 = nn.Linear(EMBEDDING, HIDDEN)
-        self.fc2 = nn.Linear(HIDDEN, JOINT)
+        self.word_embd = nn.Embedding(size, EMBEDDING_WIDTH)
+        self.fc1 = nn.Linear(EMBEDDING_WIDTH, HIDDEN_WIDTH)
+        self.fc2 = nn.Linear(HIDDEN_WIDTH, JOINT)
 
     def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
         """Return (K, 512) for tokens (K, N), not normalised.
@@ -75,7 +79,7 @@ class TextTower(nn.Module):  # type: ignore[misc]
         hidden = torch.relu(self.fc1(self.word_embd(tokens)))  # (K, N, 2048)
         if form == "tan":
             # >= 0 after the ReLU, so that 0 never wins
-            hidden = hidden * (tokens != PADDING)[:, :, None]
+            hidden = hidden * (tokens != PADDING_TOKEN)[:, :, None]
         joint: Tensor = self.fc2(hidden.amax(1))  # (K, 512)
         return joint
 
@@ -88,21 +92,18 @@ def read_dictionary(path: Path) -> WordDictionary:
     except (OSError, ValueError) as error:
         reason = first_line(error)
         raise ModelError(f"{path}: not S3D's dictionary ({reason}); give s3d_dict.npy") from error
-    if (
-        not isinstance(words, np.ndarray)
-        or words.ndim != 1
-        or words.dtype.kind != "U"
-        or not len(words)
-    ):
+    words = np.asarray(words)
+    if words.ndim != 1 or words.dtype.kind != "U" or not len(words):
         raise ModelError(f"{path}: holds no list of words; give s3d_dict.npy")
     if len(set(words.tolist())) != len(words):
         raise ModelError(f"{path}: holds a word twice; give s3d_dict.npy as it was released")
     return WordDictionary(words.tolist())
 
 
-TEXT_PREFIX = "text_module."
+TEXT_TOWER = "text_module"  # begins the names of the text tower's weights
+WORD_VECTORS = f"{TEXT_TOWER}.word_embd.weight"
 COUNTERS = ".num_batches_tracked"  # of no use at rest, and older files lack it
-NAMED = 3  # wrong names that an error repeats
+MAX_NAMES = 3  # wrong names that an error repeats
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
@@ -119,26 +120,18 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     weights = _read_tensors(path)
     with torch.device("meta"):
         video, words = S3D(), TextTower(dictionary_size)
-    named = video.state_dict() | {
-        TEXT_PREFIX + name: value for name, value in words.state_dict().items()
-    }
-    mismatches = _mismatches({name: tuple(value.shape) for name, value in named.items()}, weights)
-    if mismatches:
-        more = f" and {len(mismatches) - NAMED} more" if len(mismatches) > NAMED else ""
-        raise ModelError(
-            f"{path}: not S3D's weights: {', '.join(mismatches[:NAMED])}{more}; give s3d_howto100m.pth"
-        )
-    counters = {
-        name: torch.zeros((), dtype=torch.int64)
-        for name in video.state_dict()
-        if name.endswith(COUNTERS)
-    }
-    of_words = {
-        n.removeprefix(TEXT_PREFIX): v for n, v in weights.items() if n.startswith(TEXT_PREFIX)
-    }
-    of_video = {n: v for n, v in weights.items() if not n.startswith(TEXT_PREFIX)}
-    video.load_state_dict(counters | of_video, assign=True)
-    words.load_state_dict(of_words, assign=True)
+    video.add_module(TEXT_TOWER, words)  # as released: one network
+    expected = video.state_dict()
+    for name in expected:
+        if name.endswith(COUNTERS):
+            weights.setdefault(name, torch.zeros((), dtype=torch.int64))
+    if mismatches := _mismatches(expected, weights):
+        count = len(mismatches) - MAX_NAMES
+        more = f" and {count} more" if count > 0 else ""
+        names = ", ".join(mismatches[:MAX_NAMES])
+        raise ModelError(f"{path}: not S3D's weights: {names}{more}; give s3d_howto100m.pth")
+    video.load_state_dict(weights, assign=True)
+    delattr(video, TEXT_TOWER)
     return video.eval(), words.eval()
 
 
@@ -146,50 +139,42 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
     """Write a trained video tower in the released form, with the text tower of the file that it was
     trained from.
 
-    Beside it lies that file's dictionary, so that `vision.path` takes it.
+    That file's dictionary is written next to it, so that `vision.path` takes it.
     """
-    weights = _read_tensors(released)
-    trained = {name: value.detach().cpu() for name, value in video.state_dict().items()}
+    weights = {}
+    for name, value in _read_tensors(released).items():
+        if name.startswith(TEXT_TOWER):
+            weights[name] = value
+    for name, value in video.state_dict().items():
+        weights[name] = value.detach().cpu()
     with atomic_path(path) as partial:
-        torch.save(
-            {name: value for name, value in weights.items() if name.startswith(TEXT_PREFIX)}
-            | trained,
-            partial,
-        )
+        torch.save(weights, partial)
     write_atomic(path.parent / DICTIONARY, (released.parent / DICTIONARY).read_bytes())
 
 
-def _mismatches(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Tensor]) -> list[str]:
-    table = f"{TEXT_PREFIX}word_embd.weight"
-    if (
-        table in weights
-        and tuple(weights[table].shape[1:]) == (EMBEDDING,)
-        and len(weights[table]) != shapes[table][0]
-    ):
-        return [
-            f"{len(weights[table]) - 1} word vectors for a dictionary of {shapes[table][0] - 1} words"
-        ]
-    mismatches = [
-        f"{name} is missing"
-        for name in shapes
-        if name not in weights and not name.endswith(COUNTERS)
-    ]
-    mismatches += [f"{name} is unknown" for name in weights if name not in shapes]
-    both = [name for name in shapes if name in weights]
-    sizes = {name: tuple(weights[name].shape) for name in both}
-    mismatches += [
-        f"{name} is {size}, not {shapes[name]}"
-        for name, size in sizes.items()
-        if size != shapes[name]
-    ]
-    return mismatches + [
-        f"{name} holds NaN or infinity" for name in both if not bool(weights[name].isfinite().all())
+def _mismatches(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
+    """Return what is wrong with the weights' names, shapes and numbers."""
+    shapes = {name: tuple(value.shape) for name, value in expected.items()}
+    sizes = {name: tuple(value.shape) for name, value in weights.items()}
+    words, vectors = shapes[WORD_VECTORS], sizes.get(WORD_VECTORS, ())
+    if vectors[1:] == words[1:] and vectors[0] != words[0]:
+        return [f"{vectors[0] - 1} word vectors for a dictionary of {words[0] - 1} words"]
+    both = [name for name in shapes if name in sizes]
+    return [
+        *(f"{name} is missing" for name in shapes if name not in sizes),
+        *(f"{name} is unknown" for name in sizes if name not in shapes),
+        *(
+            f"{name} is {sizes[name]}, not {shapes[name]}"
+            for name in both
+            if sizes[name] != shapes[name]
+        ),
+        *(f"{name} holds NaN or infinity" for name in both if not weights[name].isfinite().all()),
     ]
 
 
 # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
 SIDE = 224
-FRAMES = 16  # a clip; at one row a second that is 16 frames/s, the rate of those features
+CLIP_FRAMES = 16  # at one row per second that is 16 frames/s, the rate of those features
 DICTIONARY = "s3d_dict.npy"
 
 
@@ -202,7 +187,7 @@ class S3DBackbone:
     with a text means anything.
     """
 
-    clip_frames = FRAMES
+    clip_frames = CLIP_FRAMES
 
     def __init__(
         self,
@@ -214,11 +199,14 @@ class S3DBackbone:
         pooled: bool = False,
     ) -> None:
         """form: how texts are cut into words, as `WordDictionary.tokens` says."""
-        self._video, self._words = video, words
-        self._dictionary, self._form = dictionary, form
+        self._video = video
+        self._words = words
+        self._dictionary = dictionary
+        self._form = form
         self._pooled = pooled
-        self.name, self.dim = ("s3d-mixed5c", POOLED) if pooled else ("s3d", JOINT)
         self._device = current_device()
+        self.name = "s3d-mixed5c" if pooled else "s3d"
+        self.dim = POOLED if pooled else JOINT
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), for uint8 RGB clips (B, T, H, W, 3), T even."""
@@ -230,19 +218,18 @@ class S3DBackbone:
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
         # resized on the CPU, from uint8, so that every device sees the same clip
-        inputs = prepare(torch.from_numpy(np.ascontiguousarray(clips)))
+        inputs = prepare(torch.from_numpy(np.ascontiguousarray(clips))).to(self._device.name)
         with self._device.autocast():
             if not self._pooled:
-                return _unit(self._video(inputs.to(self._device.name)))
-            rows: Matrix = self._video.pooled(inputs.to(self._device.name)).float().cpu().numpy()
+                return _unit(self._video(inputs))
+            rows: Matrix = self._video.pooled(inputs).float().cpu().numpy()
             return rows
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture stands still."""
         check_pictures(pictures)
-        return self.encode_clips(
-            np.broadcast_to(pictures[:, None], (len(pictures), FRAMES, *pictures.shape[1:]))
-        )
+        shape = (len(pictures), CLIP_FRAMES, *pictures.shape[1:])
+        return self.encode_clips(np.broadcast_to(pictures[:, None], shape))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, 512) unit rows; words that the dictionary lacks do not count."""
@@ -261,11 +248,8 @@ def prepare(clips: Tensor) -> Tensor:
     b, t, h, w, _ = clips.shape
     side = min(h, w)
     top, left = (h - side) // 2, (w - side) // 2
-    square = (
-        clips[:, :, top : top + side, left : left + side]
-        .reshape(b * t, side, side, 3)
-        .permute(0, 3, 1, 2)
-    )
+    square = clips[:, :, top : top + side, left : left + side].reshape(b * t, side, side, 3)
+    square = square.permute(0, 3, 1, 2)  # (B T, 3, side, side)
     if side != SIDE:
         square = F.interpolate(square, (SIDE, SIDE), mode="bilinear", antialias=True)
     return (square.float() / 255).view(b, t, 3, SIDE, SIDE).transpose(1, 2)
@@ -283,9 +267,14 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
         raise SettingsError(f"vision.backbone={settings.backbone} needs {needs}")
     dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY)
     video, words = read_s3d(settings.path, dictionary.size)
-    device, pooled = current_device().name, settings.backbone == "s3d-mixed5c"
-    video, words = video.to(device), words.to(device)
-    return S3DBackbone(FoldedS3D(video), words, dictionary, settings.tokens, pooled=pooled)
+    device = current_device().name
+    return S3DBackbone(
+        FoldedS3D(video.to(device)),
+        words.to(device),
+        dictionary,
+        settings.tokens,
+        pooled=settings.backbone == "s3d-mixed5c",
+    )
 
 
 def _unit(vectors: Tensor) -> Matrix:

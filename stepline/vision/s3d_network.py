@@ -61,22 +61,17 @@ class MaxPool(NamedTuple):
     """A max pool between blocks: time and side are both its kernel's; the stride is 2 wherever the
     kernel is not 1."""
 
+    name: str
     time: int
     side: int
 
 
 # What is shrunk before the block or convolution of that name.
 MAX_POOLS = {
-    "conv_2b": MaxPool(1, 3),
-    "mixed_3b": MaxPool(1, 3),
-    "mixed_4b": MaxPool(3, 3),
-    "mixed_5b": MaxPool(2, 2),
-}
-MAX_POOL_NAMES = {
-    "conv_2b": "maxpool_2a",
-    "mixed_3b": "maxpool_3a",
-    "mixed_4b": "maxpool_4a",
-    "mixed_5b": "maxpool_5a",
+    "conv_2b": MaxPool("maxpool_2a", 1, 3),
+    "mixed_3b": MaxPool("maxpool_3a", 1, 3),
+    "mixed_4b": MaxPool("maxpool_4a", 3, 3),
+    "mixed_5b": MaxPool("maxpool_5a", 2, 2),
 }
 
 
@@ -88,19 +83,25 @@ class ConvNormReLU(nn.Module):  # type: ignore[misc]
         self, inputs: int, outputs: int, kernel: tuple[int, int, int], *, separable: bool = False
     ) -> None:
         super().__init__()
-        first = (1, *kernel[1:]) if separable else kernel
-        self.conv1 = nn.Conv3d(inputs, outputs, first, padding=_same(first), bias=False)
+        time, *space = kernel
+        self.conv1 = _convolution(inputs, outputs, (1, *space) if separable else kernel)
         self.bn1 = nn.BatchNorm3d(outputs)
         if separable:
-            second = (kernel[0], 1, 1)
-            self.conv2 = nn.Conv3d(outputs, outputs, second, padding=_same(second), bias=False)
+            self.conv2 = _convolution(outputs, outputs, (time, 1, 1))
             self.bn2 = nn.BatchNorm3d(outputs)
         self.separable = separable
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, outputs, T, H, W)."""
         hidden = F.relu(self.bn1(self.conv1(hidden)))
-        return F.relu(self.bn2(self.conv2(hidden))) if self.separable else hidden
+        if self.separable:
+            hidden = F.relu(self.bn2(self.conv2(hidden)))
+        return hidden
+
+
+def _convolution(inputs: int, outputs: int, kernel: tuple[int, ...]) -> nn.Conv3d:
+    padding = tuple(size // 2 for size in kernel)
+    return nn.Conv3d(inputs, outputs, kernel, padding=padding, bias=False)
 
 
 class FeatureGating(nn.Module):  # type: ignore[misc]
@@ -121,15 +122,18 @@ class InceptionBlock(nn.Module):  # type: ignore[misc]
 
     def __init__(self, inputs: int, widths: BlockWidths) -> None:
         super().__init__()
-        point, cube = (1, 1, 1), (3, 3, 3)
+        point = (1, 1, 1)
+        cube = (3, 3, 3)
         self.conv_b0 = ConvNormReLU(inputs, widths.plain, point)
         self.conv_b1_a = ConvNormReLU(inputs, widths.middle_a, point)
         self.conv_b1_b = ConvNormReLU(widths.middle_a, widths.a, cube, separable=True)
         self.conv_b2_a = ConvNormReLU(inputs, widths.middle_b, point)
         self.conv_b2_b = ConvNormReLU(widths.middle_b, widths.b, cube, separable=True)
         self.conv_b3_b = ConvNormReLU(inputs, widths.pooled, point)
-        self.gating_b0, self.gating_b1 = FeatureGating(widths.plain), FeatureGating(widths.a)
-        self.gating_b2, self.gating_b3 = FeatureGating(widths.b), FeatureGating(widths.pooled)
+        self.gating_b0 = FeatureGating(widths.plain)
+        self.gating_b1 = FeatureGating(widths.a)
+        self.gating_b2 = FeatureGating(widths.b)
+        self.gating_b3 = FeatureGating(widths.pooled)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, widths.out, T, H, W)."""
@@ -181,22 +185,17 @@ class S3D(nn.Module):  # type: ignore[misc]
         for name in ("conv_2b", "conv_2c", "gating", *BLOCKS):
             if name in MAX_POOLS:
                 hidden = max_pool(hidden, MAX_POOLS[name])
-                yield MAX_POOL_NAMES[name], hidden
+                yield MAX_POOLS[name].name, hidden
             hidden = getattr(self, name)(hidden)
             yield name, hidden
 
 
 def space_to_depth(clips: Tensor) -> Tensor:
     """Return (B, 24, T/2, H/2, W/2): the 2 x 2 x 2 neighbours as channels, colour fastest."""
-    if (
-        clips.ndim != 5
-        or clips.shape[1] != 3
-        or any(side < 2 or side % 2 for side in clips.shape[2:])
-    ):
-        raise ShapeError(
-            f"clips must be (B, 3, T, H, W) with even T, H and W, not {tuple(clips.shape)}"
-        )
-    b, c, t, h, w = clips.shape
+    shape = tuple(clips.shape)
+    if len(shape) != 5 or shape[1] != 3 or any(side < 2 or side % 2 for side in shape[2:]):
+        raise ShapeError(f"clips must be (B, 3, T, H, W) with even T, H and W, not {shape}")
+    b, c, t, h, w = shape
     parts = clips.reshape(b, c, t // 2, 2, h // 2, 2, w // 2, 2)
     return parts.permute(0, 3, 5, 7, 1, 2, 4, 6).reshape(b, 8 * c, t // 2, h // 2, w // 2)
 
@@ -204,39 +203,76 @@ def space_to_depth(clips: Tensor) -> Tensor:
 def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
     """Return the max pool; a kernel of 3 is padded at the end, since values are never negative,
     with zeros."""
-    after = (pool.side - 2 if pool.side > 1 else 0, pool.time - 2 if pool.time > 1 else 0)
-    padded = F.pad(hidden, (0, after[0], 0, after[0], 0, after[1]))
+    time, side = (max(0, size - 2) for size in (pool.time, pool.side))  # padding at the end
+    padded = F.pad(hidden, (0, side, 0, side, 0, time))
     stride = (min(2, pool.time), 2, 2)
     return F.max_pool3d(padded, (pool.time, pool.side, pool.side), stride, ceil_mode=True)
 
 
-def _same(kernel: tuple[int, int, int]) -> tuple[int, int, int]:
-    return kernel[0] // 2, kernel[1] // 2, kernel[2] // 2
-
-
-# ---------------------------------------------------------------- the folded form
+# ---------------------------------------------------------------- the folded form; hidden is
+# (B, T, H, W, C), contiguous
 
 
 class FoldedConvolution(NamedTuple):
-    """A convolution with its norm folded in: weight (out, in, height, width), bias (out,),
-    padding."""
+    """A convolution with its norm folded in, and a ReLU: weight (out, in, height, width), bias
+    (out,). over_time: height is time, width is all pixels."""
 
     weight: Tensor
     bias: Tensor
     padding: tuple[int, int]
+    over_time: bool = False
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return (B, T, H, W, out)."""
+        b, t, h, w, c = hidden.shape
+        shape = (b, t, h * w, c) if self.over_time else (b * t, h, w, c)
+        return self.convolve(hidden.view(shape)).view(b, t, h, w, -1)
+
+    def convolve(self, rows: Tensor) -> Tensor:
+        """Return the convolution of (N, H, W, C), (N, H, W, out)."""
+        planes = rows.permute(0, 3, 1, 2)
+        convolved = F.conv2d(planes, self.weight, self.bias, padding=self.padding)
+        return F.relu_(convolved).permute(0, 2, 3, 1).contiguous()
 
 
-class FoldedBlock(NamedTuple):
+class FoldedGate(NamedTuple):
+    """Weighs each channel by what all channels mean over the clip: weight (C, C), bias (C,)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def write(self, branch: Tensor, out: Tensor) -> None:
+        """Write the weighed branch into `out`."""
+        weights = torch.sigmoid(F.linear(branch.mean((1, 2, 3)), *self))  # (B, C)
+        torch.mul(branch, weights[:, None, None, None, :], out=out)
+
+
+class FoldedBlock:
     """A block: the three point convolutions of its input as one, what follows them, and the four
     gates."""
 
-    points: FoldedConvolution
-    widths: tuple[int, int, int]
-    cubes: tuple[
-        tuple[FoldedConvolution, FoldedConvolution], tuple[FoldedConvolution, FoldedConvolution]
-    ]
-    pooled: FoldedConvolution
-    gates: tuple[tuple[Tensor, Tensor], ...]
+    def __init__(self, block: InceptionBlock) -> None:
+        units = (block.conv_b0, block.conv_b1_a, block.conv_b2_a)
+        weights, biases = zip(*(_fold(unit.conv1, unit.bn1) for unit in units), strict=True)
+        self.points = _folded(torch.cat(weights)[:, :, 0], torch.cat(biases))
+        self.widths = [len(bias) for bias in biases]
+        self.cubes = [_fold_unit(unit) for unit in (block.conv_b1_b, block.conv_b2_b)]
+        (self.pooled,) = _fold_unit(block.conv_b3_b)
+        gates = (block.gating_b0, block.gating_b1, block.gating_b2, block.gating_b3)
+        self.gates = [_fold_gate(gate) for gate in gates]
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return (B, T, H, W, out)."""
+        plain, *middles = self.points(hidden).split(self.widths, dim=4)
+        branches = [plain]
+        for middle, (space, time) in zip(middles, self.cubes, strict=True):
+            branches.append(time(space(middle.contiguous())))
+        branches.append(self.pooled(_cube_pooled(hidden)))
+        widths = [branch.shape[4] for branch in branches]
+        out = hidden.new_empty((*hidden.shape[:4], sum(widths)))
+        for branch, gate, part in zip(branches, self.gates, out.split(widths, dim=4), strict=True):
+            gate.write(branch, part)
+        return out
 
 
 class FoldedS3D:
@@ -246,11 +282,12 @@ class FoldedS3D:
         """network: its weights are copied; later training does not change this."""
         with torch.no_grad():
             weight, bias = _fold(network.conv1.conv1, network.conv1.bn1)  # (64, 24, 2, 4, 4)
-            self._stem = _folded(torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1), bias, (0, 0))
-            self._point = _fold_spatial(network.conv_2b)
-            self._separable = _fold_separable(network.conv_2c)
+            pairs = torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1)  # (64, 48, 4, 4)
+            self._stem = _folded(pairs, bias)._replace(padding=(0, 0))
+            (self._point,) = _fold_unit(network.conv_2b)
+            self._separable = _fold_unit(network.conv_2c)
             self._gate = _fold_gate(network.gating)
-            self._blocks = {name: _fold_block(getattr(network, name)) for name in BLOCKS}
+            self._blocks = {name: FoldedBlock(getattr(network, name)) for name in BLOCKS}
             self._joint = (network.fc.weight.detach().clone(), network.fc.bias.detach().clone())
 
     def __call__(self, clips: Tensor) -> Tensor:
@@ -261,76 +298,49 @@ class FoldedS3D:
     def pooled(self, clips: Tensor) -> Tensor:
         """Return (B, 1024), the mean of the last block."""
         with torch.inference_mode():
-            hidden = _convolve_stem(space_to_depth(clips), self._stem)  # (B, T, H, W, C)
-            hidden = _convolve_space(_max_pooled(hidden, MAX_POOLS["conv_2b"]), self._point)
-            hidden = _convolve_time(_convolve_space(hidden, self._separable[0]), self._separable[1])
-            _write_gated(hidden, self._gate, hidden)
+            hidden = _convolve_stem(space_to_depth(clips), self._stem)
+            hidden = self._point(_max_pooled(hidden, MAX_POOLS["conv_2b"]))
+            for convolution in self._separable:
+                hidden = convolution(hidden)
+            self._gate.write(hidden, hidden)
             for name, block in self._blocks.items():
                 if name in MAX_POOLS:
                     hidden = _max_pooled(hidden, MAX_POOLS[name])
-                hidden = _run_block(hidden, block)
+                hidden = block(hidden)
             return hidden.mean((1, 2, 3))
 
 
-# ---------------------------------------------------------------- running; hidden is (B, T, H, W,
-# C), contiguous
-
-
-def _convolve_space(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
-    b, t, h, w, c = hidden.shape
-    return _convolve(hidden.view(b * t, h, w, c), kernel).view(b, t, h, w, -1)
-
-
-def _convolve_time(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
-    b, t, h, w, c = hidden.shape
-    return _convolve(hidden.view(b, t, h * w, c), kernel).view(b, t, h, w, -1)
-
-
-def _convolve(rows: Tensor, kernel: FoldedConvolution) -> Tensor:
-    """Return the convolution of (N, H, W, C) and a ReLU as (N, H, W, out)."""
-    out = F.conv2d(rows.permute(0, 3, 1, 2), kernel.weight, kernel.bias, padding=kernel.padding)
-    return F.relu_(out).permute(0, 2, 3, 1).contiguous()
-
-
-def _convolve_stem(parts: Tensor, kernel: FoldedConvolution) -> Tensor:
+def _convolve_stem(parts: Tensor, stem: FoldedConvolution) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames
     are one picture."""
     b, c, t, h, w = parts.shape
     # (B, T + 1, H + 3, W + 3, 24)
     frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))
     pairs = torch.cat((frames[:, :-1], frames[:, 1:]), dim=4)  # (B, T, H + 3, W + 3, 48)
-    return _convolve(pairs.view(b * t, h + 3, w + 3, 2 * c), kernel).view(b, t, h, w, -1)
+    return stem.convolve(pairs.view(b * t, h + 3, w + 3, 2 * c)).view(b, t, h, w, -1)
 
 
 def _max_pooled(hidden: Tensor, pool: MaxPool) -> Tensor:
     """Return the max pool; a side that is not odd needs no padding, since its last window may reach
     past the end."""
     b, t, h, w, c = hidden.shape
-    rows = hidden.view(b * t, h, w, c).permute(0, 3, 1, 2)
+    rows = hidden.view(b * t, h, w, c)
     if pool.side == 3 and (h % 2 or w % 2):
-        rows = F.pad(rows, (0, w % 2, 0, h % 2))  # zeros: no value is below
-    # (B T, H', W', C)
-    rows = F.max_pool2d(rows, pool.side, 2, ceil_mode=True).permute(0, 2, 3, 1).contiguous()
+        rows = F.pad(rows, (0, 0, 0, w % 2, 0, h % 2))  # zeros: no value is below
+    rows = _pool_planes(rows, (pool.side, pool.side), (2, 2))  # (B T, H', W', C)
     _, h, w, _ = rows.shape
     if pool.time == 1:
         return rows.view(b, t, h, w, c)
-    lines = rows.view(b, t, h * w, c).permute(0, 3, 1, 2)
+    lines = rows.view(b, t, h * w, c)
     if pool.time == 3 and t % 2:
-        lines = F.pad(lines, (0, 0, 0, 1))
-    lines = (
-        F.max_pool2d(lines, (pool.time, 1), (2, 1), ceil_mode=True).permute(0, 2, 3, 1).contiguous()
-    )
-    return lines.view(b, -1, h, w, c)
+        lines = F.pad(lines, (0, 0, 0, 0, 0, 1))
+    return _pool_planes(lines, (pool.time, 1), (2, 1)).view(b, -1, h, w, c)
 
 
 def _cube_pooled(hidden: Tensor) -> Tensor:
     """Return the greatest of each value's 3 x 3 x 3 neighbours."""
     b, t, h, w, c = hidden.shape
-    rows = (
-        F.max_pool2d(hidden.view(b * t, h, w, c).permute(0, 3, 1, 2), 3, 1, 1)
-        .permute(0, 2, 3, 1)
-        .contiguous()
-    )
+    rows = _pool_planes(hidden.view(b * t, h, w, c), (3, 3), (1, 1), padding=1)
     lines = rows.view(b, t, h * w, c)
     out = lines.clone()
     torch.maximum(out[:, 1:], lines[:, :-1], out=out[:, 1:])
@@ -338,72 +348,42 @@ def _cube_pooled(hidden: Tensor) -> Tensor:
     return out.view(b, t, h, w, c)
 
 
-def _write_gated(branch: Tensor, gate: tuple[Tensor, Tensor], out: Tensor) -> None:
-    """Write the branch into `out`, each channel weighed by what all channels mean over the clip."""
-    weights = torch.sigmoid(F.linear(branch.mean((1, 2, 3)), *gate))  # (B, C)
-    torch.mul(branch, weights[:, None, None, None, :], out=out)
-
-
-def _run_block(hidden: Tensor, block: FoldedBlock) -> Tensor:
-    plain, *middles = _convolve_space(hidden, block.points).split(block.widths, dim=4)
-    branches = [plain]
-    for middle, (space, time) in zip(middles, block.cubes, strict=True):
-        branches.append(_convolve_time(_convolve_space(middle.contiguous(), space), time))
-    branches.append(_convolve_space(_cube_pooled(hidden), block.pooled))
-    sizes = [branch.shape[4] for branch in branches]
-    out = hidden.new_empty((*hidden.shape[:4], sum(sizes)))
-    for branch, gate, part in zip(branches, block.gates, out.split(sizes, dim=4), strict=True):
-        _write_gated(branch, gate, part)
-    return out
+def _pool_planes(
+    rows: Tensor, kernel: tuple[int, int], stride: tuple[int, int], padding: int = 0
+) -> Tensor:
+    """Return the max pool of (N, H, W, C), contiguous; the last window may reach past the end."""
+    planes = rows.permute(0, 3, 1, 2)
+    pooled = F.max_pool2d(planes, kernel, stride, padding, ceil_mode=True)
+    return pooled.permute(0, 2, 3, 1).contiguous()
 
 
 # ---------------------------------------------------------------- folding
 
 
-def _fold(convolution: torch.nn.Conv3d, norm: torch.nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
+def _fold(convolution: nn.Conv3d, norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
     """Return the weight (out, in, T, H, W) and the bias of one convolution that does what it and
     its norm did."""
-    mean, variance = norm.running_mean, norm.running_var
-    assert mean is not None
-    assert variance is not None
-    gain = norm.weight * torch.rsqrt(variance + norm.eps)
-    return convolution.weight * gain[:, None, None, None, None], norm.bias - mean * gain
+    gain = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+    weight = convolution.weight * gain[:, None, None, None, None]
+    return weight, norm.bias - norm.running_mean * gain
 
 
-def _fold_spatial(unit: ConvNormReLU) -> FoldedConvolution:
+def _fold_unit(unit: ConvNormReLU) -> list[FoldedConvolution]:
+    """Return the convolution over space, and of a separable one that over time."""
     weight, bias = _fold(unit.conv1, unit.bn1)
-    return _folded(weight[:, :, 0], bias, (weight.shape[3] // 2, weight.shape[4] // 2))
+    convolutions = [_folded(weight[:, :, 0], bias)]
+    if unit.separable:
+        weight, bias = _fold(unit.conv2, unit.bn2)  # (C, C, 3, 1, 1)
+        convolutions.append(_folded(weight[:, :, :, 0], bias)._replace(over_time=True))
+    return convolutions
 
 
-def _fold_separable(unit: ConvNormReLU) -> tuple[FoldedConvolution, FoldedConvolution]:
-    weight, bias = _fold(unit.conv2, unit.bn2)  # (C, C, 3, 1, 1)
-    return _fold_spatial(unit), _folded(weight[:, :, :, 0], bias, (1, 0))
+def _fold_gate(gate: FeatureGating) -> FoldedGate:
+    return FoldedGate(gate.fc.weight.detach().clone(), gate.fc.bias.detach().clone())
 
 
-def _fold_gate(gate: FeatureGating) -> tuple[Tensor, Tensor]:
-    return gate.fc.weight.detach().clone(), gate.fc.bias.detach().clone()
-
-
-def _fold_block(block: InceptionBlock) -> FoldedBlock:
-    parts = [_fold_spatial(unit) for unit in (block.conv_b0, block.conv_b1_a, block.conv_b2_a)]
-    points = _folded(
-        torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), (0, 0)
-    )
-    plain, first, second = (len(part.bias) for part in parts)
-    gates = (block.gating_b0, block.gating_b1, block.gating_b2, block.gating_b3)
-    cubes = (_fold_separable(block.conv_b1_b), _fold_separable(block.conv_b2_b))
-    return FoldedBlock(
-        points,
-        (plain, first, second),
-        cubes,
-        _fold_spatial(block.conv_b3_b),
-        tuple(map(_fold_gate, gates)),
-    )
-
-
-def _folded(weight: Tensor, bias: Tensor, padding: tuple[int, int]) -> FoldedConvolution:
-    return FoldedConvolution(
-        weight.detach().contiguous(memory_format=torch.channels_last),
-        bias.detach().clone(),
-        padding,
-    )
+def _folded(weight: Tensor, bias: Tensor) -> FoldedConvolution:
+    """Return a convolution that keeps the size of what it reads."""
+    planes = weight.detach().contiguous(memory_format=torch.channels_last)
+    height, width = planes.shape[2:]
+    return FoldedConvolution(planes, bias.detach().clone(), (height // 2, width // 2))

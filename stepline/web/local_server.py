@@ -1,8 +1,8 @@
-"""A web application that is served to this machine alone, unless it is told otherwise.
+"""A web application for this machine alone, unless its caller lets others in.
 
-Only requests to localhost by name are answered, so no other site's page can reach it by rebinding a
-name; what another site's page asks for is refused, and what is sent must carry a header that
-another site's form cannot send.
+Only requests to localhost by name are answered, so the page of another site cannot reach it by
+rebinding a name. Requests from other sites' pages are refused, and a request that sends something
+must carry a header that no form of another site can send.
 """
 
 import asyncio
@@ -12,11 +12,13 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
-from typing import Literal
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePath
+from typing import Literal, TypeVar
 
 import h11
 import uvicorn
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -29,136 +31,172 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stepline.errors import SettingsError, SteplineError
 
-HOST = "127.0.0.1"
-# as the Host of a request says it
+Model = TypeVar("Model", bound=BaseModel)
+
+LOCAL_HOST = "127.0.0.1"
+# The Host header of a request to this machine.
 THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
-LARGEST = 4096  # bytes of what may be sent
-CONNECTIONS = 64  # at a time; a browser opens six
-READING = 10.0  # s in which a request must come whole
-PATIENCE = 3  # s that requests in work have to end once the server stops
+MAX_BODY_BYTES = 4096  # of a request
+MAX_LENGTH_DIGITS = 18  # of a number of bytes; no file has more
+MAX_CONNECTIONS = 64  # at a time; a browser opens six
+MAX_READING_SECONDS = 10.0  # in which a request must have come whole
+MAX_STOPPING_SECONDS = 3  # that requests in work have to end once the server stops
+ASSET_TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether what a request says it asks, name and port, is this machine."""
+    """Return whether the Host header of a request, name and port, is this machine."""
     return THIS_MACHINE.fullmatch(host) is not None
 
 
-def local_application(
-    routes: Sequence[BaseRoute],
-    *,
-    token: str,
-    policy: str,
-    answers_to: Callable[[str], bool] = is_this_machine,
-    largest: Callable[[Request], int] = lambda _: LARGEST,
-    refuse: Callable[[Request], Response | None] = lambda _: None,
-) -> Starlette:
-    """Return an application that refuses other hosts' names, other sites' pages and what is sent
-    without its token.
+@dataclass(frozen=True)
+class Guards:
+    """The rules of an application for requests and replies.
 
-    token: what the header X-Stepline must say of what sends something. policy: the
-    Content-Security-Policy of every reply that has none of its own, in no other page's frame.
-    answers_to: the hosts as which it may be asked. largest: bytes that a request may send. refuse:
-    a reply instead of the route's, to who may not ask. A SteplineError of a route is a reply of its
-    message (409); what makes no sense of a request, as ValueError or LookupError, one that says so
-    (400).
+    token: value of the header X-Stepline in requests that send something. policy:
+    Content-Security-Policy of replies that have none of their own. answers_to: whether a Host
+    header is this server. max_bytes: of a request's body. refuse: a reply instead of the route's,
+    for a user without access.
     """
 
+    token: str
+    policy: str
+    answers_to: Callable[[str], bool] = is_this_machine
+    max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
+    refuse: Callable[[Request], Response | None] = lambda _: None
+
     async def guard(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+        self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
-        response: Response | None
-        if not answers_to(request.headers.get("Host", "")):
-            response = _error(HTTPStatus.FORBIDDEN, f"ask for {HOST} by that name")
-        elif _is_of_another_site(request):
-            response = _error(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
-        elif request.method not in ("GET", "HEAD") and (
-            request.headers.get("X-Stepline") != token or not is_length(request, largest(request))
-        ):
-            response = _error(HTTPStatus.BAD_REQUEST, "not an answer of this page")
-        elif (response := refuse(request)) is None:
+        """Return the route's reply, or a refusal, with the headers that protect the page."""
+        response = self._refusal(request)
+        if response is None:
             response = await call_next(request)
-        own = response.headers.get("Content-Security-Policy", policy)
-        response.headers["Content-Security-Policy"] = f"{own}; frame-ancestors 'none'"
-        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers.setdefault("Cache-Control", "no-store")
+        headers = response.headers
+        own_policy = headers.get("Content-Security-Policy", self.policy)
+        headers["Content-Security-Policy"] = f"{own_policy}; frame-ancestors 'none'"
+        headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        headers["Referrer-Policy"] = "no-referrer"
+        headers["X-Content-Type-Options"] = "nosniff"
+        headers.setdefault("Cache-Control", "no-store")
         return response
 
-    async def conflict(_: Request, error: Exception) -> Response:
-        return _error(HTTPStatus.CONFLICT, str(error))
+    def _refusal(self, request: Request) -> Response | None:
+        if not self.answers_to(request.headers.get("Host", "")):
+            return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
+        if _is_of_another_site(request):
+            return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
+        if request.method not in ("GET", "HEAD") and not self._may_send(request):
+            return error_reply(HTTPStatus.BAD_REQUEST, "not an answer of this page")
+        return self.refuse(request)
 
-    async def senseless(_: Request, __: Exception) -> Response:
-        return _error(
-            HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again"
-        )
+    def _may_send(self, request: Request) -> bool:
+        length = request.headers.get("Content-Length", "")
+        if request.headers.get("X-Stepline") != self.token or not is_byte_count(length):
+            return False
+        return int(length) <= self.max_bytes(request)
 
-    async def unknown(_: Request, error: Exception) -> Response:
-        if not isinstance(error, HTTPException):
-            return _error(HTTPStatus.NOT_FOUND, "no such page")
-        told = (
-            error.detail if error.detail != HTTPStatus(error.status_code).phrase else "no such page"
-        )
-        return JSONResponse({"error": told}, error.status_code, error.headers)
 
+def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
+    """Return an application with these routes behind the guards.
+
+    A SteplineError of a route becomes a reply with its message (409). A request that makes no
+    sense, a ValueError or LookupError, gets one that says so (400).
+    """
     return Starlette(
         routes=routes,
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
         exception_handlers={
-            **dict.fromkeys((ValueError, LookupError, TypeError), senseless),
-            SteplineError: conflict,
-            HTTPException: unknown,
+            **dict.fromkeys((ValueError, LookupError, TypeError), _senseless),
+            SteplineError: _conflict,
+            HTTPException: _http_error,
         },
     )
 
 
-def post(path: str, take: Callable[[bytes], None]) -> Route:
-    """Return the route that gives a POST's body to `take`, and then an empty reply."""
+async def _conflict(_: Request, error: Exception) -> Response:
+    return error_reply(HTTPStatus.CONFLICT, str(error))
+
+
+async def _senseless(_: Request, __: Exception) -> Response:
+    return error_reply(
+        HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again"
+    )
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        return error_reply(HTTPStatus.NOT_FOUND, "no such page")
+    reason = error.detail
+    if reason == HTTPStatus(error.status_code).phrase:
+        reason = "no such page"
+    return JSONResponse({"error": reason}, error.status_code, error.headers)
+
+
+def error_reply(status: int, reason: str) -> Response:
+    """Return the reply of an error, as JSON."""
+    return JSONResponse({"error": reason}, status)
+
+
+def post(path: str, kind: type[Model], take: Callable[[Model], None]) -> Route:
+    """Return the route that gives a POST's body, as a model, to `take`; its reply is empty."""
 
     async def endpoint(request: Request) -> Response:
-        await run_in_threadpool(take, await request.body())
+        body = await request.body()
+        await run_in_threadpool(lambda: take(kind.model_validate_json(body)))
         return JSONResponse({})
 
     return Route(path, endpoint, methods=["POST"])
 
 
-def is_length(request: Request, largest: int) -> bool:
-    """Tell whether a request says how many bytes it sends, and that they are not too many."""
-    length = request.headers.get("Content-Length", "")
-    return length.isascii() and length.isdecimal() and len(length) < 19 and int(length) <= largest
+def asset(file: Traversable) -> Response:
+    """Return a file of the package, with the type of its suffix."""
+    return Response(file.read_bytes(), media_type=ASSET_TYPES[PurePath(file.name).suffix])
+
+
+def is_byte_count(text: str) -> bool:
+    """Return whether a header's value is a number of bytes."""
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS
 
 
 def _is_of_another_site(request: Request) -> bool:
-    """Tell whether a page of another site asks, other than by a link that somebody followed to this
-    one."""
+    """Return whether another site's page sent a request, other than by a link that a person
+    followed."""
     headers = request.headers
     own_origin = f"{request.scope['scheme']}://{headers['Host']}"
     if headers.get("Origin", own_origin) != own_origin:
         return True
-    followed = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
+    if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+        return False
+    is_link = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
         "navigate",
         "document",
     )
-    own = headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
-    return not (own or (followed and request.method == "GET"))
+    return not (is_link and request.method == "GET")
 
 
 ONE_RANGE = re.compile(rb"bytes=(\d+-\d*|-\d+)")
-DIGITS = re.compile(rb"\d{19,}")  # more than any file has bytes
+LONG_NUMBER = re.compile(rb"\d{19,}")  # more than any file has bytes
 
 
 def file_response(request: Request, path: Path, media_type: str) -> Response:
-    """Return a file, or the one range of it that is asked for: 416 where the file does not have it.
+    """Return a file, or the one range of it that the request names: 416 where the file does not
+    have it.
 
-    What is no such range (of several, of another unit, or reversed) is passed over and the whole
-    file given, as RFC 9110, section 14.2 allows.
+    Any other range (several, of another unit, or reversed) is ignored and the whole file is sent,
+    as RFC 9110, section 14.2 allows.
     """
     headers = []
     for name, value in request.scope["headers"]:
         if name == b"range":
             if not ONE_RANGE.fullmatch(value):
                 continue
-            value = DIGITS.sub(b"9" * 18, value)
+            value = LONG_NUMBER.sub(b"9" * MAX_LENGTH_DIGITS, value)
             first, _, last = value.removeprefix(b"bytes=").partition(b"-")
             if first and last and int(first) > int(last):
                 continue
@@ -167,18 +205,14 @@ def file_response(request: Request, path: Path, media_type: str) -> Response:
     return FileResponse(path, media_type=media_type)
 
 
-def _error(status: int, reason: str) -> Response:
-    return JSONResponse({"error": reason}, status)
-
-
 class LimitedProtocol(H11Protocol):
-    """HTTP over connections of which each must send its requests in time, and of which there are
-    never too many.
+    """HTTP over a limited number of connections, each of which must send its requests in time.
 
-    For one too many, the oldest that waits is closed: for a request, or for its client to read.
+    When there is one too many, the oldest one that waits is closed: for a request, or for its
+    client to read.
     """
 
-    most: int | None = None  # connections; None: CONNECTIONS
+    most: int | None = None  # connections; None: MAX_CONNECTIONS
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -186,23 +220,20 @@ class LimitedProtocol(H11Protocol):
         super().connection_made(transport)  # type: ignore[arg-type]   # as the event loop gives it
         self._since = self.loop.time()
         self._limit_reading()
-        if len(self.connections) > (CONNECTIONS if self.most is None else self.most):
-            ours = (
-                connection
-                for connection in self.connections
-                if isinstance(connection, LimitedProtocol)
-            )
-            given_up = min(ours, key=lambda connection: (connection._is_busy(), connection._since))
-            self.connections.discard(given_up)
-            given_up.transport.abort()
+        most = MAX_CONNECTIONS if self.most is None else self.most
+        if len(self.connections) > most:
+            ours = [other for other in self.connections if isinstance(other, LimitedProtocol)]
+            oldest = min(ours, key=lambda other: (other._is_busy(), other._since))
+            self.connections.discard(oldest)
+            oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Stop waiting."""
         super().connection_lost(exc)
         self._end_limit()
 
     def handle_events(self) -> None:
-        """Take in what came, and note whether a request is still on its way."""
+        """Take in what came, and check whether a request is still incomplete."""
         super().handle_events()
         self._limit_reading()
 
@@ -210,7 +241,7 @@ class LimitedProtocol(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._end_limit()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(READING, self.transport.abort)
+            self._deadline = self.loop.call_later(MAX_READING_SECONDS, self.transport.abort)
 
     def _end_limit(self) -> None:
         if self._deadline is not None:
@@ -218,44 +249,38 @@ class LimitedProtocol(H11Protocol):
             self._deadline = None
 
     def _is_busy(self) -> bool:
-        return (
-            self.cycle is not None
-            and not self.cycle.response_complete
-            and not self.flow.write_paused
-        )
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        return not self.flow.write_paused
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What https needs: the certificates as PEM, the server's own first, and its key; None where
-    both are in one file.
+    """Files for https: the certificates as PEM, the server's own first, and its key, which may be
+    in the same file.
 
-    Raises SettingsError where they are not that, or do not fit.
+    Raises SettingsError where they are not PEM, or do not fit.
     """
 
     certfile: Path
     keyfile: Path | None = None
 
     def __post_init__(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # A key that is encrypted would be asked for at the terminal, at each start.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-                self.certfile, self.keyfile, password=""
-            )
+            # Without a password OpenSSL would ask for that of an encrypted key at the terminal.
+            context.load_cert_chain(self.certfile, self.keyfile, password="")
         except OSError as error:  # SSLError too
-            told = "give --certfile a PEM of the certificate, and --keyfile its key, without a password"
-            raise SettingsError(
-                f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; {told}"
-            ) from error
+            pems = "--certfile a PEM of the certificate, and --keyfile its key, without a password"
+            names = f"{self.certfile}, {self.keyfile or 'its own key'}"
+            raise SettingsError(f"{names}: {error}; give {pems}") from error
 
 
 class LocalServer:
-    """An application on a port of this machine, which is taken at once. Raises OSError where it is
-    not free.
+    """An application on a port of this machine. Raises OSError where the port is taken.
 
-    lifespan: whether the application begins and ends something of its own with the server. host: an
-    address of this machine that others reach too. connections: that it has at a time. certificate:
-    for https, None for http.
+    lifespan: whether the application begins and ends something with the server. host: an address of
+    this machine that others can reach. connections: at a time. certificate: for https.
     """
 
     def __init__(
@@ -263,42 +288,50 @@ class LocalServer:
         application: Starlette,
         port: int = 0,
         *,
-        host: str = HOST,
+        host: str = LOCAL_HOST,
         connections: int | None = None,
         certificate: Certificate | None = None,
         lifespan: Literal["on", "off"] = "off",
     ) -> None:
-        self._socket = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
+        is_ipv6 = ":" in host
+        family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family)
         self.port: int = self._socket.getsockname()[1]
-        self.address = f"http{'s' * (certificate is not None)}://{f'[{host}]' if ':' in host else host}:{self.port}/"
-        protocol = type("Protocol", (LimitedProtocol,), {"most": connections})
+        scheme = "http" if certificate is None else "https"
+        self.address = f"{scheme}://{f'[{host}]' if is_ipv6 else host}:{self.port}/"
         config = uvicorn.Config(
             application,
-            http=protocol,
+            http=type("Protocol", (LimitedProtocol,), {"most": connections}),
             ws="none",
             loop="asyncio",
             lifespan=lifespan,
             log_config=None,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=PATIENCE,
-            ssl_certfile=certificate.certfile if certificate is not None else None,
-            ssl_keyfile=certificate.keyfile if certificate is not None else None,
+            timeout_graceful_shutdown=MAX_STOPPING_SECONDS,
         )
+        if certificate is not None:
+            config.ssl_certfile = certificate.certfile
+            config.ssl_keyfile = certificate.keyfile
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Serve until `stop` is called; Ctrl-C raises KeyboardInterrupt, requests in work answered
-        first."""
+        """Serve until `stop` is called; Ctrl-C raises KeyboardInterrupt once requests in work are
+        answered."""
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Have `run` return."""
+        """Let `run` return."""
         self._server.should_exit = True
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `run` is about to return, so that replies without an end must end."""
+        """Whether `run` is about to return, so that endless replies must end."""
         return self._server.should_exit
+
+
+def serve_page(
+    routes: Sequence[BaseRoute], port: int = 0, *, token: str, policy: str
+) -> LocalServer:
+    """Return a server of one page on this machine; token, policy: see Guards."""
+    return LocalServer(local_application(routes, Guards(token, policy)), port)

@@ -63,35 +63,46 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
             f"{record.id}: none of its {count} key-steps has a time; give annotations with times"
         )
     texts = [sentence.text for sentence in sentences]
-    spoken = resolve_pronouns(texts) if settings.resolve else texts
-    middles = [sentence.span.center for sentence in sentences]
+    if settings.resolve:
+        texts = resolve_pronouns(texts)
+    middles = np.array([sentence.span.center for sentence in sentences])
     clips: list[NarratedClip] = []
     for row, sentence in enumerate(sentences):
-        start, end = sentence.span.start, min(sentence.span.end, duration)
-        pieces = max(1, round((end - start) / settings.stride))
+        start = sentence.span.start
+        length = min(sentence.span.end, duration) - start
+        pieces = max(1, round(length / settings.stride))
         for piece in range(pieces):
-            middle = start + (piece + 0.5) * (end - start) / pieces
+            middle = start + (piece + 0.5) * length / pieces
             step = step_at(record.reference, middle)
-            text = None if step is None else step.text
-            # the sentences nearest to the middle, the clip's own first
-            others: list[int] = []
+            candidates = (row,)
             if settings.candidates > 1:
-                others = sorted(
-                    {*range(len(middles))} - {row},
-                    key=lambda other: (abs(middles[other] - middle), other),
-                )
-            near = (row, *others[: settings.candidates - 1])
-            span = _clip_span(middle, duration, settings.seconds)
+                # the sentences nearest to the middle, the clip's own first
+                nearest = np.argsort(np.abs(middles - middle), kind="stable").tolist()
+                nearest.remove(row)
+                candidates += tuple(nearest[: settings.candidates - 1])
             clips.append(
-                NarratedClip(record.id, span, row, spoken[row], record.video.task, text, near)
+                NarratedClip(
+                    record.id,
+                    _clip_span(middle, duration, settings.seconds),
+                    row,
+                    texts[row],
+                    record.video.task,
+                    None if step is None else step.text,
+                    candidates,
+                )
             )
     return clips
 
 
 def step_at(steps: Sequence[Step], second: float) -> Step | None:
     """Return the step whose span covers the second; of several, the one whose span begins last."""
-    covering = [(span.start, step) for step in steps for span in step.spans if second in span]
-    return max(covering, key=lambda pair: pair[0])[1] if covering else None
+    latest: Step | None = None
+    latest_start = -math.inf
+    for step in steps:
+        for span in step.spans:
+            if second in span and span.start > latest_start:
+                latest, latest_start = step, span.start
+    return latest
 
 
 def _clip_span(middle: float, duration: float, seconds: float) -> Span:
@@ -110,17 +121,14 @@ def split_videos(
     The split depends on the seed and on the ids, not on their order. Raises DatasetError for fewer
     than three.
     """
-    known = sorted(set(videos))
-    if len(known) < 3:
-        raise DatasetError(f"{len(known)} videos cannot be split in three; give at least 3")
-    order = [known[index] for index in np.random.default_rng(seed).permutation(len(known))]
+    ids = sorted(set(videos))
+    if len(ids) < 3:
+        raise DatasetError(f"{len(ids)} videos cannot be split in three; give at least 3")
+    order = [ids[index] for index in np.random.default_rng(seed).permutation(len(ids))]
     test = max(1, math.floor(0.2 * len(order) + 0.5))
     validation = max(1, math.floor(0.2 * (len(order) - test) + 0.5))
-    return (
-        frozenset(order[test + validation :]),
-        frozenset(order[test : test + validation]),
-        frozenset(order[:test]),
-    )
+    training = order[test + validation :]
+    return frozenset(training), frozenset(order[test : test + validation]), frozenset(order[:test])
 
 
 @dataclass(frozen=True)
@@ -146,32 +154,37 @@ class FrameClip:
         Raises MediaError for a file that cannot be read, or that shows nothing up to the end of the
         clip.
         """
-        start, length = self.span.start, self.span.end - self.span.start
+        start = self.span.start
+        length = self.span.end - self.span.start
         times = [start + (number + 0.5) * length / self.frames for number in range(self.frames)]
-        found, back = self._pictures(times), 1.0
-        while not found:  # the clip lies past the last picture: that one, as a player shows it
-            before = [
-                time for time in np.arange(start - back, start, 0.5).tolist() if time >= 0
-            ] or [0.0]
-            found = dict([*self._pictures(before).items()][-1:])
-            if not found and back >= start:
-                raise MediaError(
-                    f"{self.path}: no picture up to {self.span.end:g} s can be seen; leave the video out"
-                )
-            back *= 2
-        images, last = [], found[min(found)]
+        pictures = self._pictures(times) or self._last_picture_before(start)
+        images = []
+        latest = pictures[min(pictures)]
         for time in times:
-            last = found.get(time, last)
-            top, left = ((size - self.side) // 2 for size in last.shape[:2])
-            images.append(last[top : top + self.side, left : left + self.side])
+            latest = pictures.get(time, latest)
+            top, left_edge = ((size - self.side) // 2 for size in latest.shape[:2])
+            images.append(latest[top : top + self.side, left_edge : left_edge + self.side])
         return np.stack(images)
+
+    def _last_picture_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
+        """Return the video's last picture, for a clip past it, as a player shows it."""
+        back = 1.0
+        while True:
+            times = [time for time in np.arange(start - back, start, 0.5).tolist() if time >= 0]
+            pictures = self._pictures(times or [0.0])
+            if pictures:
+                last = [*pictures][-1]
+                return {last: pictures[last]}
+            if back >= start:
+                fault = f"no picture up to {self.span.end:g} s can be seen"
+                raise MediaError(f"{self.path}: {fault}; leave the video out")
+            back *= 2
 
     def _pictures(self, times: Sequence[float]) -> dict[float, npt.NDArray[np.uint8]]:
         from stepline.media import read_frames_at
 
-        return {
-            frame.time: frame.image for frame in read_frames_at(self.path, times, shorter=self.side)
-        }
+        frames = read_frames_at(self.path, times, shorter=self.side)
+        return {frame.time: frame.image for frame in frames}
 
 
 @dataclass(frozen=True)
@@ -197,20 +210,19 @@ class ClipTextPair:
         return replace(self, video=self.array()) if isinstance(self.video, FrameClip) else self
 
     def __post_init__(self) -> None:
-        if isinstance(self.video, FrameClip):
+        video = self.video
+        if isinstance(video, FrameClip):
             return
-        frames = self.video.dtype == np.uint8 and self.video.ndim == 4 and self.video.shape[3] == 3
-        rows = self.video.dtype == np.float32 and self.video.ndim == 2
-        if not (frames or rows) or not len(self.video):
-            form = f"{self.video.dtype} {self.video.shape}"
-            raise ShapeError(
-                f"{self.id}: a clip must be float32 (R, C) or uint8 (T, H, W, 3), R and T > 0, not {form}"
-            )
+        frames = video.dtype == np.uint8 and video.ndim == 4 and video.shape[3] == 3
+        rows = video.dtype == np.float32 and video.ndim == 2
+        if not (frames or rows) or not len(video):
+            form = f"{video.dtype} {video.shape}"
+            expected = "float32 (R, C) or uint8 (T, H, W, 3), R and T > 0"
+            raise ShapeError(f"{self.id}: a clip must be {expected}, not {form}")
         if self.text.dtype != np.float32 or self.text.ndim != 2 or not len(self.text):
-            raise ShapeError(
-                f"{self.id}: texts must be float32 (P, D), P > 0, not {self.text.dtype} {self.text.shape}"
-            )
-        if not np.isfinite(self.text).all() or (rows and not np.isfinite(self.video).all()):
+            form = f"{self.text.dtype} {self.text.shape}"
+            raise ShapeError(f"{self.id}: texts must be float32 (P, D), P > 0, not {form}")
+        if not np.isfinite(self.text).all() or (rows and not np.isfinite(video).all()):
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
 

@@ -15,7 +15,7 @@ video, so that none is known by heart. Letters: N clips, O tasks, C width of fea
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import compress
 from typing import TypeAlias
 
 import numpy as np
@@ -23,57 +23,21 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from stepline.datasets.excluded import ExcludedVideos
-from stepline.errors import DatasetError, MediaError, ShapeError
+from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.records import Matrix, Record, Rejected, Span, Transcript
+from stepline.records import Matrix, Record, Rejected, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
-from stepline.training.gather import TWICE, FeatureJoin, Flaw
-from stepline.wys2.clips import (
-    ClipTextPair,
-    FrameClip,
-    NarratedClip,
-    clip_id,
-    clip_text_pair,
-    narrated_clips,
-)
+from stepline.training.gather import SEEN_TWICE, ExcludedIds
+from stepline.wys2.clip_sources import ClipSource, VideoFrames, clip_source, flaw_finder
+from stepline.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
 
 Array: TypeAlias = npt.NDArray[np.float64]
 TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
-NO_FILE, NO_PICTURE, UNREADABLE = (
-    "there is no video of it",
-    "its video has no picture",
-    "its video cannot be read",
-)
-RIDGE = 1e-3  # weight of the squared weights beside the mean loss
-FOLDS = 4  # of the cross-validation of task classifiers
-
-
-@dataclass(frozen=True)
-class VideoFrames:
-    """Video files by id, whose clips are frames: so many of each, squares of `side` pixels."""
-
-    paths: Mapping[str, Path]
-    frames: int
-    side: int
-
-    def flaw(self, video: str) -> Flaw | None:
-        """Return why a video cannot be trained on, None where its file holds a picture."""
-        from stepline.media import probe
-
-        if video not in self.paths:
-            return NO_FILE, ""
-        try:
-            return None if probe(self.paths[video]).has_picture else (NO_PICTURE, "")
-        except MediaError as error:
-            return UNREADABLE, str(error)
-
-    def clip(self, video: str, span: Span) -> FrameClip:
-        """Return a clip of a video."""
-        return FrameClip(self.paths[video], span, self.frames, self.side)
+RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
+CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
 
 
 @dataclass
@@ -86,8 +50,12 @@ class ClipDataset:
 
     def of_videos(self, videos: frozenset[str]) -> "ClipDataset":
         """Return the clips of some videos."""
-        kept = [row for row, clip in enumerate(self.clips) if clip.video in videos]
-        return ClipDataset([self.clips[row] for row in kept], [self.pairs[row] for row in kept])
+        part = ClipDataset()
+        for clip, pair in zip(self.clips, self.pairs, strict=True):
+            if clip.video in videos:
+                part.clips.append(clip)
+                part.pairs.append(pair)
+        return part
 
     def pairs_of_own_text(self) -> list[ClipTextPair]:
         """Return the pairs, each with its own text alone."""
@@ -95,7 +63,7 @@ class ClipDataset:
 
     def positive(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
-        return [pair for pair, kept in zip(self.pairs, labels.tolist(), strict=True) if kept]
+        return list(compress(self.pairs, labels.tolist()))
 
 
 def gather_clips(
@@ -105,7 +73,7 @@ def gather_clips(
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript] | None = None,
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
     """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records
     that have none.
@@ -114,57 +82,52 @@ def gather_clips(
     videos that are left out (a benchmark's own). A video without features or file, without
     narration or with broken annotations is left out and its reason counted.
     """
+    source = clip_source(features)
     gathered = ClipDataset()
     for record, clips in narrated_videos(
-        records, features, settings, transcripts or {}, gathered.omitted, excluded=excluded
+        records, source, settings, transcripts or {}, gathered.omitted, excluded=excluded
     ):
         vectors = encode([sentence.text for sentence in record.sentences])
         gathered.clips += clips
-        rows = None if isinstance(features, VideoFrames) else features.read(record.video.id)
-        for clip in clips:
-            id, texts = clip_id(clip.video, clip.span.start), vectors[list(clip.candidates)]
-            if rows is not None:
-                gathered.pairs.append(clip_text_pair(id, rows, clip.span, texts))
-            elif isinstance(features, VideoFrames):
-                gathered.pairs.append(ClipTextPair(id, features.clip(clip.video, clip.span), texts))
+        texts = [(clip.span, vectors[list(clip.candidates)]) for clip in clips]
+        gathered.pairs += source.pairs(record.video.id, texts)
     return gathered
 
 
 def narrated_videos(
     records: Iterable[Record],
-    features: FeatureStore | VideoFrames,
+    source: ClipSource,
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript],
     omitted: list[Rejected],
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: ExcludedIds = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
     """Yield each record that has narration and features, with its clips; the others are noted in
     `omitted`.
 
-    As `gather_clips` takes them; once: whether a video counts that came before.
+    As `gather_clips` takes them; once: a video that came before is omitted.
     """
-    frames = features if isinstance(features, VideoFrames) else None
-    join = FeatureJoin({} if isinstance(features, VideoFrames) else features, excluded=excluded)
-    seen: set[str] = set()
+    find_flaw = flaw_finder(source, excluded)
+    seen_ids: set[str] = set()
     for record in records:
         video = record.video.id
         if record.transcript is None and video in transcripts:
             record = record.model_copy(update={"transcript": transcripts[video]})
-        flaw = join.flaw(video) if frames is None or video in excluded else frames.flaw(video)
-        if once and video in seen:
-            flaw = TWICE, ""
-        seen.add(video)
+        flaw = find_flaw(video)
+        if once and video in seen_ids:
+            flaw = SEEN_TWICE, ""
+        seen_ids.add(video)
         if flaw is None:
             try:
                 clips = narrated_clips(record, settings)
             except DatasetError as error:
                 flaw = str(error).removeprefix(f"{record.id}: ").partition(";")[0], ""
-        if flaw is not None:
-            omitted.append(Rejected("video", flaw[0], id=video, value=flaw[1]))
-        else:
+        if flaw is None:
             yield record, clips
+        else:
+            omitted.append(Rejected("video", flaw[0], id=video, value=flaw[1]))
 
 
 def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:
@@ -178,27 +141,25 @@ def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:
         return sentence_similarity_labels(key_step_similarity(clips, settings), settings)
     if settings.kind == "vr":
         return visual_relevance_labels(clips)
-    names = sorted({clip.task for clip in clips if clip.task is not None})
-    if missing := sum(clip.task is None for clip in clips):
+    missing = sum(clip.task is None for clip in clips)
+    if missing:
         raise DatasetError(
             f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video"
         )
-    tasks = np.array([names.index(clip.task or "") for clip in clips], dtype=np.int64)
+    names = sorted({str(clip.task) for clip in clips})
+    tasks = np.array([names.index(str(clip.task)) for clip in clips], dtype=np.int64)
+    pictures = []
+    for pair in gathered.pairs:
+        if not isinstance(pair.video, np.ndarray):
+            raise DatasetError(
+                "MC labels classify the tasks of ready features; give --features, or labels.kind=ss"
+            )
+        pictures.append(pair.video.mean(axis=0, dtype=np.float32))
+    words = [pair.text[0] for pair in gathered.pairs]
     videos = [clip.video for clip in clips]
-    means = [
-        pair.video.mean(axis=0, dtype=np.float32)
-        for pair in gathered.pairs
-        if isinstance(pair.video, np.ndarray)
-    ]
-    if len(means) < len(clips):
-        raise DatasetError(
-            "MC labels classify the tasks of ready features; give --features, or labels.kind=ss"
-        )
-    seen = task_log_probabilities(np.stack(means), tasks, videos)
-    said = task_log_probabilities(
-        np.stack([pair.text[0] for pair in gathered.pairs]), tasks, videos
-    )
-    return modality_consensus_labels(tasks, seen, said, settings)
+    by_picture = task_log_probabilities(np.stack(pictures), tasks, videos)
+    by_words = task_log_probabilities(np.stack(words), tasks, videos)
+    return modality_consensus_labels(tasks, by_picture, by_words, settings)
 
 
 def key_step_similarity(
@@ -208,14 +169,11 @@ def key_step_similarity(
 
     encode: texts to unit rows, that of `settings.text_model` where none is given.
     """
-    encode = encode or (lambda texts: embed(texts, model=settings.text_model))
-    steps = [clip.key_step for clip in clips]
-    texts = sorted(
-        {clip.text for clip in clips if clip.key_step is not None}
-        | {text for text in steps if text}
-    )
+    labelled = [clip for clip in clips if clip.key_step is not None]
+    texts = sorted({clip.text for clip in labelled} | {str(clip.key_step) for clip in labelled})
     rows = {text: row for row, text in enumerate(texts)}
-    vectors = encode(texts).astype(np.float64)
+    vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
+    vectors = vectors.astype(np.float64)
     cosine = np.full(len(clips), np.nan)
     for row, clip in enumerate(clips):
         if clip.key_step is not None:
@@ -239,17 +197,17 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
 
     Raises DatasetError when no clip has a key-step, or none is similar enough.
     """
-    known = np.isfinite(similarity)
-    if not known.any():
+    has_step = np.isfinite(similarity)
+    if not has_step.any():
         raise DatasetError(
             f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times"
         )
     least = settings.similarity
     if settings.quantile is not None:
-        least = float(np.quantile(similarity[known], 1 - settings.quantile))
-    labels: Mask = known & (np.where(known, similarity, -1.0) >= least)
+        least = float(np.quantile(similarity[has_step], 1 - settings.quantile))
+    labels: Mask = has_step & (np.where(has_step, similarity, -1.0) >= least)
     if not labels.any():
-        best = float(similarity[known].max())
+        best = float(similarity[has_step].max())
         raise DatasetError(
             f"no narration reaches similarity {least:g}, the likest has {best:.2f}; lower it"
         )
@@ -284,9 +242,8 @@ def modality_consensus_labels(
     Raises DatasetError when no clip does.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
-        raise ShapeError(
-            f"need (N,) tasks and two (N, O) scores, not {tasks.shape}, {video.shape} and {text.shape}"
-        )
+        shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
+        raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
     labels = _ranks_high(tasks, video, settings) & _ranks_high(tasks, text, settings)
     if not labels.any():
         raise DatasetError(
@@ -302,7 +259,7 @@ def _ranks_high(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSett
     if settings.ranking == "tasks":
         return np.asarray((scores > own[:, None]).sum(axis=1) + 1 <= settings.rank)
     high = np.zeros(len(tasks), dtype=np.bool_)
-    for task in set(tasks.tolist()):
+    for task in np.unique(tasks):
         rows = np.flatnonzero(tasks == task)
         best = rows[np.argsort(-own[rows], kind="stable")]
         high[best[: round(settings.rank * len(rows))]] = True
@@ -318,33 +275,36 @@ def task_log_probabilities(
     tasks: (N,) 0..O-1. Raises DatasetError for fewer than two tasks or videos.
     """
     names = sorted(set(videos))
-    if len(names) < 2 or len(set(tasks.tolist())) < 2:
+    task_count = len(np.unique(tasks))
+    if len(names) < 2 or task_count < 2:
         raise DatasetError(
-            f"{len(names)} videos of {len(set(tasks.tolist()))} tasks; a task classifier needs two of each"
+            f"{len(names)} videos of {task_count} tasks; a task classifier needs two of each"
         )
-    fold = {name: number % FOLDS for number, name in enumerate(names)}
-    parts = np.array([fold[video] for video in videos])
+    folds = {name: number % CROSS_VALIDATION_FOLDS for number, name in enumerate(names)}
+    fold_of_row = np.array([folds[video] for video in videos])
     rows = standardise_columns(features)
     scores = np.zeros((len(rows), int(tasks.max()) + 1))
-    for part in sorted(set(parts.tolist())):
-        held_out = parts == part
+    for fold in np.unique(fold_of_row):
+        held_out = fold_of_row == fold
         weights = fit_softmax_regression(rows[~held_out], tasks[~held_out], scores.shape[1])
         scores[held_out] = log_softmax(_with_bias_column(rows[held_out]) @ weights, axis=1)
     return scores
 
 
 def fit_softmax_regression(
-    rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE
+    rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
     """Return the weights (C + 1, O) of a softmax regression by L-BFGS; the last row is the bias."""
-    wide, truth = _with_bias_column(rows), np.eye(count)[classes]
+    wide = _with_bias_column(rows)
+    truth = np.eye(count)[classes]
 
     def loss(flat: Array) -> tuple[float, Array]:
         weights = flat.reshape(wide.shape[1], count)
         logs = log_softmax(wide @ weights, axis=1)
         decayed = np.concatenate([weights[:-1], np.zeros((1, count))])
         value = float(-(truth * logs).sum() / len(wide) + ridge * (decayed**2).sum() / 2)
-        return value, (wide.T @ (np.exp(logs) - truth) / len(wide) + ridge * decayed).ravel()
+        slope = wide.T @ (np.exp(logs) - truth) / len(wide) + ridge * decayed
+        return value, slope.ravel()
 
     start = np.zeros(wide.shape[1] * count)
     best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x

@@ -29,16 +29,16 @@ from stepline.training.network_file import Header, NetworkFile
 from stepline.wys2.clips import ClipTextBatch, ClipTextPair, collate_pairs
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 
-DETECTOR = "detector.safetensors"  # in the folder of a training run
-FILE = NetworkFile(
+DETECTOR_FILE = "detector.safetensors"  # in the folder of a training run
+NETWORK_FILE = NetworkFile(
     kind="stepline.wys2.detector",
     version=1,
     title="a WYS2 detector",
     writer="`stepline train wys2`",
-    names=(DETECTOR,),
+    names=(DETECTOR_FILE,),
 )
-AT_ONCE = 512  # pairs that are scored together
-FRAME_CLIPS_AT_ONCE = 8  # of clips of frames, 5 MB each
+PAIRS_PER_BATCH = 512  # that are scored together
+FRAME_CLIPS_PER_BATCH = 8  # of clips of frames, 5 MB each
 
 
 class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -48,13 +48,17 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
     def __init__(self, settings: DetectorSettings) -> None:
         super().__init__()
         self.settings = settings
-        width = settings.text_width if settings.text == "frozen" else settings.width
-        self.text: nn.Module = (
-            nn.Identity() if settings.text == "frozen" else _head(settings.text_width, settings)
-        )
-        self.video: nn.Module = (
-            S3DTower(width) if settings.video == "s3d" else FeatureTower(settings, width)
-        )
+        width = settings.width
+        self.text: nn.Module = nn.Identity()
+        if settings.text == "frozen":
+            width = settings.text_width
+        else:
+            self.text = _head(settings.text_width, settings, width)
+        self.video: nn.Module
+        if settings.video == "s3d":
+            self.video = S3DTower(width)
+        else:
+            self.video = FeatureTower(settings, width)
         self.joint = JointScore(width, settings.hidden) if settings.score == "joint" else None
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
@@ -67,17 +71,19 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
 
     def own_scores(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
-        clips, texts = self.encode_clips(batch), self.encode_texts(batch.text[:, 0])
+        clips = self.encode_clips(batch)
+        texts = self.encode_texts(batch.text[:, 0])
         if self.joint is not None:
             return cast(Tensor, self.joint(clips[:, None], texts[:, None])[:, 0, 0])
-        return torch.einsum("bd,bd->b", *(each.float() for each in self._scaled(clips, texts)))
+        clips, texts = self._scaled(clips, texts)
+        return torch.einsum("bd,bd->b", clips.float(), texts.float())
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D), not normalised."""
         if (batch.video_pad is None) != (self.settings.video == "s3d"):
-            want = "frames" if self.settings.video == "s3d" else "feature rows"
+            form = "frames" if self.settings.video == "s3d" else "feature rows"
             raise ShapeError(
-                f"this detector takes clips as {want}; detector.video={self.settings.video} says so"
+                f"this detector takes clips as {form}; detector.video={self.settings.video} says so"
             )
         return cast(Tensor, self.video(batch))
 
@@ -145,7 +151,8 @@ class JointScore(nn.Module):  # type: ignore[misc]
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.clip, self.text = nn.Linear(width, hidden), nn.Linear(width, hidden, bias=False)
+        self.clip = nn.Linear(width, hidden)
+        self.text = nn.Linear(width, hidden, bias=False)
         self.out = nn.Linear(hidden, 1)
 
     def forward(self, clips: Tensor, texts: Tensor) -> Tensor:
@@ -153,7 +160,7 @@ class JointScore(nn.Module):  # type: ignore[misc]
         return cast(Tensor, self.out(torch.relu(self.clip(clips) + self.text(texts))))
 
 
-def _head(inputs: int, settings: DetectorSettings, width: int | None = None) -> nn.Module:
+def _head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
     """Return two layers on rows of spread 1: rows of length 1 hold numbers too small for the first
     layer's bias."""
     return nn.Sequential(
@@ -161,7 +168,7 @@ def _head(inputs: int, settings: DetectorSettings, width: int | None = None) -> 
         nn.Linear(inputs, settings.hidden),
         nn.ReLU(),
         nn.Dropout(settings.dropout),
-        nn.Linear(settings.hidden, width or settings.width),
+        nn.Linear(settings.hidden, width),
     )
 
 
@@ -183,17 +190,19 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     "texts"), the text ("videos"), or as many of each, of an odd number one text more; which ones is
     drawn with torch's random numbers.
     """
-    own, count = scores.diagonal(), settings.negatives  # (B,)
-    texts = videos = count  # None: all of the batch
-    if count is not None and settings.rivals == "both":
-        texts, videos = (count + 1) // 2, count // 2
-    negatives = []
+    own = scores.diagonal()  # (B,)
+    texts = settings.negatives  # None: all of the batch
+    videos = settings.negatives
+    if settings.negatives is not None and settings.rivals == "both":
+        videos = settings.negatives // 2
+        texts = settings.negatives - videos
+    candidates = [own[:, None]]
     if settings.rivals != "videos" and texts != 0:
-        negatives.append(_sample_negatives(scores, texts))
+        candidates.append(_sample_negatives(scores, texts))
     if settings.rivals != "texts" and videos != 0:
-        negatives.append(_sample_negatives(scores.T, videos))
-    everything = torch.cat([own[:, None], *negatives], dim=1)  # (B, 1 + negatives)
-    return Loss((everything.logsumexp(1) - own).sum(), scores.new_full((), len(own)))
+        candidates.append(_sample_negatives(scores.T, videos))
+    total = torch.cat(candidates, dim=1).logsumexp(1)  # (B,)
+    return Loss((total - own).sum(), scores.new_full((), len(own)))
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
@@ -206,12 +215,12 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     b = len(scores)
     row = torch.arange(b, device=scores.device)
     own = scores[row, row]  # (B, P)
-    by_clip, by_text = scores.flatten(1), scores.transpose(0, 1).flatten(1)  # (B, B P) each
+    by_text = scores.transpose(0, 1)  # (B, B, P)
     if not released:
         diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
-        by_text = scores.transpose(0, 1).masked_fill(diagonal[:, :, None], -torch.inf).flatten(1)
-    everything = torch.cat([by_clip, by_text], dim=1)  # (B, 2 B P)
-    return Loss((everything.logsumexp(1) - own.logsumexp(1)).sum(), scores.new_full((), b))
+        by_text = by_text.masked_fill(diagonal[:, :, None], -torch.inf)
+    total = torch.cat([scores.flatten(1), by_text.flatten(1)], dim=1).logsumexp(1)  # of (B, 2 B P)
+    return Loss((total - own.logsumexp(1)).sum(), scores.new_full((), b))
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
@@ -222,17 +231,19 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
             "a batch of one clip holds no rival; raise train.batch, or give more clips"
         )
     order = torch.rand(b, b, device=scores.device).fill_diagonal_(2.0)  # the diagonal comes last
-    columns = order.argsort(1)[:, : min(b - 1, b - 1 if count is None else count)]
-    return scores.gather(1, columns)
+    others = b - 1
+    if count is not None:
+        others = min(others, count)
+    return scores.gather(1, order.argsort(1)[:, :others])
 
 
 def clips_at_once(network: Detector) -> int:
     """Return how many clips are scored together: fewer of frames, which are large."""
-    return FRAME_CLIPS_AT_ONCE if network.settings.video == "s3d" else AT_ONCE
+    return FRAME_CLIPS_PER_BATCH if network.settings.video == "s3d" else PAIRS_PER_BATCH
 
 
 def score_pairs(
-    network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE
+    network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = PAIRS_PER_BATCH
 ) -> Matrix:
     """Return (N,): the score of each clip with its own text; how many are scored together changes
     nothing."""
@@ -251,7 +262,7 @@ def write_detector(detector: Detector, path: Path, *, video: str = "", text: str
     """Write a detector; video, text: the backbones whose features and text vectors it takes, where
     known."""
     header = {"settings": detector.settings.model_dump(mode="json"), "video": video, "text": text}
-    FILE.write(path, detector.state_dict(), header)
+    NETWORK_FILE.write(path, detector.state_dict(), header)
 
 
 def read_detector(path: Path) -> Detector:
@@ -261,12 +272,11 @@ def read_detector(path: Path) -> Detector:
     def parse(header: Header) -> DetectorSettings:
         return DetectorSettings.model_validate_json(json.dumps(header["settings"]))
 
-    return FILE.load(path, parse, Detector)[1]
+    return NETWORK_FILE.load(path, parse, Detector)[1]
 
 
 def trained_on(path: Path) -> tuple[str, str]:
     """Return the names of the backbones whose features and text vectors a detector takes; "" where
     it does not say."""
-    return FILE.read_header(
-        path, lambda header: (str(header.get("video", "")), str(header.get("text", "")))
-    )
+    header = NETWORK_FILE.read_header(path, dict)
+    return str(header.get("video", "")), str(header.get("text", ""))

@@ -7,7 +7,7 @@ where one is given. It is cut in the pauses between sentences, or at least betwe
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from stepline.errors import MediaError, ShapeError
 from stepline.records import Record, Span, Step
 from stepline.wys2.settings import SummarySettings
 
-SHORTEST = 0.5  # s that a span keeps when its ends are moved
+MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
 Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
 
 
@@ -41,26 +41,26 @@ def summarize(
     ShapeError when `importance` is not one finite number a second.
     """
     settings = settings or SummarySettings()
+    if importance is not None:
+        valid = importance.ndim == 1 and len(importance) and np.isfinite(importance).all()
+        if not valid:
+            raise ShapeError(
+                f"importance must be (T,) finite numbers, one a second, not {importance.shape}"
+            )
     pauses = PauseFinder(record, settings)
-    if importance is not None and (
-        importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()
-    ):
-        raise ShapeError(
-            f"importance must be (T,) finite numbers, one a second, not {importance.shape}"
-        )
     candidates = []
     for step in record.steps:
-        if step.status in ("shown", "unclear") and step.spans:
-            span = pauses.move_out_of_speech(step.spans[0], step.at)
-            value = 1.0 if step.score is None else step.score
-            if importance is not None:
-                first = min(int(span.start), len(importance) - 1)
-                value *= float(importance[first : max(first + 1, round(span.end))].mean())
-            candidates.append(SummarySegment(span, (step,), value))
+        if step.status not in ("shown", "unclear") or not step.spans:
+            continue
+        span = pauses.move_out_of_speech(step.spans[0], step.at)
+        value = 1.0 if step.score is None else step.score
+        if importance is not None:
+            first = min(int(span.start), len(importance) - 1)
+            value *= float(importance[first : max(first + 1, round(span.end))].mean())
+        candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
-        raise MediaError(
-            f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page for why"
-        )
+        fault = "no step of it is shown, so there is nothing to summarize"
+        raise MediaError(f"{record.id}: {fault}; see its page for why")
     merged = _merge_near(candidates, settings.gap)
     total = _length(merged)
     target = settings.target(record.video.duration or total)
@@ -79,32 +79,27 @@ def _select_within(
     second.
     """
     selected: list[SummarySegment] = []
-    left, length = list(candidates), 0.0
-    while left:
+    remaining = list(candidates)
+    length = 0.0
+    while remaining:
         # a segment near a selected one also adds the gap that is closed between them
         current = _length(_merge_near(selected, gap))
-        added = [
-            (_length(_merge_near([*selected, segment], gap)) - current, segment) for segment in left
-        ]
-        fitting = [
-            (segment.value / max(more, 0.1), more, segment)
-            for more, segment in added
-            if length + more <= target
-        ]
-        if not fitting:
+        best, best_seconds, best_rate = None, 0.0, -1.0
+        for segment in remaining:
+            seconds = _length(_merge_near([*selected, segment], gap)) - current
+            rate = segment.value / max(seconds, 0.1)
+            if length + seconds <= target and rate > best_rate:
+                best, best_seconds, best_rate = segment, seconds, rate
+        if best is None:
             break
-        _, seconds, best = max(fitting, key=lambda item: item[0])
         selected.append(best)
-        left.remove(best)
-        length += seconds
-    if not selected:
-        best = max(candidates, key=lambda segment: segment.value)
-        return [
-            SummarySegment(
-                pauses.shorten(best.span, best.steps[0].at, target), best.steps, best.value
-            )
-        ]
-    return selected
+        remaining.remove(best)
+        length += best_seconds
+    if selected:
+        return selected
+    best = max(candidates, key=lambda segment: segment.value)
+    span = pauses.shorten(best.span, best.steps[0].at, target)
+    return [replace(best, span=span)]
 
 
 def _length(segments: Iterable[SummarySegment]) -> float:
@@ -119,9 +114,8 @@ def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[Summary
         last = merged[-1] if merged else None
         if last is not None and segment.span.start - last.span.end < gap:
             span = Span(last.span.start, max(last.span.end, segment.span.end))
-            merged[-1] = SummarySegment(
-                span, (*last.steps, *segment.steps), max(last.value, segment.value)
-            )
+            steps = (*last.steps, *segment.steps)
+            merged[-1] = SummarySegment(span, steps, max(last.value, segment.value))
         else:
             merged.append(segment)
     return tuple(merged)
@@ -131,18 +125,11 @@ class PauseFinder:
     """The speech of a video, and the ends of spans moved out of it."""
 
     def __init__(self, record: Record, settings: SummarySettings) -> None:
-        wanted = {number for step in record.steps for number in step.sources}
         self._sentences = record.sentences
-        self._wanted = [number in wanted for number in range(len(record.sentences))]
-        self._words = sorted(
-            (
-                word.span
-                for sentence in record.sentences
-                for word in sentence.words
-                if word.span is not None
-            ),
-            key=lambda span: span.start,
-        )
+        self._sources = {number for step in record.steps for number in step.sources}
+        words = [word.span for sentence in record.sentences for word in sentence.words]
+        spans = [span for span in words if span is not None]
+        self._words = sorted(spans, key=lambda span: span.start)
         self._end = record.video.duration
         self._settings = settings
 
@@ -153,42 +140,48 @@ class PauseFinder:
         gone where that leaves the most likely second; inside any other, so that it is whole.
         Farther than `reach`, it moves to a word's end.
         """
-        middle = span.center if at is None or at not in span else at
-        start, end = (
-            self._moved(span.start, middle, starts=True),
-            self._moved(span.end, middle, starts=False),
-        )
-        return span if end - start < SHORTEST else Span(round(start, 3), round(end, 3))
+        middle = _most_likely_second(span, at)
+        start = self._moved(span.start, middle, starts=True)
+        end = self._moved(span.end, middle, starts=False)
+        if end - start < MIN_SPAN_SECONDS:
+            return span
+        return Span(round(start, 3), round(end, 3))
 
     def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
         """Return at most `seconds` of the span around its most likely second, its ends moved
         inwards out of words."""
-        middle = span.center if at is None or at not in span else at
+        middle = _most_likely_second(span, at)
         start = min(max(span.start, middle - seconds / 2), max(span.start, span.end - seconds))
         end = min(span.end, start + seconds)
         spoken = self._words or [sentence.span for sentence in self._sentences]
-        first, last = _span_around(spoken, start), _span_around(spoken, end)
-        inner = (start if first is None else first.end, end if last is None else last.start)
-        return Span(*inner) if inner[1] - inner[0] >= SHORTEST else Span(start, end)
+        first = _span_around(spoken, start)
+        last = _span_around(spoken, end)
+        inner_start = start if first is None else first.end
+        inner_end = end if last is None else last.start
+        if inner_end - inner_start < MIN_SPAN_SECONDS:
+            return Span(start, end)
+        return Span(inner_start, inner_end)
 
     def _moved(self, second: float, middle: float, *, starts: bool) -> float:
         """Return the start, or the end, of a span moved out of its sentence, or else of its
         word."""
         padded = self._padded_start if starts else self._padded_stop
-        # the number of the sentence that it is inside of, the ends not counted
-        number = next(
-            (n for n, s in enumerate(self._sentences) if s.span.start < second < s.span.end), None
-        )
-        if number is None:
+        spans = [sentence.span for sentence in self._sentences]
+        sentence = _span_around(spans, second)
+        if sentence is None:
             return padded(second)
-        sentence = self._sentences[number].span
-        outer, inner = (sentence.start, sentence.end) if starts else (sentence.end, sentence.start)
+        outer, inner = (sentence.start, sentence.end)
+        if not starts:
+            outer, inner = inner, outer
+        # where the sentence is whole, and where it is gone; None where that is too far
         whole = outer if abs(second - outer) <= self._settings.reach else None
-        gone = inner if (inner <= middle if starts else inner >= middle) else None
-        choices = (whole, gone) if self._wanted[number] else (gone, whole)
-        chosen = next((choice for choice in choices if choice is not None), None)
-        if chosen is not None:
-            return padded(chosen)
+        keeps_middle = inner <= middle if starts else inner >= middle
+        gone = inner if keeps_middle else None
+        is_source = spans.index(sentence) in self._sources
+        choices = (whole, gone) if is_source else (gone, whole)
+        for choice in choices:
+            if choice is not None:
+                return padded(choice)
         word = _span_around(self._words, second)
         if word is None:
             return second
@@ -208,6 +201,11 @@ class PauseFinder:
         ends = any(abs(s.span.end - second) < 1e-6 for s in self._sentences)
         padded = second + self._settings.pad if ends else second
         return padded if after is None else min(after, padded)
+
+
+def _most_likely_second(span: Span, at: float | None) -> float:
+    """Return the step's best second where it is in the span, else the middle."""
+    return span.center if at is None or at not in span else at
 
 
 def _span_around(spans: Sequence[Span], second: float) -> Span | None:

@@ -7,29 +7,28 @@ keeps of a clip is a reference, from which training reads it again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError
-from stepline.features import FeatureLocation, FeatureStore
-from stepline.records import FeatureSequence, Record, Rejected, Span, Transcript
+from stepline.features import FeatureStore
+from stepline.records import Record, Rejected, Span, Transcript
 from stepline.training.batches import LazySamples
-from stepline.training.gather import reasons_in_words
+from stepline.training.gather import ExcludedIds, reasons_in_words
 from stepline.training.sources import LabelledTexts
-from stepline.wys2.clips import ClipTextPair, clip_id, clip_rows, clip_text_pair
-from stepline.wys2.dataset import VideoFrames, narrated_videos
+from stepline.wys2.clip_sources import VideoFrames, clip_source
+from stepline.wys2.clips import ClipTextPair, NarratedClip
+from stepline.wys2.dataset import narrated_videos
 from stepline.wys2.settings import ClipSettings
 
 References: TypeAlias = npt.NDArray[Any]  # one a clip: a row number, or of the columns below
-CLIP = np.dtype([("video", "i4"), ("sentence", "i4"), ("start", "f8"), ("end", "f8")])
+CLIP_COLUMNS = np.dtype([("video", "i4"), ("sentence", "i4"), ("start", "f8"), ("end", "f8")])
 # videos whose features are read in the store's order, whatever that of the records
-VIDEOS_A_WINDOW = 1024
-CLIPS_A_BLOCK = 512
+VIDEOS_PER_WINDOW = 1024
+CLIPS_PER_BLOCK = 512  # that are scored together
 
 
 class UnlabelledClips(Protocol):
@@ -43,24 +42,6 @@ class UnlabelledClips(Protocol):
     def pairs(self, references: References) -> Sequence[ClipTextPair]:
         """Return the clips of these references, which may be read when they are asked for."""
         ...
-
-
-@dataclass(frozen=True)
-class ListedClips:
-    """Clips that are in memory; a reference is a clip's place in the list."""
-
-    listed: Sequence[ClipTextPair]
-
-    def __len__(self) -> int:
-        return len(self.listed)
-
-    def blocks(self) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
-        """Yield all clips as one block."""
-        yield np.arange(len(self.listed)), self.listed
-
-    def pairs(self, references: References) -> Sequence[ClipTextPair]:
-        """Return the clips of these references."""
-        return [self.listed[row] for row in references.tolist()]
 
 
 class ClipStream:
@@ -81,36 +62,47 @@ class ClipStream:
         settings: ClipSettings | None = None,
         transcripts: Mapping[str, Transcript] | None = None,
         *,
-        excluded: ExcludedVideos | frozenset[str] = frozenset(),
+        excluded: ExcludedIds = frozenset(),
     ) -> None:
         # labels alone compare what pronouns stand for
         self._settings = (settings or ClipSettings()).model_copy(
             update={"resolve": False, "candidates": 1}
         )
-        self._records, self._features, self._excluded = records, features, excluded
+        self._records = records
+        self._source = clip_source(features)
+        self._excluded = excluded
         self._transcripts = transcripts or {}
         self.omitted: list[Rejected] = []
         self._videos: list[str] = []
         self._count = 0
         self._vectors: FeatureStore | None = None
-        said = self._narrations()
-        if (first := next(said, None)) is not None:
-            self._vectors = store(chain([first], said))
+        narrations = self._narrations()
+        first = next(narrations, None)
+        if first is not None:
+            self._vectors = store(chain([first], narrations))
 
     def __len__(self) -> int:
         return self._count
 
+    def _clips(self, omitted: list[Rejected]) -> Iterator[tuple[Record, list[NarratedClip]]]:
+        """Yield each video with its clips, from the first on."""
+        return narrated_videos(
+            self._records(),
+            self._source,
+            self._settings,
+            self._transcripts,
+            omitted,
+            excluded=self._excluded,
+            once=True,
+        )
+
     def _narrations(self) -> Iterator[LabelledTexts]:
         """Yield what is said in each video, counting its clips."""
-        given = (self._records(), self._features, self._settings, self._transcripts)
-        for record, clips in narrated_videos(
-            *given, self.omitted, excluded=self._excluded, once=True
-        ):
+        for record, clips in self._clips(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
-            yield LabelledTexts(
-                record.video.id, "narration", tuple(each.text for each in record.sentences), ()
-            )
+            texts = tuple(sentence.text for sentence in record.sentences)
+            yield LabelledTexts(record.video.id, "narration", texts, ())
 
     def blocks(self) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
         """Yield all clips, the features of each video read once and those of a window of videos in
@@ -118,25 +110,23 @@ class ClipStream:
 
         Raises DatasetError where the records have changed since the stream was made.
         """
-        given = (self._records(), self._features, self._settings, self._transcripts)
         window: list[References] = []
-        videos = narrated_videos(*given, [], excluded=self._excluded, once=True)
-        for number, (record, clips) in enumerate(videos):
+        for number, (record, clips) in enumerate(self._clips([])):
             self._check(number, record)
             rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
-            window.append(np.array(rows, dtype=CLIP))
-            if len(window) == VIDEOS_A_WINDOW:
+            window.append(np.array(rows, dtype=CLIP_COLUMNS))
+            if len(window) == VIDEOS_PER_WINDOW:
                 yield from self._window_blocks(window)
                 window = []
         yield from self._window_blocks(window)
 
     def _check(self, number: int, record: Record) -> None:
         if number >= len(self._videos) or self._videos[number] != record.video.id:
-            raise DatasetError(
-                f"{record.id}: the unlabelled videos have changed meanwhile; start the command again"
-            )
+            fault = "the unlabelled videos have changed meanwhile"
+            raise DatasetError(f"{record.id}: {fault}; start the command again")
         lines = None if self._vectors is None else self._vectors.texts(record.video.id)
-        if lines is None or lines.texts != tuple(each.text for each in record.sentences):
+        texts = tuple(sentence.text for sentence in record.sentences)
+        if lines is None or lines.texts != texts:
             raise DatasetError(
                 f"{record.id}: its stored vectors are of other sentences; give another --out"
             )
@@ -144,44 +134,28 @@ class ClipStream:
     def _window_blocks(
         self, window: Sequence[References]
     ) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
-        held: list[References] = []
+        references: list[References] = []
         pairs: list[ClipTextPair] = []
-        for clips in sorted(window, key=lambda clips: self._place(int(clips["video"][0]))):
-            held.append(clips)
+        for clips in sorted(window, key=lambda clips: self._source.place(self._video(clips[0]))):
+            references.append(clips)
             pairs += self._pairs_of_video(clips)
-            if len(pairs) >= CLIPS_A_BLOCK:
-                yield np.concatenate(held), pairs
-                held, pairs = [], []
+            if len(pairs) >= CLIPS_PER_BLOCK:
+                yield np.concatenate(references), pairs
+                references, pairs = [], []
         if pairs:
-            yield np.concatenate(held), pairs
+            yield np.concatenate(references), pairs
 
-    def _place(self, number: int) -> tuple[int, int]:
-        """Return where the features of a video lie."""
-        if isinstance(self._features, VideoFrames):
-            return 0, number
-        stored = self._features[self._videos[number]]
-        return stored.shard, stored.first
+    def _video(self, clip: Any) -> str:
+        return self._videos[int(clip["video"])]
 
     def _pairs_of_video(self, clips: References) -> list[ClipTextPair]:
-        """Return all clips of a video, whose features are read at once."""
-        if isinstance(self._features, VideoFrames):
-            return [self._pair(clip) for clip in clips]
-        video = self._videos[int(clips["video"][0])]
-        seen, said = self._features.read(video), self._store().matrix(video)
-        return [
-            clip_text_pair(clip_id(video, start), seen, Span(start, end), said[row : row + 1])
-            for _, row, start, end in clips.tolist()
-        ]
-
-    def _pair(self, clip: Any) -> ClipTextPair:
-        """Return a clip by its reference; of features, its own rows alone are read."""
-        number, row, start, end = clip.tolist()
-        video, span = self._videos[number], Span(start, end)
-        text = self._store().matrix(video, slice(row, row + 1))
-        if isinstance(self._features, VideoFrames):
-            return ClipTextPair(clip_id(video, start), self._features.clip(video, span), text)
-        rows = stored_rows(self._features[video], span)
-        return ClipTextPair(clip_id(video, start), self._features.read(video, rows).values, text)
+        """Return all clips of a video."""
+        video = self._video(clips[0])
+        vectors = self._store().matrix(video)
+        texts = []
+        for _, row, start, end in clips.tolist():
+            texts.append((Span(start, end), vectors[row : row + 1]))
+        return self._source.pairs(video, texts)
 
     def _store(self) -> FeatureStore:
         if self._vectors is None:
@@ -190,25 +164,20 @@ class ClipStream:
 
     def pairs(self, references: References) -> LazySamples[ClipTextPair]:
         """Return the clips of these references, each read when it is asked for."""
-        if isinstance(self._features, VideoFrames):
-            return LazySamples(
-                lambda at: self._pair(references[at]), [self._features.frames] * len(references)
-            )
-        stored = [self._features[video] for video in self._videos]
         lengths, shards = [], []
         for clip in references:
-            number, _, start, end = clip.tolist()
-            rows = stored_rows(stored[number], Span(start, end))
-            lengths.append(rows.stop - rows.start)
-            shards.append(stored[number].shard)
-        return LazySamples(lambda at: self._pair(references[at]), lengths, shards)
+            video = self._video(clip)
+            span = Span(float(clip["start"]), float(clip["end"]))
+            lengths.append(self._source.length(video, span))
+            shards.append(self._source.place(video)[0])
 
+        def read(index: int) -> ClipTextPair:
+            number, row, start, end = references[index].tolist()
+            video = self._videos[number]
+            text = self._store().matrix(video, slice(row, row + 1))
+            return self._source.pair(video, Span(start, end), text)
 
-def stored_rows(stored: FeatureLocation, span: Span) -> slice:
-    """Return the rows of stored features that a clip has."""
-    return clip_rows(
-        FeatureSequence(np.zeros((stored.rows, 1), np.float32), stored.rate, stored.backbone), span
-    )
+        return LazySamples(read, lengths, shards)
 
 
 class Reservoir:
@@ -219,22 +188,24 @@ class Reservoir:
     """
 
     def __init__(self, most: int, rng: np.random.Generator) -> None:
-        self._most, self._rng, self._seen = most, rng, 0
+        self._most = most
+        self._rng = rng
+        self._count = 0  # of the rows that came
         self._columns: list[References] = []
 
     def add(self, *columns: References) -> None:
         """Take a block of rows, given by its columns."""
         if not self._columns:
             self._columns = [np.empty(self._most, column.dtype) for column in columns]
-        places = np.arange(self._seen, self._seen + len(columns[0]))
+        places = np.arange(self._count, self._count + len(columns[0]))
         late = places >= self._most
         places[late] = self._rng.integers(0, places[late] + 1)
-        chosen = places < self._most
-        for mine, given in zip(self._columns, columns, strict=True):
-            mine[places[chosen]] = given[chosen]  # of rows for one place, the last stays
-        self._seen += len(places)
+        drawn = places < self._most
+        for own, column in zip(self._columns, columns, strict=True):
+            own[places[drawn]] = column[drawn]  # of rows for one place, the last stays
+        self._count += len(places)
 
     @property
     def columns(self) -> list[References]:
         """The columns of the rows that it holds; none before the first block."""
-        return [column[: self._seen] for column in self._columns]
+        return [column[: self._count] for column in self._columns]

@@ -8,7 +8,7 @@ from stepline.errors import ShapeError
 from stepline.grounding.recipe_filter import (
     RecipeFilter,
     begin_evidence,
-    likeness_evidence,
+    line_evidence,
     order_from_videos,
     standardised,
 )
@@ -138,9 +138,9 @@ def test_likeness_weighs_nothing_where_the_words_do_not_bear_it_out():
     prior[:, 10:14] = 0.24
     cosine = np.zeros((2, 40))
     cosine[:, 11:13] = 1.0
-    assert likeness_evidence(prior, cosine, said, 0.5, GroundSettings())[0, 11] > 1
-    assert not likeness_evidence(prior, cosine[:, ::-1], said, 0.5, GroundSettings()).any()
-    assert not likeness_evidence(prior, cosine * np.nan, said, 0.5, GroundSettings()).any()
+    assert line_evidence(prior, cosine, said, 0.5, GroundSettings())[0, 11] > 1
+    assert not line_evidence(prior, cosine[:, ::-1], said, 0.5, GroundSettings()).any()
+    assert not line_evidence(prior, cosine * np.nan, said, 0.5, GroundSettings()).any()
 
 
 def test_similarity_is_told_in_deviations_from_the_usual_one():

@@ -3,9 +3,9 @@ import pytest
 
 from stepline.grounding.shots import (
     ShotUnits,
+    action_log_odds,
     average_linkage,
     cut_into_pieces,
-    doing_odds,
     expected_inversions,
     matching_marginals,
     move_to_starts,
@@ -79,8 +79,8 @@ def test_a_face_at_the_camera_and_chat_speak_against_doing():
     seconds = np.zeros(9)
     face, told, chat = seconds.copy(), seconds.copy(), seconds.copy()
     face[:3], chat[1], told[7] = 1.0, 1.0, 1.0
-    odds = doing_odds(face, told, chat)
+    odds = action_log_odds(face, told, chat)
     # At 1: all three seconds with a face, chat in it, the step e**-1.5 away.
     assert odds[1] == pytest.approx(-3.6 + 1.3 * np.log((np.exp(-1.5) + 1) / 2) + 1.0)
     assert odds[7] == pytest.approx(1.3 * np.log(2 / (np.exp(-1.5) + 1)) + 1.0)
-    assert np.isfinite(doing_odds(np.full(9, np.nan), told, chat)).all()
+    assert np.isfinite(action_log_odds(np.full(9, np.nan), told, chat)).all()

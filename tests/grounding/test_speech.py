@@ -7,15 +7,15 @@ import pytest
 from stepline.errors import ShapeError
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import (
-    SAID_CHANCE,
+    MIN_SAID_PROBABILITY,
     coarse_scores,
     coarse_spans,
     grow_window,
     narration_labels,
-    said_chances,
-    softmax,
+    said_probabilities,
     steps_from_texts,
 )
+from stepline.numeric import softmax
 from stepline.records import Sentence, Span, Step, Transcript
 
 LN3 = float(np.log(3))
@@ -157,11 +157,11 @@ def test_vectors_of_two_widths_are_refused():
 
 
 def test_a_line_must_be_liker_where_none_of_the_list_is_said():
-    strange = said_chances(np.full(8, 0.38, np.float32))
-    beside = said_chances(np.array([0.38, *[0.7] * 7], np.float32))
-    assert strange.max() < SAID_CHANCE < beside[0]
+    strange = said_probabilities(np.full(8, 0.38, np.float32))
+    beside = said_probabilities(np.array([0.38, *[0.7] * 7], np.float32))
+    assert strange.max() < MIN_SAID_PROBABILITY < beside[0]
     assert beside[1:].min() > 0.9
-    chances = said_chances(np.array([0.1, 0.3, 0.5, 0.7, 0.95], np.float32))
+    chances = said_probabilities(np.array([0.1, 0.3, 0.5, 0.7, 0.95], np.float32))
     assert (np.diff(chances) >= 0).all()
     assert chances[0] < 0.01
 

@@ -16,12 +16,15 @@ from spoken import Hearer, loudness, sound, speak
 from web_server import serve
 
 from stepline.errors import SettingsError
-from stepline.live import hearing
+from stepline.live import speech
 from stepline.live.events import GrowingVtt, LiveLog, LiveStep
-from stepline.live.looking import LiveVision
+from stepline.live.options import LiveOptions
+from stepline.live.pictures import LiveVision
 from stepline.live.run import LiveJob, run_live
-from stepline.live.session import LiveOptions, LiveSession, match_steps
+from stepline.live.run_files import RunFiles
+from stepline.live.session import LiveSession
 from stepline.live.source import Gap
+from stepline.live.spoken_steps import match_steps
 from stepline.media import Frame, MediaReader
 from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.request import Request, StepsSettings
@@ -44,20 +47,22 @@ class Clock:
 @pytest.fixture
 def session(tmp_path, monkeypatch):
     """Makes sessions on one log, that hear the words given; their events go to a list."""
-    monkeypatch.setattr(hearing, "voice_probability", loudness)
+    monkeypatch.setattr(speech, "voice_probability", loudness)
 
     def make(words, *, backbone=None, settings=None, **options):
         told = []
         made = LiveSession(
-            "v",
+            RunFiles(
+                "v",
+                LiveLog(tmp_path / "v.events.jsonl"),
+                GrowingVtt(tmp_path / "v.vtt"),
+                tmp_path / "v.rows",
+            ),
             settings or StepsSettings(),
-            LiveLog(tmp_path / "v.events.jsonl"),
             told.append,
             LiveOptions(**options),
             backbone,
-            read=Hearer(words, unsure=0.3),
-            vtt=GrowingVtt(tmp_path / "v.vtt"),
-            rows=tmp_path / "v.rows",
+            recognise=Hearer(words, unsure=0.3),
         )
         made.sources = (Clock(),)
         return made, told
@@ -193,9 +198,9 @@ def test_a_step_is_revised_once_and_then_stays(session, monkeypatch):
         step = Step(id="1", text=next(texts), said=Span(0.0, 1.0), sources=(0,))
         return type("Written", (), {"steps": (step,)})
 
-    monkeypatch.setattr("stepline.live.session.write_steps", write)
+    monkeypatch.setattr("stepline.live.spoken_steps.write_steps", write)
     for _ in range(3):
-        live._write()
+        live._spoken.update("en")
     assert [(event.event, event.text) for event in told] == [
         ("step_said", "cut it"),
         ("revised", "cut it and stir"),
@@ -208,10 +213,11 @@ def test_a_step_that_is_written_no_more_is_taken_back(session, monkeypatch, tmp_
     live.log.add("heard", 1.0, sentence=Sentence(text="Cut it.", span=Span(0.0, 1.0)))
     steps = [(Step(id="1", text="cut it", said=Span(0.0, 1.0), sources=(0,)),), ()]
     monkeypatch.setattr(
-        "stepline.live.session.write_steps", lambda *_: type("Written", (), {"steps": steps.pop(0)})
+        "stepline.live.spoken_steps.write_steps",
+        lambda *_: type("Written", (), {"steps": steps.pop(0)}),
     )
-    live._write()
-    live._write()
+    live._spoken.update("en")
+    live._spoken.update("en")
     assert kinds(told) == ["step_said", "revised"]
     assert live.log.steps["1"].withdrawn
 
@@ -244,20 +250,20 @@ def test_what_lies_far_back_is_forgotten_and_what_is_told_stays_the_same(session
     words, told = speak(text), {}
     seconds = int(words[-1].span.end) + 4
     for forgotten in (10, 10**6):
-        monkeypatch.setattr("stepline.live.session.FORGOTTEN", forgotten)
+        monkeypatch.setattr("stepline.live.shown_steps.FORGET_SECONDS", forgotten)
         live, told[forgotten] = session(words, backbone=Colours(), settings=near)
         play(live, sound(words, seconds), pictures(seconds))
         if forgotten == 10:
-            assert live._begin >= 20
-            assert len(live._vision.snapshot().features.values) <= live._memory + 11
-            assert len(live._grounded) < len(live.log.steps)
-            assert live.rows.stat().st_size == live._kept * 3 * 4
+            assert live.shown.begin >= 20
+            assert len(live.shown.vision.snapshot().features.values) <= live.shown.memory + 11
+            assert len(live.shown.grounded) < len(live.log.steps)
+            assert live.files.rows.stat().st_size == live.files.row_count * 3 * 4
             again, nothing = session(words, backbone=Colours(), settings=near)
-            assert again._begin > 0
-            assert again._vision.until == math.floor(again.log.position)
+            assert again.shown.begin > 0
+            assert again.shown.vision.until == math.floor(again.log.position)
             assert nothing == []
         live.log.path.unlink()
-        live.rows.unlink()
+        live.files.rows.unlink()
     fields = [
         [(e.event, e.step, e.text, e.second, e.spans, e.status) for e in events]
         for events in told.values()
@@ -321,7 +327,7 @@ def test_a_line_that_only_resembles_the_one_that_was_said_is_not_believed_said(s
         words,
         texts=("Slice the lemons", "Pour the juice of the lemons into a glass", "Wash the lemons"),
     )
-    live._tell_lines()
+    live.announce_lines()
     play(live, sound(words, 5))
     assert [
         event.step for event in told if event.event == "step_said" and event.said is not None
@@ -331,7 +337,7 @@ def test_a_line_that_only_resembles_the_one_that_was_said_is_not_believed_said(s
 def test_recipe_lines_are_told_at_once_and_found_when_they_are_said(session):
     words = speak(TEXT)
     live, told = session(words, texts=("Slice the lemons", "Grill the fish"))
-    live._tell_lines()
+    live.announce_lines()
     play(live, sound(words, 16))
     assert [(event.step, event.reason) for event in told[:2]] == [("1", "given"), ("2", "given")]
     found = [event for event in told if event.event == "step_said" and event.said is not None]
@@ -355,7 +361,7 @@ def test_the_line_of_a_recipe_that_is_shown_is_told_with_the_next_and_the_skippe
     live, told = session(
         [], texts=("line 0", "line 3", "line 1", "line 2"), backbone=NumberedLines()
     )
-    live._tell_lines()
+    live.announce_lines()
     play(live, sound([], 30), pictures(30, every=10))
     lines = [event for event in told if event.event == "line"]
     assert "line 1" in [event.text for event in lines]
@@ -373,7 +379,7 @@ def test_until_next_holds_a_film_where_a_step_ends_until_a_hand_says_so(session)
     play(live, sound(words, 16)[:8])
     assert kinds(told)[-1] == "waiting"
     assert live.sources[0].held
-    live.signs.put("key")
+    live.done_signals.put("key")
     play(live, sound(words, 16)[8:])
     nexts = [(event.text, event.reason) for event in told if event.event == "next"]
     assert nexts == [("slice the lemons", "begin"), ("pour the juice into the bowl", "key")]
@@ -390,10 +396,10 @@ def test_until_next_a_watched_step_is_finished_when_the_picture_says_so(session)
 
 
 def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
-    from stepline.live import looking
+    from stepline.live import pictures as live_pictures
 
-    monkeypatch.setattr(looking, "CHUNK", 6.0)
-    monkeypatch.setattr(looking, "MARGIN", 4.0)
+    monkeypatch.setattr(live_pictures, "METER_SECONDS", 6.0)
+    monkeypatch.setattr(live_pictures, "MARGIN_SECONDS", 4.0)
     frames = list(MediaReader(small_video, frame_rate=3.0, frame_size=64, sound=False))
     vision = LiveVision(Colours(), VisionSettings())
     for frame in frames:
@@ -418,7 +424,7 @@ def plain_settings():
 
 def run(job, settings, words=(), **options):
     told = []
-    files = run_live(job, settings, told.append, read=Hearer(list(words)), **options)
+    files = run_live(job, settings, told.append, recognise=Hearer(list(words)), **options)
     return told, files
 
 
@@ -486,7 +492,7 @@ def test_stop_ends_a_run_with_all_it_knows(small_video, tmp_path, plain_settings
 
 def test_signs_come_from_a_queue(small_video, tmp_path, plain_settings):
     seen = []
-    run(LiveJob(str(small_video), tmp_path, speed=1000), plain_settings, begin_signs=seen.append)
+    run(LiveJob(str(small_video), tmp_path, speed=1000), plain_settings, begin_signals=seen.append)
     assert isinstance(seen[0], queue.SimpleQueue)
 
 

@@ -15,7 +15,7 @@ from stepline.errors import MediaError, SettingsError
 from stepline.live import source as sources
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.recording import StreamRecorder, join_recordings
-from stepline.live.source import Gap, LiveSource, PictureRate, parse_sources
+from stepline.live.source import Gap, LiveSource, PictureRate, SourceClock, parse_sources
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.media.settings import LinkSettings
 
@@ -68,7 +68,7 @@ def test_a_source_that_is_held_waits_for_the_word(small_video):
 
 
 def test_a_file_that_grows_is_followed_to_its_end(stream, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "GROWING", 1.5)
+    monkeypatch.setattr(sources, "GROWING_SECONDS", 1.5)
     growing, whole = tmp_path / "g.ts", stream.read_bytes()
     growing.write_bytes(whole[: len(whole) // 3])
 
@@ -188,25 +188,25 @@ def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream):
     with serve() as server:
         server.pages["/live.ts"] = page
         source = LiveSource(parse_sources(f"{server.url}/live.ts")[0], links=PATIENT)
-        source_trust = sources.TRUST
-        sources.TRUST = 5.0
+        source_trust = sources.TRUSTED_SECONDS
+        sources.TRUSTED_SECONDS = 5.0
         try:
             _, blocks, gaps = read(source)
         finally:
-            sources.TRUST = source_trust
+            sources.TRUSTED_SECONDS = source_trust
     starts = [block.start for block in blocks]
     assert starts == sorted(starts)
     assert len(gaps) == 1
     assert source.end == pytest.approx(24, abs=2.0)
 
 
-def test_a_clock_that_drifts_is_told_once_a_second_of_drift(small_video):
+def test_a_clock_that_drifts_is_told_once_a_second_of_drift():
     now = [0.0]
-    source = LiveSource(small_video, clock=lambda: now[0])
+    source = SourceClock(clock=lambda: now[0])
     told = []
     for minute in range(1, 8):
         now[0], source.end = minute * 60.0, minute * 60.0 * 1.01  # 0.6 s a minute
-        gap = source._drifted()
+        gap = source.drifted()
         told += [] if gap is None else [(gap.kind, gap.seconds)]
     assert told == [("drift", 1.2), ("drift", 1.2), ("drift", 1.2)]
 

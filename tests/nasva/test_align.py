@@ -7,8 +7,7 @@ from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
 from stepline.nasva.align import (
-    NOWHERE,
-    align,
+    UNSEEN_COSINE,
     alignment_windows,
     compete,
     ordered_posterior,
@@ -41,10 +40,10 @@ def vectors(texts, seed=1):
 
 def test_a_short_video_is_aligned_at_once():
     aligner, features, texts = network(), video(20), vectors(3)
-    alignment = align(aligner, features, ["a", "b", "c"], texts)
-    assert (alignment.kind, alignment.rate, alignment.scores.shape) == ("cosine", 1.0, (3, 20))
+    whole = score_texts(aligner, features, texts)
+    assert (whole.rate, whole.scores.shape) == (1.0, (3, 20))
     fit = score_texts(aligner, features, texts, settings=SMALL)
-    assert np.array_equal(fit.scores, alignment.scores)
+    assert np.array_equal(fit.scores, whole.scores)
     assert fit.alignable is None
 
 
@@ -69,7 +68,7 @@ def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
     # windows 0-16, 8-24, 16-29: the last is padded
     fit = score_texts(aligner, features, texts, settings=SMALL)
     alone = [
-        align(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), "abcd", texts).scores
+        score_texts(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), texts).scores
         for a, b in ((0, 16), (8, 24), (16, 29))
     ]
     expected = np.zeros((4, 29))
@@ -98,20 +97,21 @@ def test_a_narration_is_sought_near_where_it_is_said():
     said = [Span(float(t), t + 2.0) for t in range(0, 100, 10)]
     settings = SMALL.model_copy(update={"mode": "narration"})
     fit = score_texts(network(), video(100), vectors(10), said=said, settings=settings)
-    assert (fit.scores[0, 40:] == NOWHERE).all()
-    assert (fit.scores[0, :16] > NOWHERE).all()
-    assert (fit.scores[9, :50] == NOWHERE).all()
+    assert (fit.scores[0, 40:] == UNSEEN_COSINE).all()
+    assert (fit.scores[0, :16] > UNSEEN_COSINE).all()
+    assert (fit.scores[9, :50] == UNSEEN_COSINE).all()
     assert (fit.scores.argmax(axis=1)[[0, 9]] // 40 == [0, 2]).sum() >= 1
-    assert (fit.scores > NOWHERE).any(axis=1).all()
+    assert (fit.scores > UNSEEN_COSINE).any(axis=1).all()
 
 
 def test_only_narrations_know_their_places():
     aligner, features, texts = network(), video(18), vectors(4)
     turned = texts[::-1].copy()
-    steps, other = (align(aligner, features, "abcd", some).scores for some in (texts, turned))
+    steps, other = (score_texts(aligner, features, some).scores for some in (texts, turned))
     np.testing.assert_allclose(steps, other[::-1], atol=1e-5)
+    narration = AlignerSettings(mode="narration")
     told, other = (
-        align(aligner, features, "abcd", some, mode="narration").scores for some in (texts, turned)
+        score_texts(aligner, features, some, settings=narration).scores for some in (texts, turned)
     )
     assert np.abs(told - other[::-1]).max() > 1e-3
 
@@ -175,8 +175,8 @@ def test_windows_keep_their_texts_and_rows_in_bf16():
     fast = score_texts(
         aligner, features, texts, said=said, settings=settings.model_copy(update={"bf16": True})
     )
-    assert (exact.scores == NOWHERE).any()
-    assert np.array_equal(fast.scores == NOWHERE, exact.scores == NOWHERE)
+    assert (exact.scores == UNSEEN_COSINE).any()
+    assert np.array_equal(fast.scores == UNSEEN_COSINE, exact.scores == UNSEEN_COSINE)
 
 
 PLAIN = AlignerSettings(compete=0.0)

@@ -13,6 +13,7 @@ from stepline.nasva.calibration import (
     Calibration,
     calibration_features,
     read_calibration,
+    shown_fraction,
     uncalibrated_probability,
     write_calibration,
 )
@@ -20,7 +21,6 @@ from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.fit_calibration import (
     calibrate_by_foreign_texts,
     cross_validate,
-    shown_fraction,
     shown_probability,
 )
 from stepline.nasva.model import Aligner

@@ -266,7 +266,7 @@ def test_without_the_head_its_loss_is_refused():
 
 
 def test_rivals_block_by_block_equal_the_whole_matrix(monkeypatch):
-    monkeypatch.setattr(layers, "LOG_SUM_EXP_BLOCK", 3)
+    monkeypatch.setattr(layers, "LOG_SUM_EXP_ROWS", 3)
     torch.manual_seed(0)
     text, video = (
         torch.randn(2, 2, 4, 5, requires_grad=True),

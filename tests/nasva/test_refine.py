@@ -11,9 +11,9 @@ from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
-from stepline.nasva.checkpoint import read_aligner, read_space
+from stepline.nasva.checkpoint import load_aligner, read_aligner
 from stepline.nasva.refine import (
-    UNLABELLED,
+    NO_LABEL_REASON,
     RefineSources,
     _best_span,
     _VideoReader,
@@ -85,7 +85,7 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
         )
         assert record.transcript == given[record.id].transcript
     assert read_aligner(out / "aligner.safetensors").settings.video_width == 128
-    assert read_space(out / "aligner.safetensors").video == "world-usual"
+    assert load_aligner(out / "aligner.safetensors").space.video == "world-usual"
     teacher = out / "round-0" / "teacher-0.safetensors"
     before = teacher.stat().st_mtime_ns
     again = CliRunner().invoke(main, command(dataset, out), catch_exceptions=False)
@@ -236,4 +236,4 @@ def test_what_loses_its_label_is_dropped_with_its_reason():
     given = iter([record, record, Record(id="o", video=Video(id="b"))])
     (done,) = refined_records(given, {"a": (None, Span(1.0, 2.0))})
     assert [(step.id, step.spans) for step in done.steps] == [("2", (Span(1.0, 2.0),))]
-    assert [(one.text, one.reason) for one in done.dropped] == [("Boil", UNLABELLED)]
+    assert [(one.text, one.reason) for one in done.dropped] == [("Boil", NO_LABEL_REASON)]

@@ -142,9 +142,8 @@ def test_thousands_of_steps_compete_for_four_seconds_without_a_nan(count):
     prior = np.full((count, 4), 0.25)
     prior[0] = (0.7, 0.1, 0.1, 0.1)
     likeness = np.zeros(prior.shape)
-    found = fusion.fuse(
-        prior, likeness, np.ones(count, bool), np.full(count, 0.9), 0.0, GroundSettings()
-    )
+    speech = fusion.SpeechPrior(prior, np.full(count, 0.9), np.ones(count, bool))
+    found = fusion.fuse(speech, likeness, 0.0, GroundSettings())
     assert np.isfinite(found.occupancy).all()
     assert np.isfinite(found.score).all()
 
@@ -153,7 +152,7 @@ def test_logarithms_and_products_give_the_same_shares(monkeypatch):
     rng = np.random.default_rng(0)
     held, score = rng.random((40, 9)), rng.random(40)
     products = fusion.probability_unclaimed(held, score)
-    monkeypatch.setattr(fusion, "LEAST_PRODUCT", 1.0)
+    monkeypatch.setattr(fusion, "MIN_PRODUCT", 1.0)
     logarithms = fusion.probability_unclaimed(held, score)
     np.testing.assert_allclose(
         logarithms / logarithms.sum(axis=1, keepdims=True),

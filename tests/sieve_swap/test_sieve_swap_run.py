@@ -19,7 +19,7 @@ from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
 from stepline.sieve_swap import run as collection
-from stepline.sieve_swap.output import write_released
+from stepline.sieve_swap.report import write_released
 from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet, to_json

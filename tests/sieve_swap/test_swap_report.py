@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 from test_sieve_swap_run import GARLIC, VIDEOS, job, record, run
 
 from stepline.plots import grouped_histogram, histogram, ranked_bars
-from stepline.sieve_swap.output import Statistics, add
 from stepline.sieve_swap.pairing import ThresholdRow
 from stepline.sieve_swap.report import page, write_report
+from stepline.sieve_swap.statistics import Statistics, add
 
 
 class Tags(HTMLParser):

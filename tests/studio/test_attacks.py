@@ -17,10 +17,11 @@ from starlette.exceptions import HTTPException
 from studio_server import library, serving
 
 from stepline.errors import SettingsError
+from stepline.library.corrected_library import video_id
+from stepline.library.database import DATABASE_FILE
 from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, read_password
-from stepline.studio.store import STORE, video_id
-from stepline.studio.uploads import PIECE
+from stepline.studio.uploads import MAX_PIECE_BYTES
 from stepline.web.local_server import Certificate
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -214,7 +215,7 @@ REQUESTS = {
         "PATCH",
         "/api/uploads/x",
         None,
-        {"Content_Length": str(PIECE + 1)},
+        {"Content_Length": str(MAX_PIECE_BYTES + 1)},
         {400},
     ),
     "a body that is too long": ("POST", f"{PLACE}/corrections", "x" * (2**20 + 1), {}, {400}),
@@ -366,7 +367,7 @@ def test_requests_that_two_servers_would_read_differently_are_refused(server, se
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.local_server.READING", 0.8)
+    monkeypatch.setattr("stepline.web.local_server.MAX_READING_SECONDS", 0.8)
     head = POST + f"Host: localhost:1\r\nAuthorization: Bearer {server.access.token}\r\n".encode()
     slow = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     slow.sendall(head + b"Content-Length: 100\r\n\r\n{")
@@ -392,9 +393,9 @@ def test_a_record_gives_out_no_other_file(server, tmp_path, small_video):
 
 
 def test_the_store_is_no_video_and_no_page(server):
-    assert server.ask("GET", f"/static/{STORE}")[0].status == 404
-    assert server.ask("GET", f"/{STORE}")[0].status == 404
-    assert server.ask("GET", f"/api/videos/{video_id(STORE)}/media")[0].status == 404
+    assert server.ask("GET", f"/static/{DATABASE_FILE}")[0].status == 404
+    assert server.ask("GET", f"/{DATABASE_FILE}")[0].status == 404
+    assert server.ask("GET", f"/api/videos/{video_id(DATABASE_FILE)}/media")[0].status == 404
 
 
 def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):

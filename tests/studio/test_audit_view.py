@@ -13,9 +13,10 @@ from studio_server import library, serving
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict, Verdicts
+from stepline.library.database import DATABASE_FILE
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_parquet
-from stepline.studio.store import STORE, Studio
+from stepline.studio.store import Studio
 
 
 def made_record(id):
@@ -77,8 +78,8 @@ def test_verdicts_lie_in_the_store_and_give_curate_audits_own_table(server, data
     assert server.read("/audit/verdicts?annotator=bob") == {
         "said": {text: word for text, who, word in given[1::2]}
     }
-    again = Studio(server.studio.folder)
-    assert {(one.asked, one.annotator, one.said) for one in again.verdicts()} == set(given)
+    again = Studio(server.studio.library.folder)
+    assert {(one.asked, one.annotator, one.said) for one in again.verdicts} == set(given)
     again.close()
     (tmp_path / "elsewhere").mkdir()
     shutil.copytree(dataset / "dataset", tmp_path / "elsewhere" / "dataset")
@@ -108,11 +109,11 @@ def test_a_studio_and_curate_audit_on_one_dataset_know_each_others_verdicts(
     assert server.read("/audit/verdicts?annotator=ann") == {
         "said": {first: "misplaced", second: "unsure"}
     }
-    assert [one.said for one in server.studio.verdicts()] == ["misplaced", "unsure"]
-    server.studio.keep_verdict(Verdict(asked=third, annotator="ann", said="aligned"))
-    server.studio.keep_verdict(Verdict(asked="of another dataset", annotator="ann", said="aligned"))
+    assert [one.said for one in server.studio.verdicts] == ["misplaced", "unsure"]
+    server.studio.verdicts.add(Verdict(asked=third, annotator="ann", said="aligned"))
+    server.studio.verdicts.add(Verdict(asked="of another dataset", annotator="ann", said="aligned"))
     file.unlink()
-    shutil.copytree(server.studio.folder, tmp_path / "copy")
+    shutil.copytree(server.studio.library.folder, tmp_path / "copy")
     with serving(tmp_path / "copy", audit=dataset) as next_server:
         asked_texts(next_server)
     assert [(one.asked, one.said) for one in Verdicts(file)] == [
@@ -157,12 +158,12 @@ def test_where_no_dataset_is_the_view_says_so_and_a_later_one_is_found(
 def test_a_store_from_before_there_were_verdicts_takes_them(tmp_path, small_video):
     folder = library(tmp_path / "library", small_video)
     Studio(folder).close()
-    with sqlite3.connect(folder / STORE) as database:
+    with sqlite3.connect(folder / DATABASE_FILE) as database:
         database.execute("DROP TABLE verdict")
     database.close()
     studio = Studio(folder)
-    studio.keep_verdict(Verdict(asked="a", annotator="ann", said="aligned"))
-    assert [one.said for one in studio.verdicts()] == ["aligned"]
+    studio.verdicts.add(Verdict(asked="a", annotator="ann", said="aligned"))
+    assert [one.said for one in studio.verdicts] == ["aligned"]
     studio.close()
 
 
@@ -182,4 +183,4 @@ def test_the_page_of_the_audit_works_in_the_studio(server, browser):
     assert tab.unreadable() == []
     assert tab.run("document.documentElement.scrollWidth <= innerWidth")
     assert tab.complaints() == []
-    assert [one.said for one in server.studio.verdicts()] == ["aligned", "aligned", "misplaced"]
+    assert [one.said for one in server.studio.verdicts] == ["aligned", "aligned", "misplaced"]

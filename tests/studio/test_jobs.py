@@ -22,12 +22,13 @@ from http_client import ask
 from studio_server import library, serving
 
 from stepline.errors import SettingsError
+from stepline.library.corrected_library import video_id
 from stepline.library.corrections import ChangeEdit, Correction
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
 from stepline.studio.events import Webhook, open_webhook
-from stepline.studio.store import Studio, video_id
+from stepline.studio.store import Studio
 
 FAST = load_settings(StepsSettings, None, ["vision.backbone=none"])  # no picture is looked at
 # a line to find costs less than writing steps
@@ -133,7 +134,7 @@ def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypat
             raise refused.pop()
         return start(said)
 
-    monkeypatch.setattr(jobs, "PAUSE", 0.05)
+    monkeypatch.setattr(jobs, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(jobs, "_start_worker", start_later)
     with serving(folder) as server:
         id = job_of(server)
@@ -294,7 +295,7 @@ def test_what_is_no_upload_is_refused(folder, monkeypatch):
             ), size
         assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 2**40})[0].status == 507
         assert server.ask("HEAD", "/api/uploads/none")[0].status == 404
-        monkeypatch.setattr("stepline.studio.uploads.MOST", 1)
+        monkeypatch.setattr("stepline.studio.uploads.MAX_OPEN_UPLOADS", 1)
         assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 5})[0].status == 201
         assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 5})[0].status == 429
 
@@ -339,7 +340,7 @@ def test_a_webhook_tells_jobs_and_corrections_with_a_signature(receiver, tmp_pat
     with serving(library(tmp_path / "library", small_video), webhook=hook_to(receiver)) as server:
         place = f"/api/videos/{video_id('v0.json')}/corrections"
         server.ask("POST", place, {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "b"}]})
-        until(lambda: server.studio.first_event() is None)
+        until(lambda: server.studio.events.first() is None)
     (refused, _), (headers, body) = receiver.told
     # by which a receiver knows what it has
     assert headers["X-Stepline-Id"] == refused["X-Stepline-Id"]
@@ -352,9 +353,10 @@ def test_a_webhook_tells_jobs_and_corrections_with_a_signature(receiver, tmp_pat
 def correct(studio, count):
     """Have a person correct the video so many times more."""
     id = video_id("v0.json")
-    for base in range(studio.revision(id), studio.revision(id) + count):
+    library = studio.library
+    for base in range(library.revision(id), library.revision(id) + count):
         edit = ChangeEdit(do="change", step="a", text=f"Cut {base}")
-        studio.correct(
+        library.correct(
             id, Correction(id=f"c{base}", video=id, by="ann", when=0.0, base=base, edits=(edit,))
         )
 
@@ -370,27 +372,27 @@ def test_what_was_not_told_when_a_server_was_killed_is_told_by_the_next(
     folder = library(tmp_path / "library", small_video)
     killed = Studio(folder)
     deaf = Webhook("http://127.0.0.1:1/", b"k" * 16, LinkSettings(private=True))
-    deaf.start(killed)
+    deaf.start(killed.events)
     correct(killed, 3)
     deaf.close(60)
     killed.close()
     with serving(folder, webhook=hook_to(receiver)) as server:
         correct(server.studio, 1)
-        until(lambda: server.studio.first_event() is None)
+        until(lambda: server.studio.events.first() is None)
     assert revisions(receiver) == [1, 1, 2, 3, 4]  # in their order; the first was refused once
     silent = Studio(folder)
     correct(silent, 1)
-    assert silent.first_event() is None  # nobody wants it
+    assert silent.events.first() is None  # nobody wants it
     silent.close()
 
 
 def test_an_event_that_is_refused_again_and_again_holds_the_others_up_no_longer(
     receiver, tmp_path, small_video, monkeypatch, caplog
 ):
-    monkeypatch.setattr("stepline.studio.events.REFUSALS", 1)
+    monkeypatch.setattr("stepline.studio.events.MAX_REFUSALS", 1)
     with serving(library(tmp_path / "library", small_video), webhook=hook_to(receiver)) as server:
         correct(server.studio, 2)
-        until(lambda: server.studio.first_event() is None)
+        until(lambda: server.studio.events.first() is None)
     assert revisions(receiver) == [1, 2]
     assert "is never told of a video" in caplog.text
 
@@ -399,11 +401,11 @@ def test_an_event_that_nobody_answers_for_a_day_is_given_up(
     tmp_path, small_video, monkeypatch, caplog
 ):
     studio = Studio(library(tmp_path / "library", small_video))
-    monkeypatch.setattr("stepline.studio.events.LONGEST", -1.0)
+    monkeypatch.setattr("stepline.studio.events.MAX_EVENT_AGE_SECONDS", -1.0)
     hook = Webhook("http://127.0.0.1:1/", b"k" * 16, LinkSettings(private=True))
-    hook.start(studio)
+    hook.start(studio.events)
     correct(studio, 1)
-    until(lambda: studio.first_event() is None)
+    until(lambda: studio.events.first() is None)
     hook.close(60)
     studio.close()
     assert "is never told of a video" in caplog.text
@@ -416,10 +418,10 @@ def test_a_webhook_to_a_private_address_is_not_told_unless_trusted(
     hook = Webhook(
         f"http://127.0.0.1:{receiver.server_port}/", b"k" * 16, LinkSettings(), pause=0.001
     )
-    hook.start(studio)
+    hook.start(studio.events)
     correct(studio, 1)
     hook.close(60)
-    assert studio.first_event() is not None
+    assert studio.events.first() is not None
     studio.close()
     assert receiver.told == []
     assert "private address" in caplog.text
@@ -543,11 +545,11 @@ def test_kills_lose_nothing_that_was_answered(
         finally:
             server.end()
         studio = Studio(folder)  # as the kill left it
-        kept = [each.id for each in studio.corrections(id)]
+        kept = [each.id for each in studio.library.corrections(id)]
         assert kept[: len(answered)] == answered
         assert len(kept) <= len(answered) + 1
         answered = kept
-        assert {job.id for job in studio.jobs()} >= set(jobs)
+        assert {job.id for job in studio.jobs.all()} >= set(jobs)
         studio.close()
     server = ServerProcess(folder, *hook)
     try:

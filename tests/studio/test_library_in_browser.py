@@ -6,8 +6,8 @@ import pytest
 from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
+from stepline.library.corrected_library import video_id
 from stepline.storage import read_record, write_parquet
-from stepline.studio.store import video_id
 
 pytestmark = [
     pytest.mark.browser,
@@ -92,7 +92,7 @@ def test_what_is_listed_is_shared_as_a_folder(visit, server):
     page.wait_until("document.getElementById('share').textContent === 'Share it'")
     page.click("#share")
     page.wait_until("document.getElementById('told').textContent.startsWith('1 video shared')")
-    index = (server.studio.folder / "share" / "index.html").read_text()
+    index = (server.studio.library.folder / "share" / "index.html").read_text()
     assert "Bread" in index
     assert "Lemonade" not in index
 
@@ -110,9 +110,9 @@ def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_
     assert page.violations() == []
     page.click("#library a")
     page.wait_until("document.querySelectorAll('.card').length === 3")
-    data = server.studio.folder / "dataset" / "data"
+    data = server.studio.library.folder / "dataset" / "data"
     data.mkdir(parents=True)
-    write_parquet([read_record(server.studio.folder / "v0.json")], data / "all.parquet")
+    write_parquet([read_record(server.studio.library.folder / "v0.json")], data / "all.parquet")
     page.send("Page.reload")
     page.wait_until("document.getElementById('audit')?.hidden === false")
     page.click("#audit")
@@ -136,14 +136,14 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
     page.drop(film)
     page.wait_until("document.querySelector('#uploads progress')?.value > .4")
     page.send("Page.navigate", url="about:blank")
-    pieces = next((server.studio.folder / ".stepline-uploads").iterdir())
+    pieces = next((server.studio.library.folder / ".stepline-uploads").iterdir())
     came = pieces.stat().st_size
     assert 4 * MB < came < 9 * MB
     again = visit()
     again.drop(film)
     again.wait_until("document.querySelectorAll('#jobs li').length === 1")
     assert (
-        server.studio.folder / "videos" / server.studio.jobs()[0].source.split("/")[-1]
+        server.studio.library.folder / "videos" / server.studio.jobs.all()[0].source.split("/")[-1]
     ).read_bytes() == film.read_bytes()
     # the upload that was begun went on
     assert not any(url.endswith("/api/uploads") for url in again.requests())
@@ -167,9 +167,9 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     enter(page, "source", "v0.mp4")
     page.click("#link button")
     page.wait_until(f"{JOBS}.length === 1 && {JOBS}[0].textContent.includes('waits')")
-    (job,) = server.studio.jobs()
+    (job,) = server.studio.jobs.all()
     told = {"id": job.id, "state": "running", "stage": "pictures", "done": 0.4, "left_s": 75}
-    server.studio.change_job(job.id, expected=("waiting",), state="running")
+    server.studio.jobs.change(job.id, expected=("waiting",), state="running")
     for _ in range(100):  # the list of jobs may still be on its way
         server.broadcast.publish("job", told)
         if page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')"):
@@ -180,7 +180,7 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
         "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()"
     )
     page.wait_until(f"{JOBS}[0].textContent.includes('cancelled')")
-    assert server.studio.jobs()[0].state == "cancelled"
+    assert server.studio.jobs.all()[0].state == "cancelled"
     page.run(
         "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Try again').click()"
     )

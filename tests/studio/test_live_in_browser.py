@@ -24,7 +24,7 @@ def server(tmp_path):
 
 
 def begun(server, name="camera-1"):
-    log = LiveLog(server.studio.folder / f"{name}.events.jsonl")
+    log = LiveLog(server.studio.library.folder / f"{name}.events.jsonl")
     log.add("started", 0.0, source="rtsp://camera/1", wall=time.time())
     log.add("heard", 3.0, sentence=Sentence(text="Slice <b>the</b> lemons.", span=Span(0.5, 2.0)))
     log.add(
@@ -67,9 +67,9 @@ def test_a_run_is_told_from_its_first_event_on(server):
 
 @pytest.mark.parametrize("name", ["nothing", "..%2Fother", "%2Fetc%2Fpasswd", "linked"])
 def test_no_other_file_is_read(server, name):
-    other = server.studio.folder.parent / "other.events.jsonl"
+    other = server.studio.library.folder.parent / "other.events.jsonl"
     other.write_text('{"event": "started"}\n')
-    (server.studio.folder / "linked.events.jsonl").symlink_to(other)
+    (server.studio.library.folder / "linked.events.jsonl").symlink_to(other)
     assert server.ask("GET", f"/api/live/{name}/events")[0].status == 404
 
 

@@ -8,7 +8,7 @@ import pytest
 from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
-from stepline.studio.store import video_id
+from stepline.library.corrected_library import video_id
 
 pytestmark = [
     pytest.mark.browser,
@@ -518,7 +518,7 @@ def test_outputs_and_links_of_what_was_corrected_are_given_out(review, server, b
 
 
 def test_a_video_whose_file_is_gone_is_corrected_all_the_same(browser, server):
-    (server.studio.folder / "v0.mp4").unlink()
+    (server.studio.library.folder / "v0.mp4").unlink()
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
     page.wait_until("document.getElementById('trouble').textContent.includes('nothing to watch')")

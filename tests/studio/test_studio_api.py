@@ -9,9 +9,10 @@ import pytest
 from http_client import ask
 from studio_server import library, serving
 
+from stepline.library.corrected_library import video_id
+from stepline.library.database import DATABASE_FILE
 from stepline.outputs import OUTPUTS
 from stepline.storage import from_json, read_record
-from stepline.studio.store import STORE, video_id
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_an_output_that_is_none_is_refused(server):
 
 
 def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
-    before = (own.studio.folder / "v0.json").read_bytes()
+    before = (own.studio.library.folder / "v0.json").read_bytes()
     reply, data = own.ask(
         "POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons")
     )
@@ -111,7 +112,7 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert (found["machine"], found["revision"]) == ({"a": {"text": "Slice the lemons"}}, 1)
     assert b"Cut the lemons" in own.ask("GET", f"/api/videos/{LEMONADE}/steps?format=srt")[1]
     assert own.read("/api/videos")["videos"][0]["state"] == "corrected"
-    assert (own.studio.folder / "v0.json").read_bytes() == before
+    assert (own.studio.library.folder / "v0.json").read_bytes() == before
     (kept,) = own.read(f"/api/videos/{LEMONADE}/history")["corrections"]
     assert (kept["by"], kept["edits"][0]["text"]) == ("ann", "Cut the lemons")
     reply, data = own.ask(
@@ -153,7 +154,7 @@ def test_a_correction_that_is_sent_twice_counts_once(own):
 def test_a_record_that_is_made_again_keeps_what_people_corrected(own):
     place = f"/api/videos/{LEMONADE}/corrections"
     own.ask("POST", place, change(0, text="Cut the lemons"))
-    path = own.studio.folder / "v0.json"
+    path = own.studio.library.folder / "v0.json"
     path.write_text(path.read_text().replace('"id": "a"', '"id": "z"'))
     assert (
         own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"][0]["text"] == "Cut the lemons"
@@ -215,7 +216,7 @@ def test_moments_are_found(server):
 
 
 def test_what_people_corrected_is_found_by_every_door(own, stepline):
-    from stepline.studio.mcp_server import LibraryTools
+    from stepline.library.mcp_server import LibraryTools
 
     assert "Grate the zest" not in [
         moment["text"] for moment in own.read("/api/search?q=zest")["moments"]
@@ -224,9 +225,9 @@ def test_what_people_corrected_is_found_by_every_door(own, stepline):
     own.api._indexed = 0.0  # as if some seconds had gone by
     found = own.read("/api/search?q=zest")["moments"][0]
     assert (found["text"], found["file"]) == ("Grate the zest", "v0.json")
-    shown = stepline("search", own.studio.folder, "zest", "--json")
+    shown = stepline("search", own.studio.library.folder, "zest", "--json")
     assert json.loads(shown.stdout)[0]["text"] == "Grate the zest"
-    tools = LibraryTools(own.studio.folder)
+    tools = LibraryTools(own.studio.library.folder)
     assert tools.search_moments("zest").moments[0].text == "Grate the zest"
     assert tools.get_steps(LEMONADE)[0].text == "Grate the zest"
     tools.close()
@@ -235,12 +236,12 @@ def test_what_people_corrected_is_found_by_every_door(own, stepline):
 def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_said(
     own, stepline, tmp_path, monkeypatch
 ):
-    from stepline.studio.mcp_server import LibraryTools
+    from stepline.library.mcp_server import LibraryTools
 
     own.ask(
         "POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Grate the zest")
     )  # in the log, not the store
-    folder = own.studio.folder
+    folder = own.studio.library.folder
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # a folder that others own
     before = sorted(path.name for path in folder.iterdir())
@@ -262,12 +263,14 @@ def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_s
 def test_a_share_folder_needs_no_server(own):
     reply, data = own.ask("POST", "/api/share", {"ids": [LEMONADE]})
     assert reply.status == 200, data
-    folder = own.studio.folder / "share"
+    folder = own.studio.library.folder / "share"
     (page,) = re.findall(r'href="([^"]+)"', (folder / "index.html").read_text())
     assert "Slice the lemons" in (folder / page).read_text()
     record = read_record((folder / page).with_suffix(".json"))
     assert (folder / "videos" / record.video.path).is_file()
-    assert str(own.studio.folder) not in (folder / page).read_text()  # nothing of this machine
+    assert (
+        str(own.studio.library.folder) not in (folder / page).read_text()
+    )  # nothing of this machine
     for out in ("..", "/etc", "../elsewhere"):
         assert own.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})[0].status == 409
 
@@ -308,5 +311,7 @@ def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(
 
 def test_records_of_the_api_read_back(server):
     found = server.read(f"/api/videos/{LEMONADE}/record")
-    assert from_json(json.dumps(found["record"])) == read_record(server.studio.folder / "v0.json")
-    assert (server.studio.folder / STORE).stat().st_mode & 0o077 == 0
+    assert from_json(json.dumps(found["record"])) == read_record(
+        server.studio.library.folder / "v0.json"
+    )
+    assert (server.studio.library.folder / DATABASE_FILE).stat().st_mode & 0o077 == 0

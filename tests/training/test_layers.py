@@ -10,7 +10,7 @@ from stepline.training.layers import FeedForward, Linear, dropout, dropout_, lin
 
 @pytest.mark.parametrize("least", [0, 2**60])
 def test_linear_is_pytorchs_with_its_gradients(monkeypatch, least):
-    monkeypatch.setattr(layers, "ONEDNN_PAYS", least)
+    monkeypatch.setattr(layers, "MIN_ONEDNN_PRODUCTS", least)
     torch.manual_seed(0)
     rows, weight, bias = torch.randn(2, 7, 12), torch.randn(5, 12), torch.randn(5)
     given = [part.requires_grad_() for part in (rows, weight, bias)]
@@ -23,7 +23,7 @@ def test_linear_is_pytorchs_with_its_gradients(monkeypatch, least):
 
 
 def test_linear_of_other_types_and_autocast_go_pytorchs_own_way(monkeypatch):
-    monkeypatch.setattr(layers, "ONEDNN_PAYS", 0)
+    monkeypatch.setattr(layers, "MIN_ONEDNN_PRODUCTS", 0)
     layer, rows = Linear(4, 3), torch.ones(2, 4)
     assert layer.double()(rows.double()).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):
@@ -31,13 +31,13 @@ def test_linear_of_other_types_and_autocast_go_pytorchs_own_way(monkeypatch):
 
 
 def test_linear_of_no_rows_is_no_rows(monkeypatch):
-    monkeypatch.setattr(layers, "ONEDNN_PAYS", 1)
+    monkeypatch.setattr(layers, "MIN_ONEDNN_PRODUCTS", 1)
     assert Linear(4, 3)(torch.ones(0, 4)).shape == (0, 3)
 
 
 @pytest.fixture
 def blocks_of_eight(monkeypatch):
-    monkeypatch.setattr(layers, "ROWS_A_BLOCK", 8)
+    monkeypatch.setattr(layers, "ROWS_PER_BLOCK", 8)
 
 
 def by_layers(feed, rows, kept):
@@ -119,7 +119,7 @@ def test_at_rest_or_without_a_share_nothing_is_dropped():
 
 
 def test_thinning_draws_chunk_by_chunk_and_leaves_the_rest_as_it_is(monkeypatch):
-    monkeypatch.setattr(layers, "CHUNK", 10)
+    monkeypatch.setattr(layers, "ELEMENTS_PER_CHUNK", 10)
     torch.manual_seed(0)
     rows = torch.full((99, 101), 3.0)  # the last chunk is of 9
     dropout_(rows, 0.3)

@@ -23,6 +23,13 @@ def test_a_box_ends_at_the_border():
     assert line_boxes(letters, 1.0, 1.0) == [(0, 0, 22, 6)]
 
 
+def test_lines_apart_in_a_wide_map_stay_apart():
+    letters = np.zeros((10, 40), bool)
+    letters[:4, 25:31] = True
+    letters[1:5, 15:21] = True  # begins one row lower, as many columns before as the map is high
+    assert line_boxes(letters, 1.0, 1.0) == [(23, 0, 33, 6), (13, 0, 23, 7)]
+
+
 class Bar:
     """Finds one line, 40 x 20 px, where the picture is not black."""
 

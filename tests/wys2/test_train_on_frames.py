@@ -23,8 +23,9 @@ from stepline.training.settings import TrainSettings
 from stepline.vision import VisionSettings
 from stepline.vision.s3d import TextTower, read_s3d
 from stepline.vision.s3d_network import S3D
+from stepline.wys2.clip_sources import VideoFrames
 from stepline.wys2.clips import ClipTextPair, FrameClip
-from stepline.wys2.dataset import ClipDataset, VideoFrames, infer_labels
+from stepline.wys2.dataset import ClipDataset, infer_labels
 from stepline.wys2.detector import Detector, score_pairs, write_detector
 from stepline.wys2.predict import DetectorCalibration, write_calibration
 from stepline.wys2.settings import ContrastSettings, DetectorSettings, JudgeSettings, LabelSettings

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from research.simulate import SimulationSettings, simulate
+from research.wys2.listed_clips import ListedClips
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Transcript, count_reasons
-from stepline.training.gather import TWICE
+from stepline.training.gather import SEEN_TWICE
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import store_text_vectors
 from stepline.wys2 import unlabelled
@@ -19,7 +20,7 @@ from stepline.wys2.detector import Detector
 from stepline.wys2.pseudo_labels import ValidationClips, choose_clips
 from stepline.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
 from stepline.wys2.train import train_detector
-from stepline.wys2.unlabelled import ClipStream, ListedClips, Reservoir
+from stepline.wys2.unlabelled import ClipStream, Reservoir
 
 PLAIN = ClipSettings(resolve=False)
 
@@ -98,14 +99,14 @@ def test_features_are_read_in_the_order_of_their_store_and_each_once_a_pass(
 
 def test_a_small_window_still_gives_every_clip_once(stream, monkeypatch):
     every = sorted(pair.id for _, pairs in stream.blocks() for pair in pairs)
-    monkeypatch.setattr(unlabelled, "VIDEOS_A_WINDOW", 5)
-    monkeypatch.setattr(unlabelled, "CLIPS_A_BLOCK", 7)
+    monkeypatch.setattr(unlabelled, "VIDEOS_PER_WINDOW", 5)
+    monkeypatch.setattr(unlabelled, "CLIPS_PER_BLOCK", 7)
     assert sorted(pair.id for _, pairs in stream.blocks() for pair in pairs) == every
 
 
 def test_a_video_that_comes_twice_counts_once(world, store, tmp_path):
     stream = ClipStream(lambda: [*world.records, world.records[3]], store, kept_in(tmp_path), PLAIN)
-    assert count_reasons(stream.omitted) == {TWICE: 1}
+    assert count_reasons(stream.omitted) == {SEEN_TWICE: 1}
     assert len({pair.id for _, pairs in stream.blocks() for pair in pairs}) == len(stream)
 
 

@@ -25,7 +25,7 @@ from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
 from stepline.records import FrozenModel
-from stepline.web.local_server import LocalServer, local_application, post
+from stepline.web.local_server import LocalServer, post, serve_page
 
 Said: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
 
@@ -232,8 +232,9 @@ def serve(
 ) -> LocalServer:
     """Return a server on this machine; `page` is made again for each visit, with the verdicts so
     far."""
-    routes = audit_routes(page, sample, verdicts)
-    return LocalServer(local_application(routes, token="audit", policy=CONTENT_POLICY), port)
+    return serve_page(
+        audit_routes(page, sample, verdicts), port, token="audit", policy=CONTENT_POLICY
+    )
 
 
 def audit_routes(
@@ -252,10 +253,9 @@ def audit_routes(
         own = (verdict for verdict in verdicts if verdict.annotator == annotator)
         return JSONResponse({"said": {verdict.asked: verdict.said for verdict in own}})
 
-    def take(body: bytes) -> None:
-        verdict = Verdict.model_validate_json(body)
+    def take(verdict: Verdict) -> None:
         if verdict.asked not in ids:
             raise DatasetError(f"{verdict.asked!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    return [Route(at, visit), Route(f"{at}verdicts", answers), post(f"{at}verdict", take)]
+    return [Route(at, visit), Route(f"{at}verdicts", answers), post(f"{at}verdict", Verdict, take)]

@@ -3,8 +3,8 @@ of named files.
 
 And whether a stage runs a network with it, for which it may ask a GPU.
 
-A change of any other setting leaves a stage's stored results valid. Speed alone is no decision:
-threads of recognition, retries, how many texts are asked at once.
+A change of any other setting leaves a stage's stored results valid. Speed alone decides nothing:
+threads of recognition, retries, how many requests are sent together.
 """
 
 from operator import attrgetter
@@ -21,9 +21,11 @@ from stepline.weights import file_digest
 if TYPE_CHECKING:
     from stepline.chat.settings import ChatSettings
     from stepline.curate.stage import Recipe
+    from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.plugins import Kind
 
-ASKING = {
+# settings that decide no result: of how a model is asked
+ASKING_SETTINGS = {
     "concurrency",
     "retries",
     "pause",
@@ -35,8 +37,9 @@ ASKING = {
     "base_url",
 }
 # read where steps are encoded; for speed alone; asked by `ground`
-SEEING = {"texts", "batch", "witness"}
-TRAINING = {"readers", "device", "save_every"}
+OTHER_VISION_SETTINGS = {"texts", "batch", "witness"}
+# of how a network is trained
+TRAINING_SETTINGS = {"readers", "device", "save_every"}
 
 
 def section(path: str, recipe: "Recipe") -> JsonValue:
@@ -53,11 +56,11 @@ def reading(recipe: "Recipe") -> JsonValue:
 def transcribe(recipe: "Recipe") -> JsonValue:
     """Return what decides `transcribe`."""
     asr = recipe.steps.asr
-    model = Path(asr.model) if asr.model is not None and Path(asr.model).is_dir() else None
+    is_folder = asr.model is not None and Path(asr.model).is_dir()
     decides = {
         "asr": _plain(asr, {"threads"}),
         "media": reading(recipe),
-        "model": file_digest(model),
+        "model": file_digest(Path(asr.model or "")) if is_folder else None,
     }
     return decides | _plugin("recognisers", asr.recogniser)
 
@@ -72,7 +75,7 @@ def write(recipe: "Recipe") -> JsonValue:
         files["prompt_file"] = file_digest(writing.llm.prompt_file)
     decides = {
         "writer": writing.writer,
-        "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}),
+        "llm": _plain(writing.llm, ASKING_SETTINGS | {*files, "prompt_file"}),
         **files,
     }
     return decides | _plugin("writers", writing.writer)
@@ -81,12 +84,11 @@ def write(recipe: "Recipe") -> JsonValue:
 def encode(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
+    tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
     # `vision.hands` was a setting; its default stays in the key, so that stored results stay valid
-    seen = vision.model_dump(mode="json", exclude=SEEING | {"path", "dictionary"}) | {
-        "hands": False
-    }
+    tree["hands"] = False
     decides: dict[str, JsonValue] = {
-        "vision": seen,
+        "vision": tree,
         "media": _plain(recipe.steps.media),
         "weights": file_digest(vision.path),
     }
@@ -101,12 +103,8 @@ def coarse(recipe: "Recipe") -> JsonValue:
 def ground(recipe: "Recipe") -> JsonValue:
     """Return what decides `ground`."""
     vision, nasva = recipe.steps.vision, recipe.steps.nasva
-    files = (vision.path, vision.texts, vision.dictionary)
-    texts: list[JsonValue] = [
-        vision.backbone,
-        vision.text_space,
-        *(file_digest(file) for file in files),
-    ]
+    digests = map(file_digest, (vision.path, vision.texts, vision.dictionary))
+    texts: list[JsonValue] = [vision.backbone, vision.text_space, *digests]
     placing: JsonValue = {"ground": _plain(nasva.ground)}
     if nasva.aligner.path is not None:
         placing = {
@@ -115,14 +113,10 @@ def ground(recipe: "Recipe") -> JsonValue:
         }
     decides: dict[str, JsonValue] = {"texts": texts, "tokens": vision.tokens, "placing": placing}
     if vision.witness.named:
-        models = {
-            **_model_files(vision.witness),
-            "projector": file_digest(vision.witness.projector),
-        }
-        decides["witness"] = {
-            "asked": _plain(vision.witness, ASKING | {*models, "dry_run"}),
-            **models,
-        }
+        files = _model_files(vision.witness)
+        files["projector"] = file_digest(vision.witness.projector)
+        question = _plain(vision.witness, ASKING_SETTINGS | {*files, "dry_run"})
+        decides["witness"] = {"asked": question, **files}
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
 
@@ -141,34 +135,35 @@ def gather(recipe: "Recipe") -> JsonValue:
 def sieve_swap(recipe: "Recipe") -> JsonValue:
     """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
     if recipe.sieve_swap.base is None:
-        raise SettingsError(
-            "sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder"
-        )
+        cure = "make one with `stepline text-base build`, and name its folder"
+        raise SettingsError(f"sieve_swap.base is not set; {cure}")
     base = recipe.sieve_swap.base / "manifest.json"
     return {"sieve_swap": _plain(recipe.sieve_swap, {"base"}), "base": file_digest(base)}
 
 
 def train(recipe: "Recipe") -> JsonValue:
     """Return what decides `train`."""
-    tree = recipe.train.model_dump(mode="json")
-    tree["train"] = _plain(recipe.train.train, TRAINING)
-    return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe)}
+    return _training_run(recipe, recipe.train)
 
 
 def refine(recipe: "Recipe") -> JsonValue:
     """Return what decides `refine`."""
-    tree = recipe.refine.model_dump(mode="json")
-    tree["train"] = _plain(recipe.refine.train, TRAINING)
-    placing = [
-        recipe.place.calibrate,
-        recipe.place.shown_rate,
-        _plain(recipe.place.aligner, {"path", "batch"}),
-    ]
-    return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe), "place": placing}
+    place = recipe.place
+    aligner = _plain(place.aligner, {"path", "batch"})
+    placing: list[JsonValue] = [place.calibrate, place.shown_rate, aligner]
+    return {**_training_run(recipe, recipe.refine), "place": placing}
+
+
+def _training_run(
+    recipe: "Recipe", settings: "AlignerRunSettings | RefineRunSettings"
+) -> dict[str, JsonValue]:
+    tree = settings.model_dump(mode="json")
+    tree["train"] = _plain(settings.train, TRAINING_SETTINGS)
+    return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe)}
 
 
 def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `transcribe` hears."""
+    """Return the packages whose versions change what `transcribe` recognises."""
     return ("ctranslate2", "faster-whisper") if recipe.steps.asr.recogniser == "whisper" else ()
 
 
@@ -187,13 +182,11 @@ def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the vectors of texts, and what trained networks
-    say."""
-    trained = (
-        places(recipe)
-        or detects(recipe)
-        or recipe.steps.vision.backbone not in ("conse", "precomputed", "none")
-    )
-    return ("onnxruntime", "torch") if trained else ("onnxruntime",)
+    predict."""
+    has_torch_backbone = recipe.steps.vision.backbone not in ("conse", "precomputed", "none")
+    if has_torch_backbone or places(recipe) or detects(recipe):
+        return ("onnxruntime", "torch")
+    return ("onnxruntime",)
 
 
 def always(recipe: "Recipe") -> bool:  # noqa: ARG001
@@ -223,7 +216,7 @@ def detects(recipe: "Recipe") -> bool:
 
 
 def export(recipe: "Recipe") -> JsonValue:
-    """Return what decides `export`; its card tells the stages."""
+    """Return what decides `export`; its card names the stages."""
     return {"export": _plain(recipe.export), "stages": list(recipe.stages)}
 
 
@@ -246,8 +239,8 @@ def _model_files(settings: "ChatSettings") -> dict[str, JsonValue]:
 
 def _plugin(kind: "Kind", name: str) -> dict[str, JsonValue]:
     """Return what decides the results of a plugin; nothing for Stepline's own."""
-    found = plugin_identities({kind: name})
-    return {"plugin": found[kind]} if found else {}
+    identities = plugin_identities({kind: name})
+    return {"plugin": identities[kind]} if identities else {}
 
 
 def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:

@@ -1,4 +1,4 @@
-"""The stages that keep only what holds, and the one that makes the records a dataset to publish.
+"""The stages that keep only what is right, and the one that makes the records a dataset to publish.
 
 clean      steps of which everything holds, by four scores: they read as steps (`sieve_swap`'s wording), what is
            said supports them, they are shown, and grounding and network place them alike
@@ -9,7 +9,7 @@ export     the records of the stage before it, as files that people can load
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepline.curate.export import DatasetContents, export_dataset
+from stepline.curate.export.dataset import DatasetContents, export_dataset
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import (
@@ -25,26 +25,26 @@ from stepline.records import Record, Rejected, Step
 from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 
-IDLE, UNSAID, UNSEEN = (
-    "its wording tells no step",
-    "nothing that is said supports it",
-    "it is not shown",
-)
-ASTRAY, FEW = "grounding and network place it apart", "too few clean steps are left of it"
+# reasons of dropped steps, and of videos that are left out
+NO_STEP_WORDING = "its wording tells no step"
+NO_SUPPORT = "nothing that is said supports it"
+NOT_SHOWN = "it is not shown"
+PLACED_APART = "grounding and network place it apart"
+FEW_STEPS = "too few clean steps are left of it"
 
 
 @dataclass(frozen=True)
 class StepScores:
-    """What is known of one step. wording: P(it tells a step); support: best cosine to its
+    """What is known of one step. wording: P(it describes a step); support: best cosine to its
     sentences, 0 without any.
 
-    shown: P(shown) of whoever placed it last. agreement: IoU of the grounding's span and the
-    network's.
+    visibility: P(shown) of the model that placed it last. agreement: IoU of the grounding's span
+    and the network's.
     """
 
     wording: float
     support: float
-    shown: float
+    visibility: float
     agreement: float
 
 
@@ -53,9 +53,8 @@ def clean(dataset: DatasetContext) -> None:
     reason."""
     settings = dataset.recipe.clean
     left_out = read_left_out(last_folder(dataset))
-    grounded = {
-        record.id: record.steps for record in read_parquet(dataset.folders["gather"] / RECORDS)
-    }
+    gathered = read_parquet(dataset.folders["gather"] / RECORDS)
+    grounded = {record.id: record.steps for record in gathered}
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
     for record in last_records(dataset):
@@ -63,11 +62,10 @@ def clean(dataset: DatasetContext) -> None:
         if len(cleaned.steps) >= max(1, settings.least):
             records.append(cleaned)
         else:
-            left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW)
+            left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW_STEPS)
     write_dataset(dataset.folder, records, left_out)
-    dataset.say(
-        f"{sum(len(record.steps) for record in records)} clean steps in {len(records)} videos"
-    )
+    steps = sum(len(record.steps) for record in records)
+    dataset.say(f"{steps} clean steps in {len(records)} videos")
 
 
 def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettings) -> Record:
@@ -79,23 +77,24 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
     dropped: list[Rejected] = []
     for step, scores in zip(record.steps, score_steps(record, grounded), strict=True):
         reason = drop_reason(step, scores, settings)
-        if reason is None:
-            steps.append(
-                _at_grounded_span(step, grounded) if settings.spans == "grounding" else step
-            )
-        else:
+        if reason is not None:
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
+        elif settings.spans == "grounding":
+            steps.append(_at_grounded_span(step, grounded))
+        else:
+            steps.append(step)
     return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
 
 
 def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with the grounding's span, where that has one; its best second stays if it lies
-    there."""
-    span = next((other.spans[0] for other in grounded if other.id == step.id and other.spans), None)
-    if span is None:
-        return step
-    at = step.at if step.at is not None and step.at in span else span.center
-    return step.model_copy(update={"spans": (span,), "at": at})
+    """Return a step with the grounding's span, where that has one; its best second stays if it is
+    in it."""
+    for other in grounded:
+        if other.id == step.id and other.spans:
+            span = other.spans[0]
+            at = span.center if step.at is None or step.at not in span else step.at
+            return step.model_copy(update={"spans": (span,), "at": at})
+    return step
 
 
 def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
@@ -107,13 +106,14 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
         return []
     vectors = embed([step.text for step in record.steps])
     likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
+    wordings = instruction_probability(vectors)  # (K,)
     spans = {step.id: step.spans for step in grounded}
     scores = []
-    for step, wording, row in zip(
-        record.steps, instruction_probability(vectors), likeness, strict=True
-    ):
+    for step, wording, row in zip(record.steps, wordings, likeness, strict=True):
         others = spans.get(step.id, ())
-        agreement = step.spans[0].iou(others[0]) if step.spans and others else float(not grounded)
+        agreement = 0.0 if grounded else 1.0
+        if step.spans and others:
+            agreement = step.spans[0].iou(others[0])
         support = max((float(row[source]) for source in step.sources), default=0.0)
         scores.append(StepScores(float(wording), support, step.score or 0.0, agreement))
     return scores
@@ -122,15 +122,18 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
 def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str | None:
     """Return why a step goes, the first reason of several; None where it stays."""
     if scores.wording < settings.written:
-        return IDLE
+        return NO_STEP_WORDING
     if scores.support < settings.supported:
-        return UNSAID
-    if step.status not in ("shown", "unclear") or not step.spans or scores.shown < settings.shown:
-        return UNSEEN
-    return ASTRAY if scores.agreement < settings.placed else None
+        return NO_SUPPORT
+    is_placed = step.status in ("shown", "unclear") and step.spans
+    if not is_placed or scores.visibility < settings.shown:
+        return NOT_SHOWN
+    return PLACED_APART if scores.agreement < settings.placed else None
 
 
-UNSHOWN, NOBODY = "the picture does not show it", "nobody could judge what is said in it"
+# reasons of dropped sentences, and of videos that are left out
+NOT_SHOWN_SENTENCE = "the picture does not show it"
+NOT_JUDGED = "nobody could judge what is said in it"
 FEW_SHOWN = "too few of its sentences are shown"
 
 
@@ -140,19 +143,18 @@ def visible(dataset: DatasetContext) -> None:
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
-    kept: list[Record] = []
+    records: list[Record] = []
     for record in read_parquet(source / RECORDS):
-        shown = visible_record(record, settings)
-        if all(sentence.shown is None for sentence in record.sentences):
-            left_out[record.id] = StageFailure(record.id, "visible", "left out", NOBODY)
-        elif len(shown.steps) < settings.least:
-            left_out[record.id] = StageFailure(record.id, "visible", "left out", FEW_SHOWN)
+        visible = visible_record(record, settings)
+        is_judged = any(sentence.shown is not None for sentence in record.sentences)
+        if is_judged and len(visible.steps) >= settings.least:
+            records.append(visible)
         else:
-            kept.append(shown)
-    write_dataset(dataset.folder, kept, left_out)
-    dataset.say(
-        f"{sum(len(record.steps) for record in kept)} visual narrations in {len(kept)} videos"
-    )
+            reason = FEW_SHOWN if is_judged else NOT_JUDGED
+            left_out[record.id] = StageFailure(record.id, "visible", "left out", reason)
+    write_dataset(dataset.folder, records, left_out)
+    narrations = sum(len(record.steps) for record in records)
+    dataset.say(f"{narrations} visual narrations in {len(records)} videos")
 
 
 def visible_record(record: Record, settings: VisibleSettings) -> Record:
@@ -161,7 +163,7 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
     dropped: list[Rejected] = []
     for number, sentence in enumerate(record.sentences):
         if sentence.shown is None or sentence.shown < settings.shown:
-            dropped.append(Rejected(what="sentence", text=sentence.text, reason=UNSHOWN))
+            dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
             continue
         span = sentence.span
         steps.append(
@@ -182,27 +184,21 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
 def export(dataset: DatasetContext) -> None:
     """Write the dataset into the stage's folder; `stepline.curate.driver` publishes it in
     OUT/dataset."""
-    from stepline.curate.stages import STAGES
-
     recipe = dataset.recipe
     features = dataset.folders["gather"] / FEATURES
-    tree = export_dataset(
-        DatasetContents(
-            records=lambda: last_records(dataset),
-            left_out=read_left_out(last_folder(dataset)),
-            items={item.id: item for item in dataset.items},
-            stages=recipe.stages,
-            settings={name: STAGES[name].settings(recipe) for name in recipe.stages},
-            features=FeatureStore(features) if any(features.glob("shard-*.parquet")) else None,
-            media={
-                item.id: RemotePath(item.video, recipe.places)
-                for item in dataset.items
-                if item.video is not None
-            },
-        ),
-        dataset.folder,
-        recipe.export,
+    media = {}
+    for item in dataset.items:
+        if item.video is not None:
+            media[item.id] = RemotePath(item.video, recipe.remote)
+    contents = DatasetContents(
+        records=lambda: last_records(dataset),
+        left_out=read_left_out(last_folder(dataset)),
+        items={item.id: item for item in dataset.items},
+        stages=recipe.stages,
+        settings=dict(dataset.stage_settings),
+        features=FeatureStore(features) if any(features.glob("shard-*.parquet")) else None,
+        media=media,
     )
-    dataset.say(
-        f"{tree['videos']} videos with {tree['steps']} steps in the dataset, {tree['left_out']} left out"
-    )
+    tree = export_dataset(contents, dataset.folder, recipe.export)
+    counts = f"{tree['videos']} videos with {tree['steps']} steps in the dataset"
+    dataset.say(f"{counts}, {tree['left_out']} left out")

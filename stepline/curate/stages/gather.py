@@ -1,7 +1,7 @@
 """Every video's results in one dataset: records, and a store of features; videos that came before
 are left out.
 
-What the dataset stages hand on, one folder each:
+What the dataset stages pass on, one folder each:
 
     records.parquet    Records sorted by id, as `stepline.storage.read_parquet` reads them
     left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import JsonValue
 
 from stepline.atomic_files import write_atomic
 from stepline.curate.settings import GatherSettings
@@ -46,9 +47,12 @@ from stepline.storage import read_parquet, write_parquet
 from stepline.training.gather import Flaw
 from stepline.version import __version__
 
-RECORDS, LEFT_OUT, FEATURES = "records.parquet", "left_out.jsonl", "features"
-# whose records a stage reads: the last of the recipe's
-ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")
+# in a stage's folder
+RECORDS = "records.parquet"
+LEFT_OUT = "left_out.jsonl"
+FEATURES = "features"
+# stages with records; a stage reads those of the first of these in the recipe
+RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
 
 
 def write_dataset(
@@ -64,12 +68,12 @@ def write_dataset(
 
 
 def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
-    rows = [asdict(left_out[id]) for id in sorted(left_out)]
-    for row in rows:
+    lines = []
+    for _, failure in sorted(left_out.items()):
+        row = asdict(failure)
         del row["attempts"]
-    write_atomic(
-        folder / LEFT_OUT, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    )
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    write_atomic(folder / LEFT_OUT, "".join(lines))
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
@@ -79,15 +83,14 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
         lines = path.read_text(encoding="utf-8").split("\n")
         failures = [StageFailure(**parse_json(line)) for line in lines if line]
     except (OSError, ValueError, TypeError) as error:
-        raise StoreError(
-            f"{path}: not a list of what is left out ({error}); remove the stage's folder"
-        ) from error
+        what = f"{path}: not a list of what is left out ({error})"
+        raise StoreError(f"{what}; remove the stage's folder") from error
     return {failure.id: failure for failure in failures}
 
 
 def last_folder(dataset: DatasetContext) -> Path:
     """Return the folder whose records a dataset stage goes on with."""
-    return next(dataset.folders[name] for name in ORDER if name in dataset.folders)
+    return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
 
 
 def last_records(dataset: DatasetContext) -> Iterator[Record]:
@@ -95,42 +98,42 @@ def last_records(dataset: DatasetContext) -> Iterator[Record]:
     return read_parquet(last_folder(dataset) / RECORDS)
 
 
-Row = dict[str, bytes]  # stage -> its stored result, of one item
+Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
 
 
 def gather(dataset: DatasetContext) -> None:
     """Write the records and features of all videos but the repeated ones."""
-    left_out = _refused(dataset)
     repeated = _find_repeated(dataset)
-    left_out |= {**dataset.failures, **repeated}
+    left_out = _failures(dataset) | repeated
     writer = dataset.recipe.steps.writing.writer
     with FeatureWriter(dataset.folder / FEATURES) as store:
         rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
         count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
-    dataset.say(
-        f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all"
-    )
+    counts = f"{count} videos gathered, {len(repeated)} that came before"
+    dataset.say(f"{counts}, {len(left_out)} left out in all")
 
 
-def _refused(dataset: DatasetContext) -> dict[str, StageFailure]:
-    return {
-        item.id: StageFailure(item.id, "source", "left out", item.reason)
-        for item in dataset.refused
-    }
+def _failures(dataset: DatasetContext) -> dict[str, StageFailure]:
+    """Return what the source refused, and what failed before."""
+    failures = {}
+    for item in dataset.refused:
+        failures[item.id] = StageFailure(item.id, "source", "left out", item.reason)
+    return {**failures, **dataset.failures}
 
 
 def features(dataset: DatasetContext) -> None:
     """Write the features of all videos as a store, the same bytes that `stepline features extract`
     makes of them."""
-    left_out, count = {**_refused(dataset), **dataset.failures}, 0
+    left_out = _failures(dataset)
+    count = 0
     with FeatureWriter(dataset.folder / FEATURES) as store:
         for item, data in dataset.results("encode"):
             flaw = _add_features(store, item.id, data)
-            count += flaw is None
-            if flaw is not None:
-                left_out[item.id] = StageFailure(
-                    item.id, "features", "left out", f"{flaw[0]} {flaw[1]}".rstrip()
-                )
+            if flaw is None:
+                count += 1
+            else:
+                reason = " ".join(flaw).rstrip()
+                left_out[item.id] = StageFailure(item.id, "features", "left out", reason)
     _write_left_out(dataset.folder, left_out)
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
@@ -152,21 +155,24 @@ def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     """Yield each item with its results, sorted by id; one item in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
-    for results in zip(*(dataset.results(name) for name in stages), strict=True):
-        yield results[0][0], {name: data for name, (_, data) in zip(stages, results, strict=True)}
+    for results in zip(*map(dataset.results, stages), strict=True):
+        items, cells = zip(*results, strict=True)
+        yield items[0], dict(zip(stages, cells, strict=True))
 
 
 def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
     duplicates = DuplicateFinder(dataset.recipe.gather)
     repeated: dict[str, StageFailure] = {}
     for item, row in _rows(dataset):
-        probed, said = from_bytes(ProbeResult, row["probe"]), from_bytes(CoarseSteps, row["coarse"])
+        file = from_bytes(ProbeResult, row["probe"])
+        coarse = from_bytes(CoarseSteps, row["coarse"])
         _, arrays = unpack(FeatureHeader, row["encode"])
         looks: Matrix | None = arrays["looks"].astype(np.float32) if "looks" in arrays else None
         signature = duplicates.signature(
-            item.id, said.duration, probed.digest, said.transcript, looks
+            item.id, coarse.duration, file.digest, coarse.transcript, looks
         )
-        if (reason := duplicates.reason(signature)) is not None:
+        reason = duplicates.reason(signature)
+        if reason is not None:
             repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return repeated
 
@@ -180,65 +186,76 @@ def _records(
         record = record_of(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
-            warning = f"its features are left out: {flaw[0]} {flaw[1]}".rstrip()
+            warning = f"its features are left out: {' '.join(flaw)}".rstrip()
             record = record.model_copy(update={"warnings": (*record.warnings, warning)})
         yield record
 
 
 def record_of(item: VideoItem, row: Row, writer: str) -> Record:
     """Return the record of a video from its results. Its path is left to what publishes it."""
-    probed, said = from_bytes(ProbeResult, row["probe"]), from_bytes(CoarseSteps, row["coarse"])
+    file = from_bytes(ProbeResult, row["probe"])
+    coarse = from_bytes(CoarseSteps, row["coarse"])
     header, _ = unpack(FeatureHeader, row["encode"])
-    grounded = unpack(GroundedSteps, row["ground"])[0] if "ground" in row else None
-    judged = from_bytes(JudgedTranscript, row["judge"]) if "judge" in row else None
-    transcript = said.transcript if judged is None else judged.transcript
+    transcript, steps, warnings = coarse.transcript, coarse.steps, coarse.warnings
+    models: dict[str, JsonValue] = {
+        "stepline": __version__,
+        "asr": None,
+        "writer": writer,
+        "vision": header.backbone,
+        "grounding": None,
+        "judge": None,
+    }
+    if "ground" in row:
+        grounded, _ = unpack(GroundedSteps, row["ground"])
+        steps = grounded.steps
+        warnings += grounded.doubts
+        models["grounding"] = grounded.report
+        if grounded.witness:
+            models["witness"] = grounded.witness
+    if "judge" in row:
+        judged = from_bytes(JudgedTranscript, row["judge"])
+        transcript = judged.transcript
+        models["judge"] = judged.judge
+    models["asr"] = transcript.recogniser
+    video = Video(
+        id=item.id, duration=coarse.duration, title=item.title, task=item.task, sha256=file.digest
+    )
     return Record(
         id=item.id,
-        video=Video(
-            id=item.id,
-            duration=said.duration,
-            title=item.title,
-            task=item.task,
-            sha256=probed.digest,
-        ),
+        video=video,
         transcript=transcript,
-        steps=said.steps if grounded is None else grounded.steps,
-        dropped=said.dropped,
-        warnings=(*said.warnings, *(grounded.doubts if grounded else ())),
-        models={
-            "stepline": __version__,
-            "asr": transcript.recogniser,
-            "writer": writer,
-            "vision": header.backbone,
-            "grounding": grounded.report if grounded else None,
-            "judge": judged.judge if judged else None,
-            **({"witness": grounded.witness} if grounded and grounded.witness else {}),
-        },
+        steps=steps,
+        dropped=coarse.dropped,
+        warnings=warnings,
+        models=models,
     )
 
 
-SAME_FILE, SAME_WORDS, SAME_PICTURE = (
-    "it is a copy of {}",
-    "it says the same as {}",
-    "it shows the same as {}",
-)
+# reasons of videos that are left out
+SAME_FILE = "it is a copy of {}"
+SAME_WORDS = "it says the same as {}"
+SAME_PICTURE = "it shows the same as {}"
 
-HASHES, BANDS = 64, 16
-PARTS, SIDE = 8, 8
-PLANES = 12  # a band of pictures
-FEW_RUNS = 8  # runs of words below which speech says nothing about likeness
-OTHER_WORDS = 0.5  # fraction of common runs below which two videos that look alike are two
-SLACK = 0.02  # fraction by which two encodings of one video may differ in length, and half a second
+HASH_COUNT = 64  # of a video's words
+BAND_COUNT = 16  # that make the buckets
+PART_COUNT = 8  # of a video, of each of which there is a thumbnail
+THUMBNAIL_SIDE = 8  # pixels
+PLANES_PER_BAND = 12  # of pictures
+MIN_RUNS = 8  # of words, below which speech says nothing about likeness
+MIN_COMMON_SHARE = 0.5  # of runs, below which two videos that look alike are two
+# share by which two encodings of one video may differ in length, or half a second
+LENGTH_TOLERANCE = 0.02
 # videos of a bucket that one is compared with: black pictures would fill a single one
-COMPARED = 50
-PRIME = (1 << 31) - 1
+MAX_COMPARED = 50
+HASH_PRIME = (1 << 31) - 1
+RANDOM_SEED = 2008
 
 Hashes: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What tells a video from others. words: (64,) or None where hardly anything is said. look: (8,
+    """What a video is compared by. words: (64,) or None where hardly anything is said. look: (8,
     64) or None."""
 
     id: str
@@ -249,15 +266,16 @@ class Signature:
 
 
 class DuplicateFinder:
-    """Takes videos in the order of their ids, and tells of each which earlier one it is the same
-    as, if any."""
+    """Takes videos in the order of their ids, and finds which earlier one each is the same as, if
+    any."""
 
     def __init__(self, settings: GatherSettings) -> None:
-        rng = np.random.default_rng(2008)
+        rng = np.random.default_rng(RANDOM_SEED)
         self._settings = settings
-        self._factors = rng.integers(1, PRIME, size=(2, HASHES), dtype=np.int64)
-        self._planes = rng.standard_normal((BANDS * PLANES, PARTS * SIDE * SIDE)).astype(np.float32)
-        self._kept: list[Signature] = []
+        self._factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
+        shape = (BAND_COUNT * PLANES_PER_BAND, PART_COUNT * THUMBNAIL_SIDE**2)
+        self._planes = rng.standard_normal(shape).astype(np.float32)
+        self._videos: list[Signature] = []
         self._digests: dict[str, str] = {}
         self._buckets: dict[tuple[str, int, bytes], list[int]] = {}
 
@@ -279,70 +297,71 @@ class DuplicateFinder:
             return SAME_FILE.format(self._digests[video.digest])
         keys = self._bucket_keys(video)
         for key in keys:
-            for row in self._buckets.get(key, ())[:COMPARED]:
-                if (reason := same_video(self._kept[row], video, self._settings)) is not None:
-                    return reason.format(self._kept[row].id)
+            for row in self._buckets.get(key, ())[:MAX_COMPARED]:
+                earlier = self._videos[row]
+                reason = same_video(earlier, video, self._settings)
+                if reason is not None:
+                    return reason.format(earlier.id)
         for key in keys:
-            self._buckets.setdefault(key, []).append(len(self._kept))
+            self._buckets.setdefault(key, []).append(len(self._videos))
         if video.digest is not None:
             self._digests[video.digest] = video.id
-        self._kept.append(video)
+        self._videos.append(video)
         return None
 
     def _minhash(self, transcript: Transcript) -> Hashes | None:
-        words = [
-            word
-            for sentence in transcript.sentences
-            for word in re.findall(r"\w+", sentence.text.lower())
-        ]
-        length = self._settings.run
-        runs = {" ".join(words[start : start + length]) for start in range(len(words) - length + 1)}
-        if len(runs) < FEW_RUNS:
+        words: list[str] = []
+        for sentence in transcript.sentences:
+            words += re.findall(r"\w+", sentence.text.lower())
+        shifted = [words[start:] for start in range(self._settings.run)]
+        runs = {" ".join(run) for run in zip(*shifted, strict=False)}
+        if len(runs) < MIN_RUNS:
             return None
-        coded = np.array(sorted(zlib.crc32(run.encode()) % PRIME for run in runs), dtype=np.int64)
-        hashed = (self._factors[0] * coded[:, None] + self._factors[1]) % PRIME  # (runs, 64)
-        least: Hashes = hashed.min(axis=0)
+        codes = np.array(sorted(zlib.crc32(run.encode()) % HASH_PRIME for run in runs), np.int64)
+        hashes = (self._factors[0] * codes[:, None] + self._factors[1]) % HASH_PRIME  # (runs, 64)
+        least: Hashes = hashes.min(axis=0)
         return least
 
     def _bucket_keys(self, video: Signature) -> list[tuple[str, int, bytes]]:
         keys: list[tuple[str, int, bytes]] = []
         if video.words is not None and self._settings.same_words < 1:
-            keys += [
-                ("words", band, part.tobytes())
-                for band, part in enumerate(video.words.reshape(BANDS, -1))
-            ]
+            for band, part in enumerate(video.words.reshape(BAND_COUNT, -1)):
+                keys.append(("words", band, part.tobytes()))
         if video.look is not None and self._settings.same_picture > 0:
-            middle = video.look - video.look.mean()
-            signs = (self._planes @ middle.ravel() > 0).reshape(BANDS, PLANES)
-            keys += [("look", band, np.packbits(part).tobytes()) for band, part in enumerate(signs)]
+            centred = video.look - video.look.mean()
+            signs = (self._planes @ centred.ravel() > 0).reshape(BAND_COUNT, -1)
+            for band, part in enumerate(signs):
+                keys.append(("look", band, np.packbits(part).tobytes()))
         return keys
 
 
-def same_video(one: Signature, other: Signature, settings: GatherSettings) -> str | None:
+def same_video(first: Signature, second: Signature, settings: GatherSettings) -> str | None:
     """Return how two videos are the same, as a reason that names the first; None where they are
     not."""
-    if abs(one.duration - other.duration) > max(0.5, SLACK * max(one.duration, other.duration)):
+    longest = max(first.duration, second.duration)
+    if abs(first.duration - second.duration) > max(0.5, LENGTH_TOLERANCE * longest):
         return None
-    common = None
-    if one.words is not None and other.words is not None:
-        common = float((one.words == other.words).mean())
+    if first.words is not None and second.words is not None:
+        common = float((first.words == second.words).mean())
         if settings.same_words < 1 and common >= settings.same_words:
             return SAME_WORDS
-    looked = one.look is not None and other.look is not None and settings.same_picture > 0
-    if not looked or (common is not None and common < OTHER_WORDS):
+        if common < MIN_COMMON_SHARE:
+            return None
+    if first.look is None or second.look is None or settings.same_picture <= 0:
         return None
-    apart = float(np.abs(np.asarray(one.look) - np.asarray(other.look)).mean())
-    return SAME_PICTURE if apart <= settings.same_picture else None
+    difference = float(np.abs(first.look - second.look).mean())
+    return SAME_PICTURE if difference <= settings.same_picture else None
 
 
 def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
     """Return (8, 64): the mean grey thumbnail of each eighth of a video, None where too little was
     seen."""
-    if looks is None or looks.shape[1:] != (3 * SIDE * SIDE,):
+    pixels = THUMBNAIL_SIDE**2
+    if looks is None or looks.shape[1:] != (3 * pixels,):
         return None
-    grey = looks.reshape(len(looks), SIDE * SIDE, 3).mean(axis=2)  # (T, 64)
+    grey = looks.reshape(len(looks), pixels, 3).mean(axis=2)  # (T, 64)
     grey = grey[np.isfinite(grey).all(axis=1)]
-    if len(grey) < PARTS:
+    if len(grey) < PART_COUNT:
         return None
-    parts: Sequence[Matrix] = np.array_split(grey, PARTS)
+    parts: Sequence[Matrix] = np.array_split(grey, PART_COUNT)
     return np.stack([part.mean(axis=0) for part in parts]).astype(np.float32)

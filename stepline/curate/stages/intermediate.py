@@ -1,7 +1,7 @@
-"""What the video stages hand on, as the bytes of a stored result and back: JSON, or arrays with
-JSON beside them.
+"""What the video stages pass on, as the bytes of a stored result and back: JSON, or arrays with a
+JSON header.
 
-    probe       ProbeResult                       transcribe   pipeline.understand.Speech
+    probe       ProbeResult                       transcribe   pipeline.speech.Speech
     write       writing.WrittenSteps              coarse       CoarseSteps
     encode      FeatureHeader + arrays            ground       GroundedSteps + alignment
     judge       JudgedTranscript
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ProbeResult(FrozenModel):
-    """What a file holds. duration: seconds, 0 where nobody tells it; digest: sha256 of the file,
+    """What a file holds. duration: seconds, 0 where it is not known; digest: sha256 of the file,
     None without one."""
 
     duration: float
@@ -56,7 +56,7 @@ class GroundedSteps(FrozenModel):
     without any.
 
     witness: what was asked of a vision-language model and what it said; None, and not stored, where
-    nobody was asked.
+    no model was asked.
     """
 
     steps: tuple[Step, ...]
@@ -67,7 +67,7 @@ class GroundedSteps(FrozenModel):
     witness: dict[str, JsonValue] | None = None
 
     @model_serializer(mode="wrap")
-    def _without_nobody(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_no_witness(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Store the witness only where one was asked: results of before stay what they are."""
         tree: dict[str, Any] = stored(self)
         if self.witness is None:
@@ -101,9 +101,8 @@ def pack_grounding(
         doubts=report.doubts,
     )
     if answers is not None:
-        header = header.model_copy(
-            update={"witness": answers.report, "doubts": (*report.doubts, *answers.notes)}
-        )
+        doubts = (*report.doubts, *answers.notes)
+        header = header.model_copy(update={"witness": answers.report, "doubts": doubts})
     return pack(header, {"scores": alignment.scores})
 
 
@@ -113,9 +112,8 @@ def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
     if grounded.kind is None:
         return grounded, None
     texts = tuple(step.text for step in grounded.steps)
-    return grounded, Alignment(
-        texts, arrays["scores"].astype(np.float32), grounded.rate, grounded.kind
-    )
+    scores = arrays["scores"].astype(np.float32)
+    return grounded, Alignment(texts, scores, grounded.rate, grounded.kind)
 
 
 def round_seconds(duration: float) -> float:

@@ -51,11 +51,10 @@ T = TypeVar("T")
 
 
 def probe(video: VideoContext) -> bytes:
-    """Return what the video holds; of an item without a file, what its source tells."""
+    """Return what the video holds; of an item without a file, what its source knows."""
     if video.media is None:
-        return to_bytes(
-            ProbeResult(duration=video.item.duration or 0.0, picture=False, sound=False)
-        )
+        duration = video.item.duration or 0.0
+        return to_bytes(ProbeResult(duration=duration, picture=False, sound=False))
     info = media.probe(video.media, video.recipe.steps.media)
     result = ProbeResult(
         duration=info.duration,
@@ -83,38 +82,37 @@ def transcribe(video: VideoContext) -> bytes:
 
 
 def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
-    """Return what `transcribe` does of each video; what a recogniser hears, a GPU hears in one
-    batch."""
+    """Return what `transcribe` returns of each video; a GPU takes all recognition in one batch."""
     settings = videos[0].recipe.steps
-    sounds = {
-        video.item.id: (
-            Request(video.media, video.item.id),
-            media.probe(video.media, settings.media),
-        )
-        for video in videos
-        if video.captions is None and video.media is not None
-    }
-    models = shared_recognisers(settings.asr, current_device())
-    loaded = len(models)
-    heard = dict(
-        zip(sounds, recognise_many([*sounds.values()], settings, models=models), strict=True)
-    )
+    sounds = {}
     for video in videos:
-        if video.item.id in heard and settings.asr.recogniser == "whisper":
+        if video.captions is None and video.media is not None:
+            info = media.probe(video.media, settings.media)
+            sounds[video.item.id] = (Request(video.media, video.item.id), info)
+    models = shared_recognisers(settings.asr, current_device())
+    count = len(models)
+    speeches = recognise_many(list(sounds.values()), settings, models=models)
+    by_id = dict(zip(sounds, speeches, strict=True))
+    results = []
+    for video in videos:
+        speech = by_id.get(video.item.id)
+        if speech is None:
+            results.append(transcribe(video))
+            continue
+        results.append(to_bytes(speech))
+        if settings.asr.recogniser == "whisper":
             # A silent video loads no model, so that the worker's first video is not always the one
             # that pays.
-            video.notes["loaded"], loaded = len(models) - loaded, len(models)
-    return [
-        to_bytes(heard[video.item.id]) if video.item.id in heard else transcribe(video)
-        for video in videos
-    ]
+            video.notes["loaded"] = len(models) - count
+            count = len(models)
+    return results
 
 
-PROVISIONAL = "provisional"  # in a writer's note: another writer served this part
+PROVISIONAL_WORD = "provisional"  # in a writer's note: another writer served this part
 # in its reason: the model answered, and no use can be made of it
-ITS_OWN = ("of the reply", "the reply is")
-CHARACTERS = 4  # a token, of English
-LINE = 5  # characters of a reply's line beside its text: a number, a point, a blank, an end
+REPLY_FAULTS = ("of the reply", "the reply is")
+CHARS_PER_TOKEN = 4  # of English
+LINE_CHARS = 5  # of a reply's line besides its text: a number, a point, a blank, an end
 
 
 def write(video: VideoContext) -> bytes:
@@ -142,10 +140,10 @@ def write(video: VideoContext) -> bytes:
         )
         prompt = chosen_prompt(settings.llm.prompt_file)
         prompts = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
-        replies = sum(len(step.text) + LINE for step in written.steps)
+        replies = sum(len(step.text) + LINE_CHARS for step in written.steps)
         video.notes.update(
-            tokens_in=prompts / CHARACTERS,
-            tokens_out=replies / CHARACTERS,
+            tokens_in=prompts / CHARS_PER_TOKEN,
+            tokens_out=replies / CHARS_PER_TOKEN,
             requests=float(len(chunks)),
         )
     return to_bytes(written)
@@ -155,11 +153,13 @@ def unanswered(notes: Sequence[str]) -> str | None:
     """Return the first note of a part that a server or a deadline left open, as a later run would
     not; else None.
 
-    A model's reply that nobody can use stays one, however often it is asked, and the extractive
-    writer's steps stand.
+    A reply that is of no use stays so, however often the model is asked, and the extractive
+    writer's steps remain.
     """
-    provisional = (note for note in notes if PROVISIONAL in note)
-    return next((note for note in provisional if not any(own in note for own in ITS_OWN)), None)
+    for note in notes:
+        if PROVISIONAL_WORD in note and not any(fault in note for fault in REPLY_FAULTS):
+            return note
+    return None
 
 
 class FilterCounts(FrozenModel):
@@ -170,24 +170,28 @@ class FilterCounts(FrozenModel):
     steps: int
 
 
-LANGUAGE, SHORT, LONG = "it is in another language", "it is too short", "it is too long"
-SILENT, SPARSE, FEW = "too little is said", "too little is said a minute", "it has too few steps"
+# reasons of videos that are left out
+OTHER_LANGUAGE = "it is in another language"
+TOO_SHORT = "it is too short"
+TOO_LONG = "it is too long"
+FEW_WORDS = "too little is said"
+SLOW_SPEECH = "too little is said a minute"
+FEW_STEPS = "it has too few steps"
 
 
 def filter_video(video: VideoContext) -> bytes:
     """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the
     video out."""
-    probed, transcript = (
-        read_result(ProbeResult, video, "probe"),
-        read_result(Speech, video, "transcribe").transcript,
-    )
+    transcript = read_result(Speech, video, "transcribe").transcript
+    sentences = transcript.sentences
     steps = len(read_result(WrittenSteps, video, "write").steps)
-    words = sum(len(re.findall(r"\w+", sentence.text)) for sentence in transcript.sentences)
-    duration = probed.duration or max(
-        (sentence.span.end for sentence in transcript.sentences), default=0.0
-    )
+    words = sum(len(re.findall(r"\w+", sentence.text)) for sentence in sentences)
     counts = FilterCounts(language=transcript.language, words=words, steps=steps)
-    if (reason := left_out_reason(counts, duration, video.recipe.filter)) is not None:
+    duration = read_result(ProbeResult, video, "probe").duration
+    if not duration:
+        duration = max((sentence.span.end for sentence in sentences), default=0.0)
+    reason = left_out_reason(counts, duration, video.recipe.filter)
+    if reason is not None:
         raise LeftOutError(reason)
     return to_bytes(counts)
 
@@ -195,24 +199,21 @@ def filter_video(video: VideoContext) -> bytes:
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
     """Return why a video stays out, None where it does not; the first reason of several.
 
-    duration: seconds, 0 where it is not known. A language that nobody tells is no reason.
+    duration: seconds, 0 where it is not known. An unknown language is no reason.
     """
-    language = counts.language
     if duration and duration < settings.shortest:
-        return SHORT
+        return TOO_SHORT
     if settings.longest is not None and duration > settings.longest:
-        return LONG
+        return TOO_LONG
     if counts.words < settings.words:
-        return SILENT
-    if (
-        language is not None
-        and settings.languages
-        and language.lower().split("-")[0] not in settings.languages
-    ):
-        return LANGUAGE
+        return FEW_WORDS
+    if settings.languages and counts.language is not None:
+        code = counts.language.lower().split("-")[0]
+        if code not in settings.languages:
+            return OTHER_LANGUAGE
     if duration and counts.words * 60 < settings.words_a_minute * duration:
-        return SPARSE
-    return FEW if counts.steps < settings.steps else None
+        return SLOW_SPEECH
+    return FEW_STEPS if counts.steps < settings.steps else None
 
 
 def encode(video: VideoContext) -> bytes:
@@ -222,21 +223,17 @@ def encode(video: VideoContext) -> bytes:
     if video.features is not None:
         from stepline.features.files import read_feature_file
 
-        ready = read_feature_file(
-            video.features, rate=settings.vision.rate, unit=settings.vision.unit
-        )
-        backbone = ready.backbone if ready.backbone != "precomputed" else settings.vision.backbone
-        return pack_features(
-            VisualFeatures(FeatureSequence(ready.values, ready.rate, backbone), end=ready.duration)
-        )
+        vision = settings.vision
+        ready = read_feature_file(video.features, rate=vision.rate, unit=vision.unit)
+        backbone = vision.backbone if ready.backbone == "precomputed" else ready.backbone
+        features = FeatureSequence(ready.values, ready.rate, backbone)
+        return pack_features(VisualFeatures(features, end=ready.duration))
     if video.media is None:
         return pack_features(VisualFeatures(warnings=(NO_PICTURE,)))
     info = media.probe(video.media, settings.media)
-    network = (
-        _backbone(settings.vision)
-        if info.has_picture and settings.vision.backbone != "none"
-        else None
-    )
+    network = None
+    if info.has_picture and settings.vision.backbone != "none":
+        network = _backbone(settings.vision)
     request = Request(video.media, video.item.id)
     return pack_features(extract_features(request, info, settings, LookOptions(backbone=network)))
 
@@ -244,19 +241,14 @@ def encode(video: VideoContext) -> bytes:
 def coarse(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are said, without those that nobody says
     (NaSVA, section 3.1)."""
-    speech, written = (
-        read_result(Speech, video, "transcribe"),
-        read_result(WrittenSteps, video, "write"),
-    )
-    probed, visual = (
-        read_result(ProbeResult, video, "probe"),
-        unpack_features(video.results["encode"]),
-    )
+    probed = read_result(ProbeResult, video, "probe")
+    speech = read_result(Speech, video, "transcribe")
+    written = read_result(WrittenSteps, video, "write")
+    visual = unpack_features(video.results["encode"])
     duration = round_seconds(max(speech.end, visual.end) or probed.duration)
     if duration <= 0:
-        raise MediaError(
-            "nothing in it can be decoded, and nobody tells how long it is; leave it out"
-        )
+        what = "nothing in it can be decoded, and nobody tells how long it is"
+        raise MediaError(f"{what}; leave it out")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=False)
     steps: tuple[Step, ...] = inside.steps
     unsaid: tuple[Rejected, ...] = ()
@@ -265,11 +257,8 @@ def coarse(video: VideoContext) -> bytes:
         from stepline.text import embed
 
         sentences = inside.transcript.sentences
-        # (K, S)
-        likeness = (
-            embed([step.text for step in steps])
-            @ embed([sentence.text for sentence in sentences]).T
-        )
+        step_vectors = embed([step.text for step in steps])
+        likeness = step_vectors @ embed([sentence.text for sentence in sentences]).T  # (K, S)
         settings = video.recipe.steps.nasva.coarse
         steps, unsaid = coarse_spans(
             steps, sentences, likeness, duration=duration, settings=settings
@@ -292,45 +281,47 @@ def coarse(video: VideoContext) -> bytes:
 
 
 def ground(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are shown, and the alignment (K, T) that says
-    so.
+    """Return the steps with the seconds in which they are shown, and their alignment (K, T).
 
     A vision-language model is asked about those whose place is open, where the recipe names one.
     Raises WriterError where it was silent.
     """
-    said, settings = read_result(CoarseSteps, video, "coarse"), video.recipe.steps
+    settings = video.recipe.steps
+    coarse = read_result(CoarseSteps, video, "coarse")
+    steps, duration = coarse.steps, coarse.duration
     visual = _read_features(video)
-    if not said.steps or (visual.features is None and visual.activity is None):
-        unseen = [step.model_copy(update={"status": "said", "score": 0.0}) for step in said.steps]
+    if not steps or (visual.features is None and visual.activity is None):
+        unseen = [step.model_copy(update={"status": "said", "score": 0.0}) for step in steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
     grounding = ground_steps(
-        said.steps, said.duration, said.transcript, visual, settings, _aligner(settings)
+        steps, duration, coarse.transcript, visual, settings, _aligner(settings)
     )
     if video.media is None or not settings.vision.witness.named:
         return pack_grounding(grounding)
     request = Request(video.media, video.item.id)
-    answers = ask_witness(request, grounding, visual, settings, said.duration)
+    answers = ask_witness(request, grounding, visual, settings, duration)
     late = unanswered(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
-    video.notes.update({name: float(str(answers.report[name])) for name in ("requests", "tokens")})
-    return pack_grounding(
-        replace(grounding, steps=answers.steps, alignment=answers.alignment), answers
-    )
+    for name in ("requests", "tokens"):
+        video.notes[name] = float(str(answers.report[name]))
+    grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
+    return pack_grounding(grounding, answers)
 
 
 def judge(video: VideoContext) -> bytes:
     """Return the transcript with P(the picture shows it) of every sentence."""
-    transcript, settings = read_result(CoarseSteps, video, "coarse").transcript, video.recipe.steps
+    settings = video.recipe.steps
+    transcript = read_result(CoarseSteps, video, "coarse").transcript
     grounded, alignment = unpack_grounding(video.results["ground"])
     visual = _read_features(video)
     if visual.features is None and visual.activity is None:
         return to_bytes(JudgedTranscript(transcript=transcript))
     detector = _detector(settings.judge, settings.vision)
-    transcript, who = judge_sentences(
+    transcript, judge_name = judge_sentences(
         transcript, grounded.steps, alignment, visual, settings.judge, detector
     )
-    return to_bytes(JudgedTranscript(transcript=transcript, judge=who))
+    return to_bytes(JudgedTranscript(transcript=transcript, judge=judge_name))
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:
@@ -341,11 +332,11 @@ def _read_features(video: VideoContext) -> VisualFeatures:
     return replace(visual, backbone=_backbone(video.recipe.steps.vision))
 
 
-def _kept(load: Callable[P, T]) -> Callable[P, T]:
-    """Return a loader that keeps what it loads from one video to the next, for each of two devices
-    its own.
+def _cached(load: Callable[P, T]) -> Callable[P, T]:
+    """Return a loader that keeps what it loads from one video to the next, apart for each of two
+    devices.
 
-    Of two stages that ask it, one may have a GPU; one that has it may fall back to the CPU.
+    Of two stages that use it, one may have a GPU; one that has it may fall back to the CPU.
     """
 
     @lru_cache(maxsize=2)
@@ -355,11 +346,12 @@ def _kept(load: Callable[P, T]) -> Callable[P, T]:
     return lambda *args, **options: load_on(current_device(), *args, **options)
 
 
-@_kept
+@_cached
 def _backbone(settings: "VisionSettings") -> "Backbone":
     from stepline.vision import load_backbone
 
     return load_backbone(settings)
 
 
-_aligner, _detector = _kept(load_aligner), _kept(load_judge)
+_aligner = _cached(load_aligner)
+_detector = _cached(load_judge)

@@ -9,6 +9,7 @@ refine       self-training, then the final places of the steps by the network th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
@@ -38,15 +39,15 @@ from stepline.storage import read_parquet
 from stepline.training.sources import LabelledTexts, labelled_texts
 
 # in the stage's folder; `stepline sieve-swap`, `train nasva` and `refine` make the same
-RUN = "run"
-NO_READERS = {"readers": 0}  # threads that read ahead fork badly beside an engine's own
+RUN_FOLDER = "run"
+NO_READERS = {"readers": 0}  # processes that read ahead fork badly next to an engine's threads
 NO_SWAPPED_STEP = "no sentence of it is swapped or kept"
 NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
 def sieve_swap(dataset: DatasetContext) -> None:
     """Swap the narrations of all videos, or go on where a run was killed."""
-    from stepline.sieve_swap.output import LEFT_OUT, TRAIN, VALIDATION
+    from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
     from stepline.text_base import open_base
 
@@ -54,26 +55,24 @@ def sieve_swap(dataset: DatasetContext) -> None:
     if settings.base is None:
         raise SettingsError("sieve_swap.base is not set; name the folder of a text base")
     source = dataset.folders["gather"] / RECORDS
-    base, out = open_base(settings.base), dataset.folder / RUN
+    base, out = open_base(settings.base), dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
     run(Job(source, base, out, swap, say=dataset.say))
     left_out = read_left_out(dataset.folders["gather"])
-    kept: list[Record] = []
     # The split is in each record's settings.
-    files = [
-        file
-        for split in (TRAIN, VALIDATION, LEFT_OUT)
-        for file in sorted((out / split).glob("*.parquet"))
-    ]
+    files: list[Path] = []
+    for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
+        files += sorted((out / split).glob("*.parquet"))
+    records: list[Record] = []
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
-            kept.append(record)
-        else:
-            reason = next(
-                (drop.reason for drop in record.dropped if drop.what == "video"), NO_SWAPPED_STEP
-            )
-            left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
-    write_dataset(dataset.folder, sorted(kept, key=lambda record: record.id), left_out)
+            records.append(record)
+            continue
+        reasons = (dropped.reason for dropped in record.dropped if dropped.what == "video")
+        reason = next(reasons, NO_SWAPPED_STEP)
+        left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
+    records.sort(key=lambda record: record.id)
+    write_dataset(dataset.folder, records, left_out)
 
 
 def train(dataset: DatasetContext) -> None:
@@ -83,9 +82,8 @@ def train(dataset: DatasetContext) -> None:
 
     features, steps = dataset.folders["gather"] / FEATURES, str(last_folder(dataset) / RECORDS)
     if not any(features.glob("shard-*")):
-        raise DatasetError(
-            "no video with features is left to train on; `stepline curate status OUT` tells why"
-        )
+        what = "no video with features is left to train on"
+        raise DatasetError(f"{what}; `stepline curate status OUT` tells why")
     sources = AlignerSources(
         features=features, steps=steps, step_vectors=text_source(dataset.recipe)
     )
@@ -94,26 +92,30 @@ def train(dataset: DatasetContext) -> None:
         samples = prepared.samples
         dataset.say(f"training on {len(samples)} videos, {samples.labelled} steps with a label")
 
-    train_run(sources, dataset.folder / RUN, of_any_width(dataset.recipe.train), on_prepared=report)
+    train_run(
+        sources, dataset.folder / RUN_FOLDER, of_any_width(dataset.recipe.train), on_prepared=report
+    )
 
 
 def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
     """Return the settings without the widths of the features, which are the features' own, and
     without readers."""
-    given = settings.model.model_dump(exclude={"video_width", "text_width"})
+    model = settings.model.model_dump(exclude={"video_width", "text_width"})
     train = settings.train.model_copy(update=NO_READERS)
-    return settings.model_copy(update={"model": AlignerNetworkSettings(**given), "train": train})
+    return settings.model_copy(update={"model": AlignerNetworkSettings(**model), "train": train})
 
 
 def refine(dataset: DatasetContext) -> None:
     """Refine the steps' places in rounds, then place them for good; videos that no round holds are
     left out."""
     from stepline.nasva.checkpoint import load_aligner
-    from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
+    from stepline.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
-    settings, folder = dataset.recipe.refine, dataset.folder / RUN
+    settings = dataset.recipe.refine
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
-    records_path, encoder = str(last_folder(dataset) / RECORDS), text_source(dataset.recipe)
+    folder = dataset.folder / RUN_FOLDER
+    records_path = str(last_folder(dataset) / RECORDS)
+    encoder = text_source(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
         records_path,
@@ -129,21 +131,19 @@ def refine(dataset: DatasetContext) -> None:
     reasons = {omitted.id: omitted.reason for omitted in refined.omitted if omitted.what == "step"}
     texts: list[LabelledTexts] = []  # records do not fit into memory
     tasks: list[str | None] = []
-    for record in read_parquet(folder / REFINED):
+    for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
             texts += labelled_texts([record], "step")
             tasks.append(record.video.task)
         else:
             reasons[record.id] = NO_REFINED_STEP
-    left_out |= {
-        id: StageFailure(id, "refine", "left out", reason) for id, reason in reasons.items()
-    }
+    for id, reason in reasons.items():
+        left_out[id] = StageFailure(id, "refine", "left out", reason)
     placing = dataset.recipe.place
-    aligner, report = calibrate(
-        load_aligner(folder / "aligner.safetensors"), texts, tasks, vectors, placing
-    )
+    aligner = load_aligner(folder / "aligner.safetensors")
+    aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
     dataset.say(report)
-    records = (record for record in read_parquet(folder / REFINED) if record.steps)
+    records = (record for record in read_parquet(folder / REFINED_FILE) if record.steps)
     placed = (place_finally(record, aligner, vectors, placing) for record in records)
     dataset.say(f"{write_dataset(dataset.folder, placed, left_out)} videos placed for good")
 
@@ -155,23 +155,21 @@ class StepVectors:
     features: FeatureStore
     texts: FeatureStore
 
-    def of(self, texts: LabelledTexts) -> Matrix:
+    def vectors(self, texts: LabelledTexts) -> Matrix:
         """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are
         of other texts."""
         rows = matching_rows(texts, self.texts)
         if rows is None:
-            raise StoreError(
-                f"{texts.video}: its step vectors are of other texts; remove the stage's folder"
-            )
+            what = f"{texts.video}: its step vectors are of other texts"
+            raise StoreError(f"{what}; remove the stage's folder")
         return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
 
     def fit(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
     ) -> TextScores:
         """Return how steps (K, C) fit a video, their own or another."""
-        return score_texts(
-            loaded.aligner, self.features.read(video), vectors, settings=settings.aligner
-        )
+        features = self.features.read(video)
+        return score_texts(loaded.aligner, features, vectors, settings=settings.aligner)
 
 
 def calibrate(
@@ -181,22 +179,20 @@ def calibrate(
     vectors: StepVectors,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
-    """Return the network with P(shown) fitted to its own videos, stored beside it, and a line that
-    says how it went."""
+    """Return the network with P(shown) fitted to its own videos, stored next to it, and a line on
+    how it went."""
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
 
     def read(index: int) -> Matrix:
-        return vectors.of(videos[index])
+        return vectors.vectors(videos[index])
 
     def fits() -> Iterator[tuple[TextScores, TextScores]]:
         for index, (other, rows) in enumerate(unshown_texts(tasks, read, settings.unshown)):
             video, own = videos[index].video, read(index)
             both = np.concatenate([own, read(other)[rows[: len(own)]]])
-            yield (
-                vectors.fit(loaded, video, own, settings),
-                vectors.fit(loaded, video, both, settings),
-            )
+            own_fit = vectors.fit(loaded, video, own, settings)
+            yield own_fit, vectors.fit(loaded, video, both, settings)
 
     try:
         mode, rate = settings.aligner.mode, settings.shown_rate
@@ -210,14 +206,13 @@ def calibrate(
 def place_finally(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
-    """Return a record with its steps placed anew: spans, score and status."""
-    steps = vectors.of(next(labelled_texts([record], "step")))
+    """Return a record with its steps placed again: spans, score and status."""
+    steps = vectors.vectors(next(labelled_texts([record], "step")))
     fit = vectors.fit(loaded, record.video.id, steps, settings)
     duration = record.video.duration
     grounding = place_steps(
         record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration
     )
     network = {"network": "self-trained", "calibrated": loaded.calibration is not None}
-    return record.model_copy(
-        update={"steps": grounding.steps, "models": record.models | {"placing": network}}
-    )
+    models = record.models | {"placing": network}
+    return record.model_copy(update={"steps": grounding.steps, "models": models})

@@ -10,11 +10,11 @@ from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import Recipe, StageFailure
 from stepline.curate.stages import clean
 from stepline.curate.stages.clean import (
-    ASTRAY,
-    FEW,
-    IDLE,
-    UNSAID,
-    UNSEEN,
+    FEW_STEPS,
+    NO_STEP_WORDING,
+    NO_SUPPORT,
+    NOT_SHOWN,
+    PLACED_APART,
     StepScores,
     clean_record,
     drop_reason,
@@ -34,10 +34,10 @@ SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
     ("known", "reason"),
     [
         (StepScores(0.9, 0.8, 0.9, 0.5), None),
-        (StepScores(0.4, 0.8, 0.9, 0.5), IDLE),
-        (StepScores(0.9, 0.3, 0.9, 0.5), UNSAID),
-        (StepScores(0.9, 0.8, 0.4, 0.5), UNSEEN),
-        (StepScores(0.9, 0.8, 0.9, 0.2), ASTRAY),
+        (StepScores(0.4, 0.8, 0.9, 0.5), NO_STEP_WORDING),
+        (StepScores(0.9, 0.3, 0.9, 0.5), NO_SUPPORT),
+        (StepScores(0.9, 0.8, 0.4, 0.5), NOT_SHOWN),
+        (StepScores(0.9, 0.8, 0.9, 0.2), PLACED_APART),
     ],
 )
 def test_a_step_goes_for_the_first_of_four_reasons(known: StepScores, reason: str | None) -> None:
@@ -46,7 +46,7 @@ def test_a_step_goes_for_the_first_of_four_reasons(known: StepScores, reason: st
 
 def test_a_step_that_is_only_said_is_not_shown() -> None:
     said = SHOWN.model_copy(update={"status": "said", "spans": ()})
-    assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == UNSEEN
+    assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == NOT_SHOWN
 
 
 def test_four_readers_judge_the_steps_of_a_record() -> None:
@@ -59,7 +59,7 @@ def test_four_readers_judge_the_steps_of_a_record() -> None:
         record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS
     )
     assert [step.id for step in made.steps] == ["1"]
-    assert [one.reason for one in made.dropped] == [IDLE, UNSAID]
+    assert [one.reason for one in made.dropped] == [NO_STEP_WORDING, NO_SUPPORT]
     longer = SHOWN.model_copy(update={"spans": (Span(0.0, 5.0),)})
     (kept,) = clean_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
     assert kept.spans == (Span(0.0, 5.0),)
@@ -67,7 +67,7 @@ def test_four_readers_judge_the_steps_of_a_record() -> None:
     assert clean_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
     apart = SHOWN.model_copy(update={"spans": (Span(20.0, 24.0),)})
     astray = clean_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
-    assert [one.reason for one in astray.dropped] == [ASTRAY]
+    assert [one.reason for one in astray.dropped] == [PLACED_APART]
 
 
 def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: Path) -> None:
@@ -83,7 +83,10 @@ def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: 
     clean.clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS)] == ["a"]
     left_out = read_left_out(tmp_path / "clean")
-    assert {id: one.reason for id, one in left_out.items()} == {"b": FEW, "c": "it is too short"}
+    assert {id: one.reason for id, one in left_out.items()} == {
+        "b": FEW_STEPS,
+        "c": "it is too short",
+    }
 
 
 def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path: Path) -> None:

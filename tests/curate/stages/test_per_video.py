@@ -22,12 +22,12 @@ from stepline.curate.stages.intermediate import (
     ProbeResult,
 )
 from stepline.curate.stages.per_video import (
-    FEW,
-    LANGUAGE,
-    LONG,
-    SHORT,
-    SILENT,
-    SPARSE,
+    FEW_STEPS,
+    FEW_WORDS,
+    OTHER_LANGUAGE,
+    SLOW_SPEECH,
+    TOO_LONG,
+    TOO_SHORT,
     FilterCounts,
     left_out_reason,
 )
@@ -192,13 +192,13 @@ SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, 
         ("en", 60.0, 100, 3, None),
         ("en-US", 60.0, 100, 3, None),
         (None, 60.0, 100, 3, None),  # nobody tells the language
-        ("en", 4.9, 100, 3, SHORT),
-        ("en", 600.5, 2000, 3, LONG),
-        ("es", 60.0, 100, 3, LANGUAGE),
-        ("es", 60.0, 9, 3, SILENT),  # two words are no language
-        ("en", 60.0, 14, 3, SPARSE),
+        ("en", 4.9, 100, 3, TOO_SHORT),
+        ("en", 600.5, 2000, 3, TOO_LONG),
+        ("es", 60.0, 100, 3, OTHER_LANGUAGE),
+        ("es", 60.0, 9, 3, FEW_WORDS),  # two words are no language
+        ("en", 60.0, 14, 3, SLOW_SPEECH),
         ("en", 60.0, 15, 3, None),
-        ("en", 60.0, 100, 1, FEW),
+        ("en", 60.0, 100, 1, FEW_STEPS),
         ("en", 0.0, 100, 2, None),  # of an unknown length nothing is said
     ],
 )

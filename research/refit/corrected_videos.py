@@ -1,9 +1,8 @@
-"""`stepline learn`: what the corrections of a library teach, as a settings file in it and as
-training data beside it.
+"""The corrected videos of a library, and the settings file that a refit to them writes.
 
-videos = corrected_videos(Studio(folder))       records, corrections, and what is seen, kept in FOLDER
-result = refit(videos.found)                    learning/refit.py
-write_settings(result, folder / LEARNED)        only what was not refused
+videos = corrected_videos(CorrectedLibrary(folder))     records, corrections, and pictures
+result = refit(videos.found)
+write_settings(result, folder / LEARNED)                only what was not refused
 """
 
 import json
@@ -13,9 +12,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from research.refit.refit import CorrectedVideo, Part, Refit, Told, refit
 from stepline.atomic_files import write_atomic
 from stepline.errors import SettingsError, SteplineError, StoreError
-from stepline.learning.refit import CorrectedVideo, Part, Refit, Told, refit
+from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import active_corrections
 from stepline.pipeline.packed_features import pack_features, unpack_features
 from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
@@ -23,12 +23,11 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import Record, Rejected
 from stepline.settings import load_settings, validate
-from stepline.studio.store import Studio
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-# in the library: settings that `stepline steps --settings` takes, and the studio's jobs use
+# in the library: settings that `stepline steps --settings` takes
 LEARNED = "learned.toml"
 EVIDENCE = ".stepline-learn"  # in the library: what was seen of each video
 FORM = 1  # of those files; of another form they are made anew
@@ -48,18 +47,20 @@ class CorrectedVideos:
     left_out: tuple[Rejected, ...]
 
 
-def corrected_videos(studio: Studio, progress: Progress | None = None) -> CorrectedVideos:
+def corrected_videos(
+    library: CorrectedLibrary, progress: Progress | None = None
+) -> CorrectedVideos:
     """Return the videos of a library that people corrected, with what is seen of each."""
     from stepline.vision import load_backbone
 
     found, left_out = list[CorrectedVideo](), list[Rejected]()
     backbones: dict[str, Backbone] = {}
-    for card in studio.videos():
-        if not active_corrections(studio.corrections(card.id)):
+    for card in library.videos():
+        if not active_corrections(library.corrections(card.id)):
             continue
-        machine = studio.record(card.id)
+        machine = library.record(card.id)
         try:
-            media = studio.media(card.id, machine)
+            media = library.media_file(card.id, machine.video)
             if media is None:
                 raise StoreError("its video is not there; put it where its record says")
             vision = record_settings(machine).vision
@@ -67,16 +68,16 @@ def corrected_videos(studio: Studio, progress: Progress | None = None) -> Correc
             if network not in backbones:
                 backbones[network] = load_backbone(vision)
             seen = visual_features(
-                machine, media, studio.folder / EVIDENCE, backbones[network], progress
+                machine, media, library.folder / EVIDENCE, backbones[network], progress
             )
         except SteplineError as error:
             left_out.append(
                 Rejected("video", "it cannot be grounded again", id=machine.id, value=str(error))
             )
             continue
-        truth = studio.corrected(card.id).record
+        truth = library.corrected(card.id).record
         found.append(
-            CorrectedVideo(machine, truth, seen, source_of(machine, studio.video(card.id).name))
+            CorrectedVideo(machine, truth, seen, source_of(machine, library.video(card.id).name))
         )
     return CorrectedVideos(tuple(found), tuple(left_out))
 
@@ -148,17 +149,17 @@ def visual_features(
 
 
 def learn(
-    studio: Studio, progress: Progress | None = None, told: Told | None = None
+    library: CorrectedLibrary, progress: Progress | None = None, told: Told | None = None
 ) -> tuple[Refit, CorrectedVideos]:
     """Refit to a library's corrections, and write `LEARNED` into it where something was learnt.
 
     What is refused leaves the settings that are in use. Raises DatasetError for too few videos or
     sources.
     """
-    videos = corrected_videos(studio, progress)
-    result = refit(videos.found, learned_settings(studio.folder), told)
+    videos = corrected_videos(library, progress)
+    result = refit(videos.found, learned_settings(library.folder), told)
     if result.settings:
-        write_settings(result, studio.folder / LEARNED)
+        write_settings(result, library.folder / LEARNED)
     return result, videos
 
 
@@ -179,7 +180,7 @@ def write_settings(result: Refit, path: Path) -> None:
         "judge": before.get("judge", {}),
     } | dict(result.settings)
     lines = [
-        f"# Made by `stepline learn` from the corrections of {result.videos} videos; delete it to forget them."
+        f"# Made by research.refit from the corrections of {result.videos} videos; delete it to forget them."
     ]
     for section, values in sections.items():
         if values:

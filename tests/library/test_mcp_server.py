@@ -16,14 +16,14 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
+from stepline.library import mcp_server as module
+from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
+from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
 from stepline.media import probe
 from stepline.pipeline import batch
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_record, write_record
-from stepline.studio import mcp_server as module
-from stepline.studio.mcp_server import LibraryTools, http_application, mcp_server
-from stepline.studio.store import Studio, video_id
 from stepline.web.local_server import LocalServer
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
@@ -147,11 +147,11 @@ def test_what_people_corrected_is_what_assistants_hear(tools, library):
         ChangeEdit(do="change", step=wrong.id, text="whisk it well", status="said"),
         DeleteEdit(do="delete", step=gone.id),
     )
-    studio = Studio(library)
-    studio.correct(
+    corrected = CorrectedLibrary(library)
+    corrected.correct(
         identity, Correction(id="1", video=identity, by="Ann", when=0.0, base=0, edits=edits)
     )
-    studio.close()
+    corrected.close()
     found = call(tools, "search_moments", query="where is the whisk used")["moments"]
     assert (found[0]["text"], found[0]["verdict"]) == ("whisk it well", "said, not shown")
     assert "take the whisk" not in [moment["text"] for moment in found]
@@ -211,7 +211,7 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
         )
 
     monkeypatch.setattr(batch, "run_video", run_video)
-    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
     outside = tmp_path / "new.mp4"
     shutil.copy(FILM, outside)
     for path in (str(outside), "../new.mp4"):
@@ -223,7 +223,7 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     running = call(tools, "process_video", path="new.mp4")
     assert (running["stage"], running["second"], running["seconds"]) == ("listening", 2.0, 9.0)
     let_go.set()
-    monkeypatch.setattr(module, "PATIENCE", 60.0)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 60.0)
     done = call(tools, "process_video", path="new.mp4")
     assert done["state"] == "done"
     assert call(tools, "get_steps", video=done["video"])["result"] == []

@@ -16,9 +16,12 @@ from stepline.vision.settings import VisionSettings
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-# s after which motion is measured by a fresh meter: its answer takes time with all it has seen
-CHUNK = 120.0
-MARGIN = 8.0  # s that the fresh meter sees again, of which the first half is left to the one before
+# after which motion is measured by a fresh meter: its answer takes time with all it has seen
+METER_SECONDS = 120.0
+# that the fresh meter sees again, of which the first half is left to the one before
+MARGIN_SECONDS = 8.0
+THUMBNAIL_WIDTH = 192  # numbers of a thumbnail
+FIRST_ROWS = 1024  # that memory holds before it grows
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,19 @@ class LiveVision:
     `forget`."""
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
-        self._settings, self._backbone = settings, backbone
+        self._settings = settings
+        self._backbone = backbone
         self._encoder = VideoEncoder(backbone, rate=settings.rate, batch=1)
         self._lock = Lock()
         self._values = _GrowingRows(backbone.dim)
-        self._motion, self._peaks, self._looks = _GrowingRows(1), _GrowingRows(1), _GrowingRows(192)
+        self._motion = _GrowingRows(1)
+        self._peaks = _GrowingRows(1)
+        self._looks = _GrowingRows(THUMBNAIL_WIDTH)
         self._begin = 0.0  # s that the rows begin with
         self._cuts: tuple[float, ...] = ()
-        self._meter, self._base, self._valid = self._new_meter(), 0.0, 0.0
+        self._meter = self._new_meter()
+        self._base = 0.0  # s that the meter counts from
+        self._valid = 0.0  # s from which its numbers count
         self._recent: deque[Frame] = deque()
 
     def _new_meter(self) -> ActivityMeter:
@@ -68,17 +76,18 @@ class LiveVision:
 
     def _measure(self, frame: Frame) -> None:
         self._recent.append(frame)
-        while self._recent[0].time < frame.time - MARGIN:
+        while self._recent[0].time < frame.time - MARGIN_SECONDS:
             self._recent.popleft()
-        if frame.time >= self._base + CHUNK:
+        coming = [frame]
+        if frame.time >= self._base + METER_SECONDS:
             self._settle()
             rate = self._settings.rate
             self._base = int(self._recent[0].time * rate) / rate  # a row's beginning
-            self._valid = self._base + MARGIN / 2
+            self._valid = self._base + MARGIN_SECONDS / 2
             self._meter = self._new_meter()
-            for each in list(self._recent)[:-1]:
-                self._meter.add(Frame(each.time - self._base, each.image))
-        self._meter.add(Frame(frame.time - self._base, frame.image))
+            coming = list(self._recent)
+        for each in coming:
+            self._meter.add(Frame(each.time - self._base, each.image))
 
     def _settle(self) -> None:
         """Take over what the meter has measured so far."""
@@ -88,28 +97,27 @@ class LiveVision:
         self._motion.set(first, activity.motion[skip:, None])
         self._peaks.set(first, activity.peaks[skip:, None])
         self._looks.set(first, activity.looks[skip:])
-        late = tuple(cut + self._base for cut in activity.cuts if cut + self._base >= self._valid)
-        self._cuts = (*(cut for cut in self._cuts if cut < self._valid), *late)
+        cuts = [cut for cut in self._cuts if cut < self._valid]
+        cuts += [cut + self._base for cut in activity.cuts if cut + self._base >= self._valid]
+        self._cuts = tuple(cuts)
 
     def restore(self, values: Matrix, begin: float = 0.0) -> None:
         """Begin with the features of an earlier run, (T, D), from second `begin`; no motion is
         known of them."""
         rows = len(values)
         self.forget(begin)
+        first = self._values.first
         with self._lock:
-            for kind, known in (
-                (self._values, values),
-                (self._motion, np.zeros((rows, 1), np.float32)),
-                (self._peaks, np.full((rows, 1), np.nan, np.float32)),
-                (self._looks, np.full((rows, 192), np.nan, np.float32)),
-            ):
-                kind.set(kind.first, known)
+            self._values.set(first, values)
+            self._motion.set(first, np.zeros((rows, 1), np.float32))
+            self._peaks.set(first, np.full((rows, 1), np.nan, np.float32))
+            self._looks.set(first, np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32))
 
     def forget(self, begin: float) -> None:
         """Let go of what was shown before second `begin`."""
         with self._lock:
-            for kind in (self._values, self._motion, self._peaks, self._looks):
-                kind.forget(round(begin * self._settings.rate))
+            for rows in (self._values, self._motion, self._peaks, self._looks):
+                rows.forget(round(begin * self._settings.rate))
             self._cuts = tuple(cut for cut in self._cuts if cut >= begin)
             self._begin = begin
 
@@ -127,21 +135,22 @@ class LiveVision:
         """Return all that is known now; the arrays are views of what grows, and never change below
         `until`."""
         with self._lock:
-            rate = self._settings.rate
+            rate, until = self._settings.rate, self.until
             if not self._values.count:
                 return LivePicture(0.0, 0.0, None, None)
             if self._recent:
                 self._settle()
-            count, rows = self._values.count, len(self._values.rows)
-            features = FeatureSequence(self._values.rows, rate, self._backbone.name)
+            values = self._values.rows
+            rows = len(values)
             activity = Activity(
                 self._motion.rows[:rows, 0],
-                tuple(cut - self._begin for cut in self._cuts if cut < count / rate),
+                tuple(cut - self._begin for cut in self._cuts if cut < until),
                 rate,
                 self._peaks.rows[:rows, 0],
                 self._looks.rows[:rows],
             )
-            return LivePicture(self._begin, count / rate, features, activity)
+            features = FeatureSequence(values, rate, self._backbone.name)
+            return LivePicture(self._begin, until, features, activity)
 
 
 class _GrowingRows:
@@ -149,8 +158,9 @@ class _GrowingRows:
     one before."""
 
     def __init__(self, width: int) -> None:
-        self._rows = np.zeros((1024, width), np.float32)
-        self.first = self.count = 0
+        self._rows = np.zeros((FIRST_ROWS, width), np.float32)
+        self.first = 0
+        self.count = 0
 
     @property
     def rows(self) -> Matrix:
@@ -158,21 +168,23 @@ class _GrowingRows:
 
     def forget(self, first: int) -> None:
         """Let go of the rows before number `first`; views of them stay as they are."""
-        kept = self.rows[first - self.first :]
+        remaining = self.rows[first - self.first :]
         self._rows = np.zeros_like(self._rows)
-        self._rows[: len(kept)] = kept
-        self.first, self.count = first, max(self.count, first)
+        self._rows[: len(remaining)] = remaining
+        self.first = first
+        self.count = max(self.count, first)
 
     def set(self, first: int, values: Matrix) -> None:
         """Put rows at number `first` and behind it."""
         values = values[max(0, self.first - first) :]
         if not len(values):
             return
-        start, known = max(0, first - self.first), self.count - self.first
+        start = max(0, first - self.first)
         end = start + len(values)
         while end > len(self._rows):
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-        if start > known:
-            self._rows[known:start] = self._rows[known - 1] if known else values[0]
+        old = self.count - self.first
+        if start > old:
+            self._rows[old:start] = self._rows[old - 1] if old else values[0]
         self._rows[start:end] = values
         self.count = max(self.count, self.first + end)

@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from stepline.errors import DatasetError, SettingsError
-from stepline.features import FeatureStore, FeatureWriter
-from stepline.learning import corrected_videos as learning
-from stepline.learning.corrected_videos import (
+from research.refit import corrected_videos as learning
+from research.refit.__main__ import refit as command
+from research.refit.corrected_videos import (
     EVIDENCE,
     LEARNED,
     learned_settings,
@@ -18,7 +18,7 @@ from stepline.learning.corrected_videos import (
     source_of,
     write_settings,
 )
-from stepline.learning.refit import (
+from research.refit.refit import (
     DEFAULT,
     GROUND,
     CorrectedVideo,
@@ -30,15 +30,13 @@ from stepline.learning.refit import (
     refit,
     refusal,
 )
-from stepline.learning.training_data import agreement
-from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
-from stepline.nasva.dataset import gather_samples as nasva_samples
+from stepline.errors import DatasetError, SettingsError
+from stepline.library.corrected_library import CorrectedLibrary, video_id
+from stepline.library.corrections import ChangeEdit, Correction
 from stepline.nasva.settings import NasvaSettings
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
-from stepline.procx.dataset import gather_samples as procx_samples
-from stepline.procx.settings import DataSettings
 from stepline.records import (
     FeatureSequence,
     LinkOrigin,
@@ -51,13 +49,8 @@ from stepline.records import (
     Video,
 )
 from stepline.settings import load_settings
-from stepline.storage import read_record, write_record
-from stepline.studio.store import Studio, video_id
-from stepline.text import embed
-from stepline.training.sources import read_labelled_texts, read_records
+from stepline.storage import write_record
 from stepline.weights import sha256
-from stepline.wys2.dataset import gather_clips, infer_labels
-from stepline.wys2.settings import ClipSettings, LabelSettings
 
 TOLD = (
     "slice the lemons",
@@ -235,16 +228,14 @@ def test_a_record_that_another_grounding_made_is_left_out(settings):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, small_video):
-    """Nine records of one small film: eight corrected by Ann, the last of them by Bob too, one by
-    nobody."""
+    """Eight records of one small film, all corrected by Ann."""
     folder = tmp_path_factory.mktemp("library")
     digest = sha256(small_video)
-    for number in range(9):
+    library = CorrectedLibrary(folder)
+    for number in range(8):
         video = Video(id=f"v{number}", path=str(small_video), duration=16.0, sha256=digest)
         write_record(narrated(f"v{number}", gap=4.0, video=video), folder / f"v{number}.json")
-    studio = Studio(folder)
-    for number in range(8):
-        video = video_id(f"v{number}.json")
+        id = video_id(f"v{number}.json")
         edits = tuple(
             ChangeEdit(
                 do="change",
@@ -252,25 +243,21 @@ def library(tmp_path_factory, small_video):
                 span=Span(step.said.end + 1.2, step.said.end + 2),
                 status="shown",
             )
-            for step in studio.record(video).steps
+            for step in library.record(id).steps
         )
-        studio.correct(
-            video, Correction(id=f"a{number}", video=video, by="Ann", when=0.0, base=0, edits=edits)
+        library.correct(
+            id, Correction(id=f"a{number}", video=id, by="Ann", when=0.0, base=0, edits=edits)
         )
-    edits = (
-        ChangeEdit(do="change", step="0", span=Span(13, 15)),
-        DeleteEdit(do="delete", step="1"),
-    )
-    studio.correct(video, Correction(id="b", video=video, by="Bob", when=1.0, base=1, edits=edits))
-    yield studio
-    studio.close()
+    yield library
+    library.close()
 
 
-def test_learn_writes_settings_that_the_main_job_takes_and_export_what_trainers_read(
-    library, stepline, tmp_path
-):
-    data = tmp_path / "data"
-    result = stepline("learn", library.folder, "--export", data, "--json")
+def run(*arguments):
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def test_the_command_writes_settings_that_the_main_job_takes(library):
+    result = run(library.folder, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert (told["videos"], told["sources"], "judge" in told["refusals"]) == (8, 8, False)
@@ -279,35 +266,12 @@ def test_learn_writes_settings_that_the_main_job_takes_and_export_what_trainers_
     assert learned_settings(library.folder) == settings
     assert len(list((library.folder / EVIDENCE).iterdir())) == 1  # one film, looked at once
 
-    records = list(read_records(str(data / "records")))
-    assert [record.id for record in records] == [f"v{number}" for number in range(7)]
-    store = FeatureStore(data / "features")
-    assert len(store) == 8
-    texts = list(read_labelled_texts(str(data / "records"), "step", "shown"))
-    with FeatureWriter(data / "vectors") as vectors:
-        for video in texts:
-            vectors.add(video.video, embed(video.texts), rate=1.0, backbone="minilm")
-    aligner = nasva_samples(texts, store, {"step": FeatureStore(data / "vectors")})
-    assert (len(aligner), aligner.labelled) == (7, 28)
-    describer = procx_samples(records, store, DataSettings(target="reference"))
-    assert len(describer) == 7
-    assert not describer.omitted
-    clips = gather_clips(records, store, embed, ClipSettings())
-    labels = infer_labels(clips, LabelSettings(kind="vr"))
-    assert 0 < labels.sum() < len(labels)
-    (checked,) = [read_record(path) for path in (data / "test").iterdir()]
-    # on which they agree
-    assert (checked.id, [step.text for step in checked.reference]) == ("v7", list(TOLD[2:]))
-    kappa = json.loads((data / "agreement.json").read_text())
-    assert (kappa["videos"], kappa["steps"], kappa["same"]) == (1, 4, 0.75)
-    assert "holds files already" in stepline("learn", library.folder, "--export", data).stderr
 
-
-def test_a_refusal_is_a_result_and_leaves_the_settings_alone(library, stepline, monkeypatch):
+def test_a_refusal_is_a_result_and_leaves_the_settings_alone(library, monkeypatch):
     path = library.folder / LEARNED
     path.write_text("[judge]\nweights = [1.0, 2.0, 3.0]\n")
     monkeypatch.setattr(learning, "refit", lambda videos, base, told: Refit(8, 8))
-    result = stepline("learn", library.folder)
+    result = run(library.folder)
     assert result.exit_code == 0
     assert "nothing is learnt" in result.stderr
     assert path.read_text() == "[judge]\nweights = [1.0, 2.0, 3.0]\n"
@@ -326,7 +290,7 @@ def test_a_part_that_was_refused_keeps_what_was_learnt_before(tmp_path):
 
 
 def test_a_video_that_is_gone_is_left_out_with_its_reason(library, monkeypatch):
-    monkeypatch.setattr(library, "media", lambda id, record: None)
+    monkeypatch.setattr(library, "media_file", lambda id, video: None)
     found = learning.corrected_videos(library)
     assert found.found == ()
     assert found.left_out[0] == Rejected(
@@ -335,17 +299,3 @@ def test_a_video_that_is_gone_is_left_out_with_its_reason(library, monkeypatch):
         id="v0",
         value="its video is not there; put it where its record says",
     )
-
-
-def test_agreement_of_two_people_by_hand():
-    machine = narrated("v")
-    other = list(machine.steps)
-    other[0] = other[0].model_copy(update={"status": "said"})
-    other[1] = other[1].model_copy(update={"spans": (Span(15, 27),)})
-    del other[2]
-    found = agreement(
-        [(machine, {"Ann": machine, "Bob": machine.model_copy(update={"steps": tuple(other)})})]
-    )
-    assert (found.pairs, found.steps, found.both, found.same) == (1, 4, 2, 0.5)
-    assert found.overlap == pytest.approx((0.5 + 1) / 2)  # 15-21 of 15-27, and the same
-    assert found.kappa == pytest.approx(0.0)  # Ann says "shown" of all, as chance would have it

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from spoken import Hearer, loudness, sound, speak
 
 from stepline.asr.settings import AsrSettings
-from stepline.live import hearing
-from stepline.live.hearing import LONGEST, Heard, LiveTranscriber, count_repeated
+from stepline.live import speech
+from stepline.live.speech import MAX_PASS_SECONDS, HeardSentences, LiveTranscriber, count_repeated
 from stepline.records import Span, Word
 
 TEXT = "First cut the onion in half. Then put the very very hot oil on the onion. Now stir it. Stir it well. Done."
@@ -17,13 +17,23 @@ WORDS = ["cut", "the", "the", "very", "hot", "pan", "stir", "and"]
 
 @pytest.fixture(autouse=True)
 def _loud_is_voice(monkeypatch):
-    monkeypatch.setattr(hearing, "voice_probability", loudness)
+    monkeypatch.setattr(speech, "voice_probability", loudness)
 
 
 def hear(transcriber, blocks):
-    """What each block brings: (seconds of sound by then, Heard)."""
-    found = [(block.start + 1, transcriber.add(block) + transcriber.advance()) for block in blocks]
+    """What each block brings: (seconds of sound by then, HeardSentences)."""
+    found = [
+        (block.start + 1, joined(transcriber.add(block), transcriber.advance())) for block in blocks
+    ]
     return [*found, (blocks[-1].start + 1, transcriber.finish())]
+
+
+def joined(first, second):
+    return HeardSentences(
+        first.words + second.words,
+        first.sentences + second.sentences,
+        first.dropped + second.dropped,
+    )
 
 
 def said(found):
@@ -84,7 +94,7 @@ def test_a_full_stop_that_the_next_pass_takes_back_ends_no_sentence():
     def read(window):
         heard = [word for word in words if word.span.end <= window.end]
         stopped = heard[-1].model_copy(update={"text": f"{heard[-1].text}."})
-        return hearing.WindowTranscript((*heard[:-1], stopped), "en", -0.2)
+        return speech.WindowTranscript((*heard[:-1], stopped), "en", -0.2)
 
     found = hear(LiveTranscriber(read), sound(words, 4))
     assert [sentence.text for _, heard in found for sentence in heard.sentences] == [
@@ -100,7 +110,7 @@ def test_a_word_on_which_passes_never_agree_holds_the_others_for_seconds_only():
     def read(window):
         heard = [word for word in words if window.start < word.span.end <= window.end]
         flips = [" onion", " union"][round(window.end) % 2]
-        return hearing.WindowTranscript(
+        return speech.WindowTranscript(
             tuple(
                 word.model_copy(update={"text": flips}) if word.text == " onion" else word
                 for word in heard
@@ -114,7 +124,7 @@ def test_a_word_on_which_passes_never_agree_holds_the_others_for_seconds_only():
     ]
     assert (
         max(second - word.span.end for second, heard in found for word in heard.words)
-        <= hearing.SURE + 1.0
+        <= speech.SURE + 1.0
     )
 
 
@@ -128,7 +138,7 @@ def test_a_sentence_closes_when_two_passes_set_its_full_stop():
 def test_silence_is_never_read_and_costs_no_memory():
     hearer = Hearer([])
     transcriber = LiveTranscriber(hearer)
-    assert hear(transcriber, sound([], 90))[-1][1] == Heard()
+    assert hear(transcriber, sound([], 90))[-1][1] == HeardSentences()
     assert hearer.windows == []
 
 
@@ -137,7 +147,9 @@ def test_windows_are_bounded_where_nobody_pauses_or_nothing_is_understood():
     for heard in (words, []):
         hearer = Hearer(heard)
         hear(LiveTranscriber(hearer), sound(words, 80))
-        assert max(len(window.samples) for window in hearer.windows) <= (LONGEST + 1) * 16_000
+        assert (
+            max(len(window.samples) for window in hearer.windows) <= (MAX_PASS_SECONDS + 1) * 16_000
+        )
 
 
 def test_a_hole_in_the_sound_ends_what_was_said_before_it():

@@ -1,0 +1,198 @@
+"""What is known of a video, or of one window of it, before its steps are placed.
+
+`GroundingInputs`  the steps, what is said and what is shown
+`VideoEvidence`    what the whole video says of each of its windows: which seconds can show anything, whether the
+                   pictures belong to the speech, whether the speech instructs
+
+Letters: K steps, S sentences, T seconds, D width.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.errors import ShapeError
+from stepline.grounding.correspondence import correspondence, instruction_log_bayes
+from stepline.grounding.evidence import TimedText, pictured, shot_slices
+from stepline.grounding.fusion import Flags
+from stepline.grounding.said_to_shown import Array
+from stepline.grounding.windows import GroundingWindow, cut_activity, cut_features, cut_steps
+from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+
+if TYPE_CHECKING:
+    from stepline.vision import Activity
+
+
+@dataclass(frozen=True)
+class GroundingInputs:
+    """The arguments of `ground`, which explains them; of a whole video or of one window.
+
+    ahead: seconds yet to come after `duration`, of a video that still runs: a step may be shown
+    there too. Raises ShapeError when arrays do not fit together.
+    """
+
+    steps: Sequence[Step]
+    duration: float
+    transcript: Transcript | None = None
+    features: FeatureSequence | None = None
+    step_vectors: Matrix | None = None
+    activity: "Activity | None" = None
+    sentence_vectors: Matrix | None = None
+    on_screen: Sequence[TimedText] = ()
+    visible: Sequence[float] | None = None
+    written: bool = True
+    ahead: int = 0
+
+    def __post_init__(self) -> None:
+        steps = len(self.steps)
+        if self.step_vectors is not None and len(self.step_vectors) != steps:
+            raise ShapeError(
+                f"step vectors must have one row a step: {steps}, not {len(self.step_vectors)}"
+            )
+        if self.visible is not None and len(self.visible) != steps:
+            raise ShapeError(
+                f"visible must hold one probability a step: {steps}, not {len(self.visible)}"
+            )
+
+    @property
+    def past_seconds(self) -> int:
+        """Seconds of the video so far, the last one begun."""
+        return math.ceil(self.duration)
+
+    @property
+    def seconds(self) -> int:
+        """T: seconds in which a step may be shown."""
+        return self.past_seconds + self.ahead
+
+    @property
+    def end(self) -> float:
+        """Second at which the last of them ends."""
+        return self.duration + self.ahead
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Seconds at which a shot starts, as far as known."""
+        return self.activity.cuts if self.activity else ()
+
+    @property
+    def shots(self) -> list[slice]:
+        """The shots in whole seconds; what is yet to come is a shot of its own."""
+        cuts = (*self.cuts, self.past_seconds) if self.ahead else self.cuts
+        return shot_slices(cuts, self.seconds)
+
+    @property
+    def has_looks(self) -> bool:
+        """Whether thumbnails of the picture are known."""
+        return self.activity is not None and len(self.activity.looks) > 0
+
+    @functools.cached_property
+    def said(self) -> Flags:
+        """(K,) whether each step is spoken of."""
+        return np.array([step.said is not None for step in self.steps], dtype=bool)
+
+    @functools.cached_property
+    def passages(self) -> list[list[Span]]:
+        """Where each step is said, K lists, inside the video."""
+        return [spoken_passages(step, self.transcript, self.end) for step in self.steps]
+
+    def before(self, second: float) -> "GroundingInputs":
+        """Return what was shown before a second, and all that was said."""
+        shown = GroundingWindow(Span(0.0, second), (), frozenset())
+        return replace(
+            self,
+            duration=second,
+            features=cut_features(self.features, shown),
+            activity=cut_activity(self.activity, shown),
+            on_screen=[line for line in self.on_screen if line.span.start < second],
+        )
+
+    def cut(self, window: GroundingWindow) -> "GroundingInputs":
+        """Return what belongs to one window, its times counted from the window's start."""
+        rows = list(window.steps)
+        steps, transcript = cut_steps(self.steps, window, self.transcript)
+        return replace(
+            self,
+            steps=steps,
+            duration=min(window.context.end, self.duration) - window.context.start,
+            transcript=transcript,
+            features=cut_features(self.features, window),
+            step_vectors=None if self.step_vectors is None else self.step_vectors[rows],
+            activity=cut_activity(self.activity, window),
+            visible=None if self.visible is None else [self.visible[row] for row in rows],
+        )
+
+
+def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
+    """Return the passages that say the step, inside the video: its sentences where known, else
+    `said`."""
+    said = step.said
+    if said is None:
+        return []
+    spans = [transcript.sentences[n].span for n in step.sources] if transcript else []
+    passages = []
+    for span in spans:
+        if span.overlap(said) > 0:
+            passages.append(Span(max(span.start, said.start), min(span.end, said.end)))
+    if not passages:
+        passages = [said]
+    inside = [Span(p.start, min(p.end, duration)) for p in passages if p.start < duration]
+    # said after the last frame: the end is nearest
+    return inside or [Span(max(0.0, duration - 1), duration)]
+
+
+@dataclass(frozen=True)
+class VideoEvidence:
+    """possible: (T,), 0 in the seconds that can show nothing. correspondence_log_odds: that the
+    pictures belong to the speech; instruction: log Bayes factor that the speech instructs; None
+    where nothing tells."""
+
+    possible: Array
+    correspondence_log_odds: float | None
+    instruction: float | None
+
+    def cut(self, window: GroundingWindow) -> "VideoEvidence":
+        """Return what it says of one window."""
+        start, end = int(window.context.start), int(window.context.end)
+        return replace(self, possible=self.possible[start:end])
+
+
+def weigh_video(inputs: GroundingInputs) -> VideoEvidence:
+    """Return what a whole video says of each of its windows."""
+    possible = np.ones(inputs.past_seconds)
+    if inputs.activity is not None and inputs.has_looks:
+        possible = pictured(inputs.activity, len(possible), inputs.on_screen)
+    return VideoEvidence(possible, _correspondence_log_odds(inputs), _instruction(inputs))
+
+
+def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
+    if inputs.features is None and inputs.activity is None:
+        return None
+    if inputs.transcript is not None:
+        sentences = inputs.transcript.sentences
+    else:
+        sentences = tuple(
+            Sentence(text=step.text, span=step.said)
+            for step in inputs.steps
+            if step.said is not None
+        )
+    evidence = correspondence(
+        sentences,
+        inputs.duration,
+        cuts=inputs.cuts,
+        features=inputs.features,
+        sentence_vectors=inputs.sentence_vectors,
+        on_screen=inputs.on_screen,
+    )
+    return round(evidence.log_odds(), 3) if evidence.known else None
+
+
+def _instruction(inputs: GroundingInputs) -> float | None:
+    """Return how much the number of sentences that steps rest on speaks for instructions."""
+    sources = {source for step in inputs.steps for source in step.sources}
+    if not (inputs.transcript and inputs.written and sources and inputs.transcript.sentences):
+        return None
+    return round(instruction_log_bayes(len(sources), len(inputs.transcript.sentences)), 3)

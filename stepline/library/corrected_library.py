@@ -1,0 +1,341 @@
+"""A folder of records as people have corrected them.
+
+    library = CorrectedLibrary(Path("out"))
+    card = library.videos()[0]
+    library.corrected(card.id).record
+
+The machine's records are only read. Corrections are in the library's database, which also keeps the
+machine's record of each corrected video.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from stepline.atomic_files import files_below
+from stepline.errors import StoreError
+from stepline.library.corrections import CorrectedRecord, Correction, check_correction, corrected
+from stepline.library.database import DATABASE_FILE, LibraryDatabase
+from stepline.outputs.text import shown_span
+from stepline.records import FrozenModel, Record, Video
+from stepline.storage import from_json, read_record, to_json
+from stepline.weights import sha256
+
+VideoState: TypeAlias = Literal["new", "corrected"]
+Stamp: TypeAlias = tuple[int, int]  # of a file: time of change (ns) and size (bytes)
+
+MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
+MAX_DIGESTS_IN_MEMORY = 10_000  # of video files outside of the allowed folders
+MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
+
+
+class VideoCard(FrozenModel):
+    """The entry of a video in a list of videos.
+
+    duration: s. revision: number of corrections. written: the record's file, UTC, seconds since
+    1970. picture: its path below the server's address.
+    """
+
+    id: str
+    title: str
+    duration: float | None
+    state: VideoState
+    picture: str | None
+    steps: int
+    shown_steps: int = Field(serialization_alias="shown")
+    revision: int
+    written: float = Field(serialization_alias="made")
+
+
+@dataclass(frozen=True)
+class LibraryVideo:
+    """A record of the library. name: its file, below the folder. stamp: changes when the file
+    does."""
+
+    id: str
+    name: str
+    stamp: Stamp
+
+
+@dataclass(frozen=True)
+class CurrentRecord:
+    """The machine's record of a video, and the record as people have corrected it."""
+
+    machine: Record
+    corrected: CorrectedRecord
+
+
+def video_id(name: str) -> str:
+    """Return the id of the record in a file; name: its path below the library's folder."""
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def record_files(folder: Path) -> Iterator[tuple[str, Stamp]]:
+    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp."""
+    for path in files_below(folder):
+        if path.suffix == ".json" and not path.name.startswith("."):
+            with contextlib.suppress(FileNotFoundError):  # it may be gone by now
+                yield path.relative_to(folder).as_posix(), file_stamp(path)
+
+
+def file_stamp(path: Path) -> Stamp:
+    """Return the time of change and the size of a file."""
+    state = path.stat()
+    return state.st_mtime_ns, state.st_size
+
+
+def open_corrections(folder: Path) -> "CorrectedLibrary | None":
+    """Return a library that will only be read; None where nobody has corrected anything."""
+    if not (folder / DATABASE_FILE).is_file():
+        return None
+    return CorrectedLibrary(folder, reads_only=True)
+
+
+class CorrectedLibrary:
+    """The videos of a folder, with their corrections.
+
+    allowed: other folders whose files may be read. reads_only: see LibraryDatabase. on_correction:
+    called after each correction with the video's id and revision. in_transaction: called with the
+    same inside the correction's transaction. Raises StoreError as LibraryDatabase does.
+    """
+
+    def __init__(
+        self, folder: Path, allowed: Sequence[Path] = (), *, reads_only: bool = False
+    ) -> None:
+        self.database = LibraryDatabase(folder, reads_only=reads_only)
+        self.folder = self.database.folder
+        self.allowed = (self.folder, *(Path(os.path.realpath(path)) for path in allowed))
+        self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
+        self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
+        self._scan_lock = Lock()
+        self._record_lock = Lock()
+        # each JSON file that was read: the machine's card, None where it holds no record
+        self._cards: dict[LibraryVideo, VideoCard | None] = {}
+        self._videos: dict[str, LibraryVideo] = {}  # by id, those with a record
+        # the cards of corrected videos: a few bytes each, so a long list stays cheap
+        self._corrected_cards: dict[LibraryVideo, VideoCard] = {}
+        self._records: OrderedDict[LibraryVideo, CurrentRecord] = OrderedDict()
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    # ---------------------------------------------------------------- videos
+
+    def videos(self) -> list[VideoCard]:
+        """Return the cards of all videos, sorted by title."""
+        self.scan_folder()
+        counts = self.database.rows("SELECT video, count(*) FROM correction GROUP BY video")
+        revisions: dict[str, int] = dict(counts)
+        cards = []
+        for video, card in self._cards.items():
+            if video.id in revisions and card is not None:
+                card = self._corrected_card(video, revisions[video.id])
+            if card is not None:
+                cards.append(card)
+        return sorted(cards, key=lambda card: (card.title.casefold(), card.id))
+
+    def video(self, id: str) -> LibraryVideo:
+        """Return where the record of a video is. Raises LookupError for an unknown id."""
+        video = self._videos.get(id)
+        if video is None or self._stamp(video.name) != video.stamp:
+            self.scan_folder()
+            video = self._videos.get(id)
+        if video is None:
+            raise LookupError(f"video {id!r}")
+        return video
+
+    def card(self, id: str) -> VideoCard:
+        """Return the card of a video. Raises LookupError for an unknown id."""
+        video = self.video(id)
+        revision = self.revision(id)
+        if revision:
+            return self._corrected_card(video, revision)
+        card = self._cards.get(video)
+        if card is None:
+            raise LookupError(f"video {id!r}")
+        return card
+
+    def scan_folder(self) -> None:
+        """Read the records that are new or have changed."""
+        with self._scan_lock:
+            cards: dict[LibraryVideo, VideoCard | None] = {}
+            videos = {}
+            for name, stamp in record_files(self.folder):
+                video = LibraryVideo(video_id(name), name, stamp)
+                cards[video] = None
+                if video in self._cards:
+                    cards[video] = self._cards[video]
+                else:
+                    with contextlib.suppress(StoreError):
+                        record = read_record(self.folder / name)
+                        cards[video] = _card(video, record, revision=0)
+                if cards[video] is not None:
+                    videos[video.id] = video
+            self._cards = cards
+            self._videos = videos
+
+    def _stamp(self, name: str) -> Stamp | None:
+        try:
+            return file_stamp(self.folder / name)
+        except FileNotFoundError:
+            return None
+
+    def _corrected_card(self, video: LibraryVideo, revision: int) -> VideoCard:
+        card = self._corrected_cards.get(video)
+        if card is None or card.revision != revision:
+            current = self._current(video).corrected
+            card = _card(video, current.record, revision=current.revision)
+            self._corrected_cards[video] = card
+        return card
+
+    # ---------------------------------------------------------------- records
+
+    def record(self, id: str) -> Record:
+        """Return the machine's record; of a corrected video, the one that people corrected."""
+        return self._current(self.video(id)).machine
+
+    def corrected(self, id: str) -> CorrectedRecord:
+        """Return the record as people have corrected it."""
+        return self._current(self.video(id)).corrected
+
+    def corrected_record(self, name: str) -> Record:
+        """Return the corrected record of a file; name: its path below the library's folder."""
+        stamp = self._stamp(name)
+        if stamp is None:
+            raise StoreError(f"{self.folder / name}: it has gone; search again")
+        video = LibraryVideo(video_id(name), name, stamp)
+        return self._current(video).corrected.record
+
+    def _current(self, video: LibraryVideo) -> CurrentRecord:
+        with self._record_lock:
+            current = self._records.get(video)
+            if current is None or current.corrected.revision != self.revision(video.id):
+                if current is not None:
+                    machine = current.machine  # a correction leaves it as it is
+                elif row := self.database.row(MACHINE_RECORD_QUERY, video.id):
+                    machine = from_json(row[0], str(self.database.path))
+                else:
+                    machine = read_record(self.folder / video.name)
+                corrections = self.corrections(video.id)
+                current = CurrentRecord(machine, corrected(machine, corrections))
+                self._records[video] = current
+            self._records.move_to_end(video)
+            if len(self._records) > MAX_RECORDS_IN_MEMORY:
+                self._records.popitem(last=False)
+            return current
+
+    # ---------------------------------------------------------------- corrections
+
+    def corrections(self, id: str) -> list[Correction]:
+        """Return the corrections of a video, the oldest first."""
+        rows = self.database.rows("SELECT body FROM correction WHERE video = ? ORDER BY number", id)
+        return [Correction.model_validate_json(body) for (body,) in rows]
+
+    def revision(self, id: str) -> int:
+        """Return how many corrections a video has."""
+        rows = self.database.rows("SELECT count(*) FROM correction WHERE video = ?", id)
+        return int(rows[0][0])
+
+    def correct(self, id: str, correction: Correction) -> int:
+        """Keep a correction and return the video's revision; sent twice, it counts once.
+
+        It is on disk when this returns. Raises ConflictError where somebody else changed the same
+        fields since, StoreError where it does not fit the video.
+        """
+        if correction.video != id:
+            raise StoreError(
+                f"correction {correction.id!r} is of video {correction.video!r}, not of {id!r}"
+            )
+        record = self.record(id)
+        with self.database.change() as connection:
+            earlier = self.corrections(id)
+            for other in earlier:
+                if other.model_copy(update={"when": correction.when}) == correction:
+                    return len(earlier)
+            check_correction(record, earlier, correction)
+            if not earlier:
+                connection.execute(
+                    "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
+                )
+            row = (correction.id, id, correction.model_dump_json())
+            connection.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
+            revision = len(earlier) + 1
+            self.in_transaction(connection, id, revision)
+        self.on_correction(id, revision)
+        return revision
+
+    # ---------------------------------------------------------------- files
+
+    def resolve_allowed(self, path: Path) -> Path:
+        """Return a path without links; a relative one is below the library's folder.
+
+        Raises StoreError for a path outside of the library and of the folders that are allowed.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            real = Path(os.path.realpath(self.folder / path))
+            if any(real.is_relative_to(folder) for folder in self.allowed):
+                return real
+        reason = "lies neither in the library nor in a folder of --allow"
+        raise StoreError(f"{path}: {reason}; move it, or allow its folder")
+
+    def media_file(self, id: str, video: Video) -> Path | None:
+        """Return the file of a video, `video` in its record; None where it is not found.
+
+        It is in the library or in an allowed folder. Elsewhere it must have the bytes that the
+        record names: a record that a stranger wrote gives access to no other file.
+        """
+        name = video.path
+        if name is None:
+            return None
+        beside = (self.folder / self.video(id).name).parent
+        paths = [
+            beside / name,
+            self.folder / name,
+            Path(name),
+            beside / Path(name).name,  # moved here with its record
+        ]
+        for path in dict.fromkeys(paths):
+            with contextlib.suppress(OSError, ValueError):
+                if path.is_file():
+                    with contextlib.suppress(StoreError):
+                        return self.resolve_allowed(path.absolute())
+                    if _sha256(path, file_stamp(path)) == video.sha256:
+                        return path.resolve()
+        return None
+
+
+@functools.lru_cache(MAX_DIGESTS_IN_MEMORY)
+def _sha256(path: Path, stamp: Stamp) -> str:  # noqa: ARG001   another stamp, another file
+    return sha256(path)
+
+
+def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
+    # The picture shows the first step that is shown, at its most likely second.
+    second = 0.0
+    for step in record.steps:
+        if shown_span(step) is not None and step.at is not None:
+            second = step.at
+            break
+    picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
+    return VideoCard(
+        id=video.id,
+        title=record.video.title or record.id,
+        duration=record.video.duration,
+        state="corrected" if revision else "new",
+        picture=picture if record.video.path is not None else None,
+        steps=len(record.steps),
+        shown_steps=sum(step.status == "shown" for step in record.steps),
+        revision=revision,
+        written=video.stamp[0] / 1e9,
+    )

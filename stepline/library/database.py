@@ -1,0 +1,173 @@
+"""The database of a library: one SQLite file next to the records, with all that people and jobs add.
+
+    database = LibraryDatabase(Path("out"))
+    with database.change() as connection:
+        connection.execute("INSERT INTO waveform VALUES (?, ?, ?)", row)
+
+A change is on disk when its transaction ends: WAL, synchronous=FULL. The stores that use it:
+CorrectedLibrary here, those of jobs, uploads, events and answers in studio/store.py.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeAlias
+
+from stepline.errors import StoreError
+
+Row: TypeAlias = tuple[Any, ...]
+
+DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
+DATABASE_FORM = 1  # version of the tables below; a file of a later one is refused
+MAX_WAIT_SECONDS = 30.0  # for another process that holds the file
+
+DATABASE_TABLES = """
+CREATE TABLE IF NOT EXISTS correction (
+    number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, video TEXT NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS correction_video ON correction(video, number);
+CREATE TABLE IF NOT EXISTS machine (video TEXT PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS job (
+    id INTEGER PRIMARY KEY, source TEXT NOT NULL, options TEXT NOT NULL, state TEXT NOT NULL, priority INTEGER NOT NULL,
+    made REAL NOT NULL, begun REAL, ended REAL, error TEXT, video TEXT);
+CREATE TABLE IF NOT EXISTS upload (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, size INTEGER NOT NULL, made REAL NOT NULL, options TEXT NOT NULL,
+    job INTEGER);
+CREATE TABLE IF NOT EXISTS answer (
+    clip TEXT NOT NULL, annotator TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (clip, annotator));
+CREATE TABLE IF NOT EXISTS verdict (
+    asked TEXT NOT NULL, annotator TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (asked, annotator));
+CREATE TABLE IF NOT EXISTS event (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,
+    made REAL NOT NULL, refusals INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS library (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS waveform (video TEXT PRIMARY KEY, stamp TEXT NOT NULL, peaks BLOB NOT NULL);
+"""
+
+
+class LibraryDatabase:
+    """The SQLite file of one library, for any number of threads.
+
+    reads_only: nothing will be changed, so a folder that cannot be written will do; its file is
+    copied into memory then. Raises StoreError where `folder` is no folder, or the file cannot be
+    read or written.
+    """
+
+    def __init__(self, folder: Path, *, reads_only: bool = False) -> None:
+        if not folder.is_dir():
+            raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
+        self.folder = Path(os.path.realpath(folder))
+        self.path = self.folder / DATABASE_FILE
+        self._lock = RLock()
+        self._connection = self._open(reads_only)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    @property
+    def identity(self) -> str:
+        """The library's own id, by which browsers know it from another one at the same address."""
+        return str(self._fact("id"))
+
+    @property
+    def port(self) -> int:
+        """The port at which the library was last served; 0 before the first time."""
+        return int(self._fact("port"))
+
+    def keep_port(self, port: int) -> None:
+        """Keep the port, so that browsers find at its address what they have not sent yet."""
+        with self.change() as connection:
+            connection.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
+
+    def _fact(self, name: str) -> Any:
+        return self.rows("SELECT value FROM library WHERE name = ?", name)[0][0]
+
+    def rows(self, query: str, *values: object) -> list[Row]:
+        """Return the rows of a query."""
+        with self.guarded():
+            return self._connection.execute(query, values).fetchall()
+
+    def row(self, query: str, *values: object) -> Row | None:
+        """Return the first row of a query; None where it has none."""
+        rows = self.rows(query, *values)
+        return rows[0] if rows else None
+
+    @contextlib.contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection in a transaction, which is on disk at the end."""
+        with self.guarded():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Let one thread at a time use the connection; raise its errors as StoreError."""
+        with self._lock:
+            try:
+                yield
+            except (sqlite3.Error, OSError) as error:
+                raise StoreError(
+                    f"{self.path}: {error}; free some space, or see who else works on it"
+                ) from error
+
+    def _open(self, reads_only: bool) -> sqlite3.Connection:
+        writable = os.access(self.folder, os.W_OK)
+        if not (writable or reads_only):
+            reason = "cannot be written, and corrections are kept in it"
+            raise StoreError(f"{self.folder}: {reason}; take a copy of it")
+        with self.guarded():
+            connection = sqlite3.connect(
+                self.path if writable else ":memory:",
+                timeout=MAX_WAIT_SECONDS,
+                check_same_thread=False,
+                isolation_level=None,
+            )
+            if not writable and self.path.is_file():
+                _copy_file(self.path, connection)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            form = _prepare_tables(connection)
+            if writable:
+                self.path.chmod(0o600)
+        if form > DATABASE_FORM:
+            forms = f"form {form}, this one knows {DATABASE_FORM}"
+            raise StoreError(f"{self.path}: of a later Stepline ({forms}); update Stepline")
+        return connection
+
+
+def _prepare_tables(connection: sqlite3.Connection) -> int:
+    """Make the tables that are missing, unless the file is of a later form; return its form."""
+    connection.execute("BEGIN IMMEDIATE")
+    form: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if form <= DATABASE_FORM:
+        # Earlier versions of Stepline ignore a table that was added since.
+        for statement in DATABASE_TABLES.split(";"):
+            connection.execute(statement)
+        facts = [("id", uuid.uuid4().hex), ("port", "0")]
+        connection.executemany("INSERT OR IGNORE INTO library VALUES (?, ?)", facts)
+        connection.execute(f"PRAGMA user_version = {DATABASE_FORM}")
+    connection.execute("COMMIT")
+    return form
+
+
+def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
+    """Copy a database and its log; SQLite reads neither in a folder that it cannot write."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        shutil.copyfile(path, copy)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+        with contextlib.closing(sqlite3.connect(copy)) as source:
+            source.backup(connection)

@@ -1,0 +1,16 @@
+"""How a live run reports."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """lag: s that what is shown waits for more evidence. texts: a recipe's lines to follow.
+
+    until_next: hold a paced source at the end of each step until there is a sign that it is
+    finished; of a source that watches somebody work, emit the next step at such a sign.
+    """
+
+    lag: float = 2.0
+    texts: tuple[str, ...] = ()
+    until_next: bool = False

@@ -1,0 +1,226 @@
+"""What the pictures of a live run show of its steps: grounded once a second, and emitted when they
+are shown and when they have ended."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepline.grounding.online import MAX_LAG_SECONDS, OnlineGrounder
+from stepline.grounding.recipe_filter import MAX_LINES
+from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
+from stepline.limits import LATEST
+from stepline.live.events import EmitEvent
+from stepline.live.options import LiveOptions
+from stepline.live.pictures import LivePicture, LiveVision
+from stepline.live.run_files import RunFiles
+from stepline.live.spoken_steps import SpokenSteps
+from stepline.pipeline.request import StepsSettings
+from stepline.records import Span, Step
+
+if TYPE_CHECKING:
+    from stepline.vision import Backbone
+
+# after its words, in which a step may still be shown; WhenAct: 5 % are farther off than 29 s
+UNSEEN_SECONDS = 30.0
+# of the past that are forgotten together, when grounding looks back to them no more
+FORGET_SECONDS = 600
+MIN_DONE_PROBABILITY = 0.5  # from which the picture counts as a sign that a step is finished
+
+# of a step that is grounded again
+UNPLACED = {"spans": (), "at": None, "status": None, "score": None}
+
+
+class ShownSteps:
+    """Grounds the steps in the pictures so far. backbone: None where no picture is looked at."""
+
+    def __init__(
+        self,
+        spoken: SpokenSteps,
+        files: RunFiles,
+        emit_event: EmitEvent,
+        settings: StepsSettings,
+        options: LiveOptions,
+        backbone: "Backbone | None",
+    ) -> None:
+        self._spoken = spoken
+        self._files = files
+        self._log = files.log
+        self._emit_event = emit_event
+        self._settings = settings
+        self._options = options
+        self._backbone = backbone
+        self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
+        self._grounder = OnlineGrounder(
+            settings.nasva.ground, lag=options.lag, written=not options.texts
+        )
+        # as the grounder knows them, but in the source's seconds
+        self.grounded: tuple[Step, ...] = ()
+        self._vectors: dict[str, Any] = {}  # of the texts that were encoded
+        self.begin = 0  # s before which what was said and shown is forgotten
+        self._until = 0.0  # s of pictures that were grounded
+        # s that grounding looks back
+        self.memory = 1.5 * settings.nasva.ground.window + MAX_LAG_SECONDS
+
+    def restore(self) -> None:
+        """Begin with the features that a killed run kept, where its log ends."""
+        if self.vision is None or not self._log.count:
+            return
+        width, rate, position = self.vision.width, self._settings.vision.rate, self._log.position
+        begin = max(0, int((position - self.memory) // FORGET_SECONDS * FORGET_SECONDS))
+        values = self._files.read_rows(math.floor(begin * rate), math.floor(position * rate), width)
+        if values is not None:
+            self.begin = begin
+            self.vision.restore(values, float(begin))
+
+    def update_speech(self) -> None:
+        """Give the grounder all that is said by now and not forgotten."""
+        open_steps = self._spoken.open_steps(self.begin)
+        steps = [step.model_copy(update=UNPLACED) for step in open_steps]
+        transcript = self._log.transcript
+        self.grounded = tuple(steps)
+        if self.begin:
+            steps, remembered = cut_steps(steps, self._remembered(), transcript)
+            transcript = remembered or transcript
+        if self._backbone is None or not steps:
+            self._grounder.update_steps(steps, transcript)
+            return
+        from stepline.grounding.correspondence import load_weights
+
+        texts = [step.text for step in steps]
+        sentences = [sentence.text for sentence in transcript.sentences]
+        vectors = self._encode(texts)
+        sentence_vectors = None
+        if sentences and self._backbone.name in load_weights().mean_pictures:
+            sentence_vectors = self._encode(sentences)
+        self._grounder.update_steps(
+            steps, transcript, vectors=vectors, sentence_vectors=sentence_vectors
+        )
+        used = {*texts, *sentences}
+        self._vectors = {text: row for text, row in self._vectors.items() if text in used}
+
+    def _encode(self, texts: Sequence[str]) -> Any:
+        assert self._backbone is not None
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if new:
+            self._vectors |= dict(zip(new, self._backbone.encode_texts(new), strict=True))
+        return np.stack([self._vectors[text] for text in texts])
+
+    def update_pictures(self) -> None:
+        """Ground what was shown since the last time, once a second, and emit what it shows."""
+        if self.vision is None:
+            self._end_unseen()
+            return
+        if self.vision.until < self._until + 1.0:
+            return
+        picture = self.vision.snapshot()
+        self._until = picture.until
+        if picture.features is not None:
+            first = round(self.begin * self._settings.vision.rate)
+            self._files.keep_rows(first, picture.features.values)
+        self._ground(picture)
+        for step in self._in_source_time(self._grounder.steps):
+            self._follow_step(step, picture.until - self._options.lag)
+        if 0 < len(self._options.texts) <= MAX_LINES:
+            self._follow_recipe()
+        if picture.until >= self.begin + self.memory + FORGET_SECONDS:
+            self._forget()
+
+    def _end_unseen(self) -> None:
+        """End the steps of a run without pictures as soon as they are said."""
+        for present in self._log.present_steps:
+            if not present.ended and not self._options.texts:
+                self._emit_event("step_ended", step=present.step.id, status="said", score=0.0)
+                self._files.write_vtt()
+
+    def _ground(self, picture: LivePicture) -> None:
+        self._grounder.update_pictures(
+            picture.until - picture.begin, features=picture.features, activity=picture.activity
+        )
+
+    def _remembered(self) -> GroundingWindow:
+        context = Span(float(self.begin), LATEST)
+        return GroundingWindow(context, tuple(range(len(self.grounded))), frozenset())
+
+    def _in_source_time(self, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return grounded steps with the times of the source."""
+        if not self.begin:
+            return steps
+        window = self._remembered()
+        pairs = zip(steps, self.grounded, strict=True)
+        return [to_video_time(step, original, window) for step, original in pairs]
+
+    def _forget(self) -> None:
+        """Let go of what is too far back for grounding to look at; it stays on disk."""
+        assert self.vision is not None
+        self.begin += FORGET_SECONDS
+        self.vision.forget(float(self.begin))
+        self._grounder.forget(FORGET_SECONDS)
+        self.update_speech()
+        self._ground(self.vision.snapshot())
+
+    def _follow_recipe(self) -> None:
+        """Emit which line of the recipe is shown, `lag` seconds back, and which were skipped, where
+        that is new."""
+        state = self._grounder.follow(min(round(self._options.lag), MAX_LAG_SECONDS))
+        if state.line is None:
+            return
+        ids = [step.id for step in self._grounder.steps]
+        line = ids[state.line]
+        skipped = tuple(ids[k] for k in state.skipped)
+        last = self._log.line
+        if last is None or (last.step, last.skipped or ()) != (line, skipped):
+            self._emit_event(
+                "line",
+                step=line,
+                text=self._log.steps[line].step.text,
+                skipped=skipped or None,
+                follows=ids[int(state.next.argmax())],
+                score=round(float(state.now.max()), 4),
+            )
+
+    def _follow_step(self, step: Step, second: float) -> None:
+        """Emit of a step what is known by the second that is `lag` ago."""
+        present = self._log.steps.get(step.id)
+        if present is None or present.ended or present.withdrawn:
+            return
+        if step.spans and step.status == "shown":
+            span = step.spans[0]
+            if not present.shown and span.start <= second:
+                at = round(step.at or span.start, 3)
+                self._emit_event("step_shown", step=step.id, second=at, score=step.score)
+            if span.end <= second:
+                self._end_step(step)
+        elif step.said is not None and step.said.end + UNSEEN_SECONDS <= second:
+            self._end_step(step)
+
+    def _end_step(self, step: Step) -> None:
+        spans = tuple(Span(round(span.start, 3), round(span.end, 3)) for span in step.spans)
+        self._emit_event(
+            "step_ended",
+            step=step.id,
+            spans=spans or None,
+            second=step.at,
+            status=step.status,
+            score=round(step.score, 4) if step.score is not None else None,
+        )
+        self._files.write_vtt()
+
+    def finish(self, end: float) -> None:
+        """End every step that has not ended, by all that is known. end: second of the source."""
+        if self.vision is not None and self._until > 0:
+            grounding = self._grounder.finish(max(end, self._until) - self.begin)
+            for step in self._in_source_time(grounding.steps):
+                present = self._log.steps[step.id]
+                if not present.ended and not present.withdrawn:
+                    self._end_step(step)
+        self._files.write_vtt()
+
+    def is_done(self, id: str) -> bool:
+        """Whether the picture of somebody at work says that a step is finished."""
+        if self.vision is None or self._until == 0:
+            return False
+        ids = [step.id for step in self._grounder.steps]
+        done = self._grounder.smoothed().done
+        return id in ids and float(done[ids.index(id)]) >= MIN_DONE_PROBABILITY

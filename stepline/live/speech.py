@@ -1,0 +1,348 @@
+"""Live speech recognition by LocalAgreement-2: a word is committed when two passes over the sound
+agree on it.
+
+    pass n      so cut the onion in
+    pass n + 1  so cut the onion in half and     commits "so cut the onion in"; the rest waits for pass n + 2
+
+Each pass reads all sound since the last committed sentence (a bounded window; voice detection
+first), so that the words near its end, which a recogniser still changes, have sound behind them at
+the next one. Where the voice has fallen silent nothing can change any more, and the last pass is
+believed; so it is of words that have seconds of sound behind them, where two passes go on to
+differ. Committed words stay; case and full stops of the open sentence follow the newest pass, for
+they depend on what comes after. Source: Macháček, Dabre and Bojar, "Turning Whisper into Real-Time
+Transcription System", 2023, section 2. Differs: what a pass repeats of the committed words is found
+by the edit distance of words and their times, not by times and equal n-grams, which lose "very,
+very hot".
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from stepline.asr.audio_windows import CONTEXT, LONGEST_GAP, NO_SOUND, AudioWindow, WindowTranscript
+from stepline.asr.hallucinations import SpeechEvidence, hallucination_reasons
+from stepline.asr.second_reading import fit_to_voice
+from stepline.asr.sentences import ends_sentence, join_pieces, split_sentences
+from stepline.asr.settings import AsrSettings
+from stepline.asr.vad import FRAME, voice_probability
+from stepline.media.audio import SAMPLE_RATE, AudioBlock
+from stepline.records import Rejected, Sentence, Span, Word
+
+Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
+
+# without voice at the end of the sound, after which its last pass is believed
+SILENCE_SECONDS = 0.6
+# of voice behind a pass's last word from which the next one begins there: it would not go on
+UNREAD_SECONDS = 1.5
+# of sound behind a word from which the newest pass is believed, agreed or not
+SURE_SECONDS = 4.0
+# of sound from which the committed sentences at its start are left behind
+MIN_LEAVE_SECONDS = 8.0
+# of sound that a pass reads at most; then committed words are left behind, or what none could read
+MAX_PASS_SECONDS = 20.0
+MARGIN_SECONDS = 2.0  # of silence that stay before a voice may begin
+# edits that a second costs by which a word read again would have moved; passes differ by some
+# tenths
+EDITS_PER_SECOND = 3.0
+OVERLAP_SECONDS = 0.5  # before the sound in which committed words may still be heard in it
+FRAME_SECONDS = FRAME / SAMPLE_RATE
+
+
+@dataclass(frozen=True)
+class HeardSentences:
+    """What a pass brought: words committed by it, sentences that it closed, and those that were not
+    believed."""
+
+    words: tuple[Word, ...] = ()
+    sentences: tuple[Sentence, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
+
+
+@dataclass
+class LiveTranscriber:
+    """Takes sound block by block and gives each word once, at most two passes after it was said.
+
+    recognise: reads a window of sound, as `RecogniserSwitch.read` does. Memory holds
+    MAX_PASS_SECONDS of sound.
+    """
+
+    recognise: Recognise
+    settings: AsrSettings = field(default_factory=AsrSettings)
+    language: str | None = None
+    end: float = 0.0  # s, where the sound that has come ends
+    _start: float = 0.0  # s, of the sound that passes read
+    _samples: np.ndarray = field(default_factory=lambda: NO_SOUND)
+    # what came before it, for the voice detector
+    _context: np.ndarray = field(default_factory=lambda: NO_SOUND)
+    _committed: list[Word] = field(default_factory=list)  # that may be heard again
+    _open: int = 0  # how many of the last of them belong to no closed sentence
+    _expected: list[Word] = field(default_factory=list)  # of the pass before, not committed
+    _likely: float | None = None  # mean log-probability of the last pass
+    _read_to: float = -1.0  # s, where the voice ended in a pass that was believed; -1: in none
+    _stop: bool = False  # the pass before heard a full stop behind the committed words
+
+    def add(self, block: AudioBlock) -> HeardSentences:
+        """Take the next block of sound; where a hole is before it, return what the sound before
+        the hole says."""
+        heard = HeardSentences()
+        gap = block.start - self.end
+        if not len(self._samples) or gap > LONGEST_GAP:
+            heard = self.finish()
+            self._start = block.start
+        elif gap > 0:
+            silence = np.zeros(round(gap * SAMPLE_RATE), np.float32)
+            self._samples = np.concatenate([self._samples, silence])
+        self._samples = np.concatenate([self._samples, block.samples])
+        self.end = block.start + len(block.samples) / SAMPLE_RATE
+        return heard
+
+    @property
+    def settled(self) -> float:
+        """Second before which all sound was read for good, and every sentence is closed."""
+        if not self._open:
+            return self._start
+        first = self._committed[-self._open].span
+        return self._start if first is None else min(self._start, first.start)
+
+    @property
+    def _committed_end(self) -> float:
+        """Second at which the last committed word ends, 0 without one."""
+        return word_seconds(self._committed[-1])[1] if self._committed else 0.0
+
+    def resume(self, words: Sequence[Word]) -> None:
+        """Begin behind words that an earlier run committed; the sound to come may hold the last of
+        them again."""
+        self._committed = list(words)
+
+    def advance(self) -> HeardSentences:
+        """Read the sound that has come, once, and return what is certain now."""
+        return self._pass(last=False)
+
+    def finish(self) -> HeardSentences:
+        """Return what remains when no sound follows, or none without a hole."""
+        if not len(self._samples):
+            return HeardSentences()
+        heard = self._pass(last=True)
+        self._samples = self._context = NO_SOUND
+        self._committed = []
+        self._open = 0
+        self._expected = []
+        self._stop = False
+        return heard
+
+    def _pass(self, *, last: bool) -> HeardSentences:
+        if not len(self._samples):
+            return HeardSentences()
+        settings = self.settings
+
+        # where the voice is
+        voice = voice_probability(np.concatenate([self._context, self._samples]))
+        voice = voice[len(self._context) // FRAME :]
+        window = AudioWindow(self._start, self._samples, voice, last)
+        voiced = np.flatnonzero(voice >= settings.voice)
+        silent_frames = len(voice) - 1 - voiced[-1] if len(voiced) else len(voice)
+        silence = silent_frames * FRAME / SAMPLE_RATE
+        if not len(voiced) and not self._expected and not self._open:
+            self._leave_behind(window, window.end - MARGIN_SECONDS)
+            return HeardSentences()
+        voice_end = window.start + (len(voice) * FRAME / SAMPLE_RATE - silence)
+        is_quiet = last or silence >= SILENCE_SECONDS
+
+        # what it says, unless it would read the same again
+        committed: tuple[Word, ...] = ()
+        steady = unread = False
+        if not is_quiet or abs(voice_end - self._read_to) > FRAME_SECONDS:
+            words = self._words(window)
+            committed, steady = self._agree(words, window, is_quiet=is_quiet)
+            words_end = window.end
+            if words and words[-1].span:
+                words_end = words[-1].span.end
+            after = (window.voiced(words_end, window.end) >= settings.voice).sum()
+            unread = float(after) * FRAME / SAMPLE_RATE > UNREAD_SECONDS and not self._expected
+        self._read_to = voice_end if is_quiet else -1.0
+
+        # which sentences are closed and believed, and which sound is read for good
+        sentences = self._close(silence, at_stop=steady or unread, last=last)
+        evidence = [self._evidence(sentence, window) for sentence in sentences]
+        reasons = hallucination_reasons(sentences, evidence, settings)
+        if unread and self._committed:
+            self._leave_behind(window, self._committed_end or window.start)
+        else:
+            closed = sentences[-1].span.end if sentences else None
+            silent_from = voice_end if is_quiet and not self._open else None
+            self._forget(window, closed, silent_from=silent_from)
+        believed = []
+        dropped = []
+        for sentence, reason in zip(sentences, reasons, strict=True):
+            if reason is None:
+                believed.append(sentence)
+            else:
+                dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
+        return HeardSentences(committed, tuple(believed), tuple(dropped))
+
+    def _words(self, window: AudioWindow) -> list[Word]:
+        """Return the words that the recogniser hears in the window, timed, at the edges of the
+        voice."""
+        transcript = self.recognise(window)
+        self.language = transcript.language or self.language
+        self._likely = transcript.log_probability
+        timed = [word for word in transcript.words if word.text.strip() and word.span]
+        return fit_to_voice(window, join_pieces(timed), self.settings)
+
+    def _agree(
+        self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool
+    ) -> tuple[tuple[Word, ...], bool]:
+        """Return the words that are certain now, and whether two passes in a row set a full stop
+        behind the last."""
+        repeated = count_repeated(words, self._context_words())
+        self._renew_surface(words[:repeated])
+        coming = words[repeated:]
+        count = len(coming)
+        if not is_quiet:
+            sure = window.end - SURE_SECONDS
+            old = sum(word.span is not None and word.span.end <= sure for word in coming)
+            count = max(old, _common_prefix(coming, self._expected))
+        before = self._expected
+        self._expected = list(coming[count:])
+        committed = self._commit(coming[:count])
+        following = self._expected[0].text if self._expected else None
+        stopped = self._stop
+        if 0 < count <= len(before):
+            stopped = ends_sentence(before[count - 1].text)
+        self._stop = self._open > 0 and ends_sentence(self._committed[-1].text, following)
+        return committed, self._stop and stopped and following is not None
+
+    def _context_words(self) -> list[Word]:
+        """Return the committed words that may be heard again."""
+        start = self._start - OVERLAP_SECONDS
+        return [word for word in self._committed if word.span is not None and word.span.end > start]
+
+    def _renew_surface(self, words: Sequence[Word]) -> None:
+        """Give the words of the open sentence the case and full stops of the newest pass, as far
+        back as it agrees."""
+        for back in range(1, min(self._open, len(words)) + 1):
+            word, committed = words[-back], self._committed[-back]
+            if plain(word) != plain(committed):
+                return
+            self._committed[-back] = committed.model_copy(update={"text": word.text})
+
+    def _commit(self, words: Sequence[Word]) -> tuple[Word, ...]:
+        """Keep words for good; their times never run backwards."""
+        first = len(self._committed)
+        for word in words:
+            start = word_seconds(self._committed[-1])[0] if self._committed else 0.0
+            if word.span is not None and word.span.start < start:
+                span = Span(start, max(word.span.end, start + FRAME_SECONDS))
+                word = word.model_copy(update={"span": span})
+            self._committed.append(word)
+        self._open += len(words)
+        return tuple(self._committed[first:])
+
+    def _close(self, silence: float, *, at_stop: bool, last: bool) -> list[Sentence]:
+        """Return the sentences that no later word can belong to.
+
+        A sentence is closed by a word after it; the last one by silence behind its full stop, or a
+        pause. at_stop: the last one ends where it does, for two passes set a full stop there, or
+        the recogniser reads on no further.
+        """
+        settings = self.settings
+        words = self._committed[len(self._committed) - self._open :]
+        sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
+        ended = last or at_stop
+        if words and not self._expected:
+            enough = SILENCE_SECONDS if ends_sentence(words[-1].text) else settings.pause
+            ended |= silence >= min(enough, settings.pause)
+        if not ended:
+            sentences = sentences[:-1]
+        self._open -= sum(len(sentence.words) for sentence in sentences)
+        return sentences
+
+    def _forget(
+        self, window: AudioWindow, closed: float | None, *, silent_from: float | None
+    ) -> None:
+        """Leave sound behind that was read for good, and in any case what is more than
+        MAX_PASS_SECONDS.
+
+        closed: second up to which sentences are closed, if any is. silent_from: where the voice has
+        fallen silent, if no sentence is open.
+        """
+        if silent_from is not None:
+            self._leave_behind(window, max(silent_from, window.end - MARGIN_SECONDS))
+        if closed is not None and window.end - self._start > MIN_LEAVE_SECONDS:
+            self._leave_behind(window, self._middle_of_pause(closed))
+        if window.end - self._start > MAX_PASS_SECONDS:
+            middle = window.end - MAX_PASS_SECONDS / 2
+            self._leave_behind(window, max(self._committed_end, middle))
+        if not self._open:
+            self._committed = self._context_words()
+
+    def _middle_of_pause(self, closed: float) -> float:
+        """Return the middle between the last closed sentence and the first open word, if any."""
+        words = self._committed[-self._open :] if self._open else self._expected
+        if not words or words[0].span is None:
+            return closed
+        return max(closed, (closed + words[0].span.start) / 2)
+
+    def _evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
+        voice = window.voiced(sentence.span.start, sentence.span.end)
+        return SpeechEvidence(float(voice.mean()) if len(voice) else 0.0, self._likely)
+
+    def _leave_behind(self, window: AudioWindow, second: float) -> None:
+        """Let the sound begin at `second`; whole frames go, so that the detector's stay aligned."""
+        count = max(0, int((second - self._start) * SAMPLE_RATE / FRAME)) * FRAME
+        past = np.concatenate([self._context, window.samples[:count]])
+        frames = min(int(CONTEXT * SAMPLE_RATE / FRAME), len(past) // FRAME)
+        self._context = past[len(past) - frames * FRAME :]
+        self._samples = self._samples[count:]
+        self._start += min(count, len(window.samples)) / SAMPLE_RATE
+
+
+def plain(word: Word) -> str:
+    """Return a word as two passes are compared: small letters and digits alone; a sign stays what
+    it is."""
+    return re.sub(r"[^\w']+", "", word.text.lower()) or word.text.strip()
+
+
+def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
+    """Return how many of the first `words` of a pass are the words that were committed before.
+
+    The prefix with the least cost: its edit distance to them, where a word in another's place also
+    costs what their times differ, and the seconds between its end and theirs. Of equals the longest.
+    Both lists hold timed words in spoken order.
+    """
+    if not committed:
+        return 0
+    texts = [plain(word) for word in words]
+    times = np.array([word_seconds(word) for word in words]).reshape(-1, 2)
+    # of the committed words so far to each prefix; (N + 1,)
+    distance = np.arange(len(words) + 1, dtype=np.float64)
+    for row, word in enumerate(committed, start=1):
+        before = distance
+        distance = np.empty_like(before)
+        distance[0] = row
+        own = plain(word)
+        begin = word_seconds(word)[0]
+        for column, text in enumerate(texts, start=1):
+            other = (text != own) + EDITS_PER_SECOND * abs(times[column - 1, 0] - begin)
+            distance[column] = min(
+                before[column - 1] + other, before[column] + 1, distance[column - 1] + 1
+            )
+    last = word_seconds(committed[-1])[1]
+    ends = np.concatenate([times[:1, 0] if len(words) else [last], times[:, 1]])
+    cost = distance + np.abs(ends - last)
+    return int(len(cost) - 1 - np.argmin(cost[::-1]))
+
+
+def word_seconds(word: Word) -> tuple[float, float]:
+    """Return the start and end of a word, 0 where it has no time."""
+    return (word.span.start, word.span.end) if word.span is not None else (0.0, 0.0)
+
+
+def _common_prefix(words: Sequence[Word], others: Sequence[Word]) -> int:
+    """Return how many first words two passes share."""
+    pairs = zip(words, others, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: plain(pair[0]) == plain(pair[1]), pairs))

@@ -1,0 +1,163 @@
+"""The steps of a live run as they are said: written from the last sentences, or a recipe's lines
+found in them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepline.live.events import EmitEvent, LiveLog, LiveStep
+from stepline.pipeline.request import StepsSettings
+from stepline.records import Step, Transcript
+from stepline.writing import write_steps
+from stepline.writing.types import instruction_kind
+
+OPEN_SENTENCES = 4  # at the end, in which steps may still be written or revised
+# that the writer reads together, so that a pronoun finds its noun
+CONTEXT_SENTENCES = 24
+
+
+class SpokenSteps:
+    """Emits the steps that the sentences of the log say. texts: a recipe's lines to find instead."""
+
+    def __init__(
+        self,
+        log: LiveLog,
+        emit_event: EmitEvent,
+        settings: StepsSettings,
+        texts: Sequence[str] = (),
+    ) -> None:
+        self._log = log
+        self._emit_event = emit_event
+        self._settings = settings
+        self._texts = texts
+        self._meanings: dict[str, Any] = {}  # of the lines and of the sentences, (384,) each
+        self._lines: tuple[Step, ...] = ()  # the recipe's, with where each is said
+
+    def open_steps(self, begin: float) -> list[Step]:
+        """Return the steps to ground: those not withdrawn, a recipe's where they are said by now.
+
+        begin: seconds before which steps that have ended are forgotten.
+        """
+        if self._lines:
+            return list(self._lines)
+        steps = []
+        for present in self._log.present_steps:
+            said = present.step.said
+            is_past = present.ended and said is not None and said.end < begin
+            if self._texts or not is_past:
+                steps.append(present.step)
+        return steps
+
+    def announce_lines(self) -> None:
+        """Emit the lines of a recipe, which are known before anybody speaks."""
+        for number, text in enumerate(self._texts, start=1):
+            if str(number) not in self._log.steps:
+                self._emit_event(
+                    "step_said",
+                    step=str(number),
+                    text=text,
+                    kind=instruction_kind(text),
+                    reason="given",
+                )
+
+    def update(self, language: str | None) -> None:
+        """Read the last sentences. language: of the speech, if known."""
+        if self._texts:
+            self.find_lines()
+        else:
+            self._write(language)
+
+    def _write(self, language: str | None) -> None:
+        """Emit the steps of the last sentences that are new, and those that read otherwise now."""
+        sentences = self._log.sentences
+        first = max(0, len(sentences) - CONTEXT_SENTENCES)
+        fresh = len(sentences) - OPEN_SENTENCES
+        transcript = Transcript(language=language, sentences=tuple(sentences[first:]))
+        written = []
+        for new in write_steps(transcript, self._settings.writing).steps:
+            sources = tuple(source + first for source in new.sources)
+            if sources and max(sources) >= fresh:
+                written.append(new.model_copy(update={"sources": sources}))
+        emitted = [
+            present
+            for present in self._log.present_steps
+            if max(present.step.sources, default=-1) >= fresh
+        ]
+        for step, earlier in match_steps(written, emitted):
+            if earlier is None:
+                assert step is not None
+                self._emit_said(str(len(self._log.steps) + 1), step)
+            elif earlier.revised or earlier.ended:
+                continue
+            elif step is None:
+                self._emit_event(
+                    "revised", step=earlier.step.id, reason="what follows says otherwise"
+                )
+            elif earlier.step.text != step.text:
+                self._emit_said(earlier.step.id, step, reason="the speaker went on")
+
+    def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
+        """Emit a step that is said. reason: why it is revised; None: it is new."""
+        self._emit_event(
+            "step_said" if reason is None else "revised",
+            step=id,
+            text=step.text,
+            kind=step.kind,
+            said=step.said,
+            sources=step.sources,
+            reason=reason,
+        )
+
+    def find_lines(self) -> None:
+        """Find where the narration speaks of a recipe's lines."""
+        from stepline.grounding.speech import steps_from_texts
+
+        transcript = self._log.transcript
+        self._lines = steps_from_texts(
+            self._texts,
+            transcript,
+            self._embed([sentence.text for sentence in transcript.sentences]),
+            self._embed(self._texts),
+            so_far=True,
+            settings=self._settings.nasva.coarse,
+        )
+        for line in self._lines:
+            if line.said is not None and self._log.steps[line.id].step.said is None:
+                self._emit_said(line.id, line)
+
+    def _embed(self, texts: Sequence[str]) -> Any:
+        from stepline.text import embed
+
+        new = [text for text in dict.fromkeys(texts) if text not in self._meanings]
+        if new:
+            self._meanings |= dict(zip(new, embed(new), strict=True))
+        return np.stack([self._meanings[text] for text in texts])
+
+
+def match_steps(
+    written: Sequence[Step], emitted: Sequence[LiveStep]
+) -> list[tuple[Step | None, LiveStep | None]]:
+    """Return which written step is which one of the log: of the same text, else, in order, of a
+    common sentence.
+
+    (step, None): new. (None, step): not written any more.
+    """
+    unmatched = list(emitted)
+    twins: dict[int, LiveStep] = {}
+    for same_text in (True, False):
+        for index, step in enumerate(written):
+            if index in twins:
+                continue
+            for candidate in unmatched:
+                shares = not set(candidate.step.sources).isdisjoint(step.sources)
+                if shares and (not same_text or candidate.step.text == step.text):
+                    twins[index] = candidate
+                    unmatched.remove(candidate)
+                    break
+    pairs: list[tuple[Step | None, LiveStep | None]] = []
+    for index, step in enumerate(written):
+        pairs.append((step, twins.get(index)))
+    for candidate in unmatched:
+        pairs.append((None, candidate))
+    return pairs

@@ -1,0 +1,137 @@
+"""Files of a run's parts: what pairing found, and records.
+
+Each file is named by its part's place in the input and by a digest of all that decides its bytes. A
+run that was killed finds what is done by these names, and goes on; a file is written whole or not
+at all.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepline.atomic_files import atomic_path, remove_file, remove_partial_files
+from stepline.errors import StoreError, first_line
+from stepline.parquet import ParquetError, ParquetReader
+from stepline.records import Record
+from stepline.storage import to_json
+
+# folders of a run's output
+TRAIN_SPLIT = "train"
+VALIDATION_SPLIT = "validation"
+LEFT_OUT = "left_out"
+PAIRS_FOLDER = "pairs"
+PARTS_FOLDER = "parts"
+RUN_FOLDERS = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT, PAIRS_FOLDER, PARTS_FOLDER)
+DIGEST_DIGITS = 16  # hex digits of a digest in a file's name
+
+
+@dataclass(frozen=True)
+class PairedVideo:
+    """What pairing says of one video. reason: why it stays out, None where it comes in. Best
+    document first."""
+
+    video: str
+    reason: str | None
+    split: str | None
+    documents: list[int] = field(default_factory=list)
+    iou: list[float] = field(default_factory=list)
+    recall: list[float] = field(default_factory=list)
+    evaluation: list[str] = field(default_factory=list)
+
+
+def digest(*parts: object) -> str:
+    """Return a digest of plain values."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def file_stem(number: int, *parts: object) -> str:
+    """Return the stem of a part's files: its number, then a digest of what decides them."""
+    return f"{number:05d}-{digest(*parts)}"
+
+
+def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
+    """Write what pairing found, a row a video, as Parquet."""
+    columns = {
+        "video": "string",
+        "reason": "string",
+        "split": "string",
+        "documents": "int64",
+        "iou": "float64",
+        "recall": "float64",
+        "evaluation": "string",
+    }
+    lists = ("documents", "iou", "recall", "evaluation")
+    _write_parquet([asdict(row) for row in rows], columns, lists, path, "snappy")
+
+
+def read_pairs(path: Path) -> list[PairedVideo]:
+    """Return the rows of a file of pairs. Raises StoreError for a damaged one."""
+    try:
+        return [PairedVideo(**row) for row in ParquetReader(path).rows()]
+    except (ParquetError, TypeError) as error:
+        reason = first_line(error)
+        raise StoreError(
+            f"{path}: not a readable file of pairs ({reason}); remove it and run again"
+        ) from error
+
+
+def write_records(records: Sequence[Record], split: str, path: Path) -> None:
+    """Write records as Parquet, sorted by id, with columns for their split and their texts;
+    `read_parquet` reads it."""
+    rows = [
+        {
+            "id": record.id,
+            "video": record.video.id,
+            "task": record.video.task,
+            "split": split,
+            "texts": [step.text for step in record.steps],
+            "starts": [step.spans[0].start for step in record.steps],
+            "ends": [step.spans[0].end for step in record.steps],
+            "record": to_json(record),
+        }
+        for record in sorted(records, key=lambda record: record.id)
+    ]
+    names = ("id", "video", "task", "split", "texts", "starts", "ends", "record")
+    columns = dict.fromkeys(names, "string") | {"starts": "float64", "ends": "float64"}
+    _write_parquet(rows, columns, ("texts", "starts", "ends"), path, "zstd")
+
+
+def _write_parquet(
+    rows: Sequence[dict[str, Any]],
+    columns: Mapping[str, str],
+    lists: Sequence[str],
+    path: Path,
+    compression: str,
+) -> None:
+    """Write rows. columns: name -> Arrow's type; lists: those that hold lists of it."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    types = {name: arrow.type_for_alias(alias) for name, alias in columns.items()}
+    types |= {name: arrow.list_(types[name]) for name in lists}
+    table = arrow.Table.from_pylist(rows, schema=arrow.schema(types))
+    with atomic_path(path) as partial:
+        parquet.write_table(table, partial, compression=compression)
+
+
+def remove_leftovers(out: Path, words: Path) -> None:
+    """Remove what killed runs left half-written, in the folder of the documents' words too."""
+    for folder in (out, words, *(out / name for name in RUN_FOLDERS)):
+        if folder.is_dir():
+            remove_partial_files(folder)
+
+
+def keep_only(out: Path, files: Iterable[Path]) -> int:
+    """Remove files of earlier runs over other videos or texts; return how many. Only the run's own
+    folders."""
+    current = set(files)
+    stale = []
+    for folder in RUN_FOLDERS:
+        stale += sorted(set((out / folder).glob("[0-9]*-*.*")) - current)
+    for file in stale:
+        remove_file(file)
+    return len(stale)

@@ -1,0 +1,124 @@
+"""The operations of the API on jobs, and on the uploads that become jobs."""
+
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from stepline.records import FrozenModel
+from stepline.studio.jobs import JobRunner
+from stepline.studio.operations import Operation, read_body
+from stepline.studio.store import Studio, Upload
+from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
+from stepline.studio.video_api import Priority, allowed_options
+from stepline.web.local_server import is_byte_count
+
+
+class PriorityBody(FrozenModel):
+    """How soon a job's turn comes: the highest first."""
+
+    priority: Priority
+
+
+class JobApi:
+    """The operations on jobs and uploads of one library."""
+
+    def __init__(self, studio: Studio, jobs: JobRunner) -> None:
+        self._library = studio.library
+        self._stored_jobs = studio.jobs
+        self._stored_uploads = studio.uploads
+        self._jobs = jobs
+        self._uploads = Uploads(studio, jobs)
+
+    def operations(self) -> list[Operation]:
+        """Return the table of operations."""
+        job = "/api/jobs/{id:int}"
+        upload = "/api/uploads/{id}"
+        piece = f"Add a piece, at most {MAX_PIECE_BYTES} bytes, at the header Upload-Offset"
+        return [
+            Operation(
+                "GET", "/api/jobs", self.jobs, "The jobs: those that run, that wait, that ended."
+            ),
+            Operation(
+                "POST", f"{job}/cancel", partial(self.change, self._jobs.cancel), "End a job."
+            ),
+            Operation(
+                "POST", f"{job}/retry", partial(self.change, self._jobs.retry), "Begin it again."
+            ),
+            Operation(
+                "POST",
+                f"{job}/priority",
+                self.prioritise,
+                "Change the turn of a job that waits.",
+                body=PriorityBody,
+            ),
+            Operation(
+                "POST", "/api/uploads", self.begin_upload, "Begin an upload.", body=UploadBody
+            ),
+            Operation(
+                "HEAD", upload, self.upload, "How much of an upload is there: Upload-Offset."
+            ),
+            Operation("PATCH", upload, self.take_piece, f"{piece}; the last one begins the job."),
+        ]
+
+    def jobs(self, _: Request) -> Response:
+        """Return the jobs with their progress."""
+        jobs = [self._jobs.as_json(job) for job in self._stored_jobs.all()]
+        return JSONResponse({"jobs": jobs})
+
+    def change(self, change: Callable[[int], bool], request: Request) -> Response:
+        """Change a job, and return it; 409 where its state does not allow that."""
+        id = request.path_params["id"]
+        try:
+            state = self._stored_jobs.get(id).state
+        except LookupError as error:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no such job") from error
+        if not change(id):
+            raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
+        return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
+
+    async def prioritise(self, request: Request) -> Response:
+        """Change a job's turn."""
+        body = await read_body(request, PriorityBody)
+        prioritise = partial(self._jobs.prioritise, priority=body.priority)
+        return await run_in_threadpool(self.change, prioritise, request)
+
+    async def begin_upload(self, request: Request) -> Response:
+        """Begin an upload."""
+        body = await read_body(request, UploadBody)
+        options = allowed_options(self._library, body.options)
+        body = body.model_copy(update={"options": options})
+        upload = await run_in_threadpool(self._uploads.begin, body)
+        return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
+
+    def upload(self, request: Request) -> Response:
+        """Return how many bytes of an upload are on disk, as headers."""
+        upload = self._upload(request)
+        headers = {"Upload-Offset": str(self._uploads.offset(upload))}
+        return Response(headers=headers | {"Upload-Length": str(upload.size)})
+
+    async def take_piece(self, request: Request) -> Response:
+        """Add a piece to an upload."""
+        upload = await run_in_threadpool(self._upload, request)
+        headers = request.headers
+        offset = headers.get("Upload-Offset", "")
+        length = int(headers["Content-Length"])
+        if not is_byte_count(offset):
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")
+        try:
+            upload = await self._uploads.take(upload, int(offset), length, request.stream())
+        except ClientDisconnect:  # what came is kept, and no client reads this reply
+            return Response(status_code=HTTPStatus.BAD_REQUEST)
+        end = self._uploads.offset(upload)
+        reply = {"offset": end, "job": upload.job}
+        return JSONResponse(reply, headers={"Upload-Offset": str(end)})
+
+    def _upload(self, request: Request) -> Upload:
+        try:
+            return self._stored_uploads.get(request.path_params["id"])
+        except LookupError as error:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no such upload") from error

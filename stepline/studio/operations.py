@@ -1,0 +1,103 @@
+"""An operation of the studio's API: its route, and its description as OpenAPI."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, JsonValue, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from stepline.studio.access import HEADER_VALUE
+from stepline.version import __version__
+
+Model = TypeVar("Model", bound=BaseModel)
+Endpoint: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A row of the API. parameters: those of the query, with their meaning. body: the model of
+    what is sent."""
+
+    method: Literal["GET", "POST", "HEAD", "PATCH"]
+    path: str
+    endpoint: Endpoint
+    summary: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    body: type[BaseModel] | None = None
+
+    def route(self) -> Route:
+        """Return the route of this operation."""
+        return Route(self.path, self.endpoint, methods=[self.method])
+
+    def description(self) -> dict[str, Any]:
+        """Return the operation as OpenAPI describes it."""
+        parameters: list[dict[str, Any]] = []
+        for name in re.findall(r"{(\w+)", self.path):
+            parameters.append(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            )
+        for name, meaning in self.parameters.items():
+            parameters.append(
+                {"name": name, "in": "query", "description": meaning, "schema": {"type": "string"}}
+            )
+        description: dict[str, Any] = {
+            "summary": self.summary,
+            "parameters": parameters,
+            "responses": {
+                "200": {"description": "done"},
+                "4XX": {"description": "an error, in a line"},
+            },
+        }
+        if self.body is not None:
+            schema = {"$ref": f"#/components/schemas/{self.body.__name__}"}
+            content = {"application/json": {"schema": schema}}
+            description["requestBody"] = {"required": True, "content": content}
+        return description
+
+
+def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
+    """Return the OpenAPI 3.1 description of operations."""
+    paths: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
+    for operation in operations:
+        path = operation.path.replace(":int", "")
+        paths.setdefault(path, {})[operation.method.lower()] = operation.description()
+        if operation.body is not None:
+            schema = operation.body.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas |= schema.pop("$defs", {})
+            schemas[operation.body.__name__] = schema
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Stepline studio",
+            "version": __version__,
+            "description": f"What is sent needs the header `X-Stepline: {HEADER_VALUE}`.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+async def read_body(request: Request, kind: type[Model]) -> Model:
+    """Return the body of a request. Raises HTTPException (400) where it does not fit the model."""
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise bad_request(error) from error
+
+
+def bad_request(error: ValidationError) -> HTTPException:
+    """Return the exception (400) that names the first fault of a body."""
+    fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(map(str, fault["loc"])) or "body"
+    return HTTPException(HTTPStatus.BAD_REQUEST, f"{where}: {fault['msg']}")

@@ -1,0 +1,281 @@
+"""The operations of the API on videos: their cards, records, corrections, files and pictures."""
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, ValidationError, model_validator
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from stepline.library.corrected_library import CorrectedLibrary, VideoCard
+from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
+from stepline.limits import parse_json
+from stepline.outputs import OUTPUTS
+from stepline.pipeline.sources import is_link
+from stepline.records import FrozenModel
+from stepline.storage import to_json
+from stepline.studio import media
+from stepline.studio.jobs import JobRunner
+from stepline.studio.operations import Operation, bad_request, read_body
+from stepline.studio.sharing import write_output
+from stepline.studio.store import Studio
+from stepline.studio.worker import JobOptions
+from stepline.web.local_server import file_response
+
+Priority: TypeAlias = Annotated[int, Field(ge=-1000, le=1000)]
+
+SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
+    "title": lambda card: card.title.casefold(),
+    "newest": lambda card: -card.written,
+    "duration": lambda card: card.duration or 0.0,
+}
+
+
+class CorrectionBody(FrozenModel):
+    """What a page sends to correct a video. id: the client's own, so that what is sent twice counts
+    once."""
+
+    by: PersonName
+    base: Annotated[int, Field(ge=0)]
+    edits: tuple[Edit, ...] = ()
+    undoes: str | None = None
+    id: Annotated[str, Field(min_length=1, max_length=80)] | None = None
+    window: Annotated[str, Field(max_length=80)] = ""
+
+
+class VideoBody(FrozenModel):
+    """A video that is to be understood: a path, in the library or below a folder that is allowed,
+    or a link."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    link: Annotated[str, Field(max_length=4096)] | None = None
+    options: JobOptions = JobOptions()
+    priority: Priority = 0
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "VideoBody":
+        if (self.path is None) == (self.link is None):
+            raise ValueError("a path or a link")
+        if self.link is not None and not is_link(self.link):
+            raise ValueError("a link begins with http:// or https://")
+        return self
+
+
+class VideoApi:
+    """The operations on videos of one library."""
+
+    def __init__(self, studio: Studio, jobs: JobRunner) -> None:
+        self._library = studio.library
+        self._database = studio.database
+        self._jobs = jobs
+
+    def operations(self) -> list[Operation]:
+        """Return the table of operations."""
+        video = "/api/videos/{id}"
+        query = {
+            "q": "words of the title",
+            "state": "new or corrected",
+            "sort": "title, newest or duration",
+        }
+        formats = f"one of {', '.join(OUTPUTS)}"
+        return [
+            Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
+            Operation(
+                "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
+            ),
+            Operation("GET", video, self.video, "One video."),
+            Operation(
+                "GET",
+                f"{video}/record",
+                self.record,
+                "The corrected record, and what the machine had said.",
+                {"part": "steps: those of the record alone"},
+            ),
+            Operation(
+                "GET",
+                f"{video}/steps",
+                self.steps,
+                "An output of the corrected record.",
+                {"format": formats},
+            ),
+            Operation(
+                "GET", f"{video}/history", self.history, "The corrections, the oldest first."
+            ),
+            Operation(
+                "POST",
+                f"{video}/corrections",
+                self.correct,
+                "Take a correction in, or undo one.",
+                body=CorrectionBody,
+            ),
+            Operation("GET", f"{video}/media", self.media, "The video file, whole or a range."),
+            Operation(
+                "GET",
+                f"{video}/pictures/{{second}}.jpg",
+                self.picture,
+                "What is on screen at a second.",
+            ),
+            Operation(
+                "GET",
+                f"{video}/waveform",
+                self.waveform,
+                "The peaks of the sound, 0 to 255, in equal parts.",
+            ),
+        ]
+
+    def videos(self, request: Request) -> Response:
+        """Return the cards that a query asks for."""
+        query = request.query_params
+        words = query.get("q", "").casefold().split()
+        state = query.get("state")
+        sort = query.get("sort", "title")
+        if sort not in SORT_KEYS:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(SORT_KEYS)}")
+        cards = []
+        for card in self._library.videos():
+            title = card.title.casefold()
+            if state in (None, "", card.state) and all(word in title for word in words):
+                cards.append(card)
+        cards.sort(key=SORT_KEYS[sort])
+        return JSONResponse({"videos": [_card_json(card) for card in cards]})
+
+    async def process(self, request: Request) -> Response:
+        """Begin a job."""
+        body = await read_body(request, VideoBody)
+        options = allowed_options(self._library, body.options)
+        source = body.link or str(self._library.resolve_allowed(Path(body.path or "")))
+        job = await run_in_threadpool(self._jobs.add, source, options, body.priority)
+        return JSONResponse({"job": job.id})
+
+    def video(self, request: Request) -> Response:
+        """Return a card, the library's id, the outputs, whether the file is there, and its pictures
+        per second."""
+        id = self._id(request)
+        path = self._found_file(id)
+        rate = None
+        if path is not None:
+            rate = media.frame_rate(path, media.file_stamp(path))
+        card = _card_json(self._library.card(id))
+        card |= {"media": path is not None, "frame_rate": rate, "formats": list(OUTPUTS)}
+        return JSONResponse(card | {"library": self._database.identity})
+
+    def record(self, request: Request) -> Response:
+        """Return the record as people have corrected it, or its steps alone."""
+        current = self._library.corrected(self._id(request))
+        record = current.record
+        if request.query_params.get("part") == "steps":
+            record = record.model_copy(update={"transcript": None})
+            tree = {"steps": parse_json(to_json(record))["steps"]}
+        else:
+            tree = parse_json(to_json(record))
+        return JSONResponse(
+            {"record": tree, "machine": current.machine, "revision": current.revision}
+        )
+
+    def steps(self, request: Request) -> Response:
+        """Return one output, as a file to save."""
+        id = self._id(request)
+        record = self._library.corrected(id).record
+        name = request.query_params.get("format", "json")
+        path = write_output(record, name, self._found_file(id))
+        cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
+        return FileResponse(path, filename=path.name, background=cleaning)
+
+    def history(self, request: Request) -> Response:
+        """Return the corrections."""
+        corrections = self._library.corrections(self._id(request))
+        return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
+
+    async def correct(self, request: Request) -> Response:
+        """Keep a correction; 409 says who changed the same since, and what."""
+        id = self._id(request)
+        body = await read_body(request, CorrectionBody)
+        fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
+        try:
+            correction = Correction(video=id, when=time.time(), **fields)
+        except ValidationError as error:
+            raise bad_request(error) from error
+        try:
+            revision = await run_in_threadpool(self._library.correct, id, correction)
+        except ConflictError as conflict:
+            edits = []
+            for other in conflict.theirs:
+                edits += [edit.model_dump(mode="json") for edit in other.edits]
+            reply = {
+                "error": str(conflict),
+                "by": conflict.theirs[-1].by,
+                "edits": edits,
+                "revision": self._library.revision(id),
+            }
+            return JSONResponse(reply, HTTPStatus.CONFLICT)
+        return JSONResponse({"revision": revision, "id": correction.id})
+
+    def media(self, request: Request) -> Response:
+        """Return the video, or the range of it that is asked for."""
+        path = self._file(self._id(request))
+        return file_response(request, path, media.media_type(path))
+
+    def picture(self, request: Request) -> Response:
+        """Return a picture as JPEG."""
+        id = self._id(request)
+        try:
+            second = round(float(request.path_params["second"]), 1)
+        except ValueError:
+            second = -1.0
+        duration = self._library.card(id).duration
+        end = second if duration is None else duration
+        if not 0.0 <= second <= end:  # so it is not NaN
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no second of this video")
+        path = self._file(id)
+        data = media.picture(path, media.file_stamp(path), second)
+        headers = {"Cache-Control": "private, max-age=3600"}
+        return Response(data, media_type="image/jpeg", headers=headers)
+
+    def waveform(self, request: Request) -> Response:
+        """Return the peaks of the sound."""
+        id = self._id(request)
+        peaks = media.stored_peaks(self._database, id, self._file(id))
+        return JSONResponse({"peaks": list(peaks), "duration": self._library.card(id).duration})
+
+    def _id(self, request: Request) -> str:
+        return known_id(self._library, request.path_params["id"])
+
+    def _found_file(self, id: str) -> Path | None:
+        return self._library.media_file(id, self._library.record(id).video)
+
+    def _file(self, id: str) -> Path:
+        path = self._found_file(id)
+        if path is None:
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND,
+                "the video's file is not in the library nor in a folder of --allow, or has changed",
+            )
+        return path
+
+
+def _card_json(card: VideoCard) -> dict[str, Any]:
+    return card.model_dump(mode="json", by_alias=True)
+
+
+def known_id(library: CorrectedLibrary, id: str) -> str:
+    """Return the id of a video. Raises HTTPException (404) for an unknown one."""
+    try:
+        return library.video(id).id
+    except LookupError as error:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no such video") from error
+
+
+def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
+    """Return the options of a job with its captions as a path that is allowed."""
+    if options.captions is None:
+        return options
+    captions = library.resolve_allowed(Path(options.captions))
+    return options.model_copy(update={"captions": str(captions)})

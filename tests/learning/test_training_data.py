@@ -1,0 +1,173 @@
+"""Corrected videos as data: what trainers read, a test set, and how well people agree."""
+
+import json
+
+import pytest
+
+from stepline.errors import SettingsError
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.learning.training_data import agreement, record_settings
+from stepline.library.corrected_library import video_id
+from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
+from stepline.nasva.dataset import gather_samples as nasva_samples
+from stepline.procx.dataset import gather_samples as procx_samples
+from stepline.procx.settings import DataSettings
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import read_record, write_record
+from stepline.studio.store import Studio
+from stepline.text import embed
+from stepline.training.sources import read_labelled_texts, read_records
+from stepline.weights import sha256
+from stepline.wys2.dataset import gather_clips, infer_labels
+from stepline.wys2.settings import ClipSettings, LabelSettings
+
+TOLD = (
+    "slice the lemons",
+    "pour the juice into the bowl",
+    "whisk the sugar into the water",
+    "chill it for an hour",
+)
+
+
+def narrated(name, *, gap=12.0, video=None):
+    """Return a record in which one of two sentences tells a step, every `gap` seconds."""
+    heard, steps = [], []
+    for number, text in enumerate(TOLD):
+        start = gap * number
+        said, shown = (
+            Span(start + gap / 6, start + gap / 2),
+            Span(start + gap / 4, start + 3 * gap / 4),
+        )
+        heard += [
+            Sentence(text=f"now {text}", span=said),
+            Sentence(
+                text="my neighbour told me this story", span=Span(start + 2 * gap / 3, start + gap)
+            ),
+        ]
+        steps.append(
+            Step(
+                id=str(number),
+                text=text,
+                said=said,
+                sources=(2 * number,),
+                spans=(shown,),
+                at=shown.center,
+                status="shown",
+                score=0.9,
+            )
+        )
+    video = video or Video(id=name, duration=4 * gap)
+    return Record(
+        id=name,
+        video=video,
+        transcript=Transcript(language="en", sentences=tuple(heard)),
+        steps=tuple(steps),
+    )
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory, small_video):
+    """Nine records of one small film: eight corrected by Ann, the last of them by Bob too, one by
+    nobody."""
+    folder = tmp_path_factory.mktemp("library")
+    digest = sha256(small_video)
+    for number in range(9):
+        video = Video(id=f"v{number}", path=str(small_video), duration=16.0, sha256=digest)
+        write_record(narrated(f"v{number}", gap=4.0, video=video), folder / f"v{number}.json")
+    studio = Studio(folder)
+    for number in range(8):
+        video = video_id(f"v{number}.json")
+        edits = tuple(
+            ChangeEdit(
+                do="change",
+                step=step.id,
+                span=Span(step.said.end + 1.2, step.said.end + 2),
+                status="shown",
+            )
+            for step in studio.library.record(video).steps
+        )
+        studio.library.correct(
+            video, Correction(id=f"a{number}", video=video, by="Ann", when=0.0, base=0, edits=edits)
+        )
+    edits = (
+        ChangeEdit(do="change", step="0", span=Span(13, 15)),
+        DeleteEdit(do="delete", step="1"),
+    )
+    studio.library.correct(
+        video, Correction(id="b", video=video, by="Bob", when=1.0, base=1, edits=edits)
+    )
+    yield studio
+    studio.close()
+
+
+def test_what_people_corrected_is_what_trainers_read(library, stepline, tmp_path):
+    data = tmp_path / "data"
+    result = stepline("learn", library.library.folder, "--export", data)
+    assert result.exit_code == 0, result.output
+    records = list(read_records(str(data / "records")))
+    assert [record.id for record in records] == [f"v{number}" for number in range(7)]
+    store = FeatureStore(data / "features")
+    assert len(store) == 8
+    texts = list(read_labelled_texts(str(data / "records"), "step", "shown"))
+    with FeatureWriter(data / "vectors") as vectors:
+        for video in texts:
+            vectors.add(video.video, embed(video.texts), rate=1.0, backbone="minilm")
+    aligner = nasva_samples(texts, store, {"step": FeatureStore(data / "vectors")})
+    assert (len(aligner), aligner.labelled) == (7, 28)
+    describer = procx_samples(records, store, DataSettings(target="reference"))
+    assert len(describer) == 7
+    assert not describer.omitted
+    clips = gather_clips(records, store, embed, ClipSettings())
+    labels = infer_labels(clips, LabelSettings(kind="vr"))
+    assert 0 < labels.sum() < len(labels)
+    (checked,) = [read_record(path) for path in (data / "test").iterdir()]
+    # on which they agree
+    assert (checked.id, [step.text for step in checked.reference]) == ("v7", list(TOLD[2:]))
+    kappa = json.loads((data / "agreement.json").read_text())
+    assert (kappa["videos"], kappa["steps"], kappa["same"]) == (1, 4, 0.75)
+    assert (
+        "holds files already" in stepline("learn", library.library.folder, "--export", data).stderr
+    )
+
+
+def test_an_export_says_which_videos_it_left_out_and_needs_a_corrected_one(
+    library, stepline, tmp_path, small_video
+):
+    folder = tmp_path / "library"
+    folder.mkdir()
+    write_record(narrated("v0"), folder / "v0.json")
+    assert "no corrected video" in stepline("learn", folder, "--export", tmp_path / "data").stderr
+    studio = Studio(folder)
+    id = video_id("v0.json")
+    edits = (DeleteEdit(do="delete", step="1"),)
+    studio.library.correct(
+        id, Correction(id="a", video=id, by="Ann", when=0.0, base=0, edits=edits)
+    )
+    studio.close()
+    result = stepline("learn", folder, "--export", tmp_path / "data")
+    assert (result.exit_code, list((tmp_path / "data").glob("records/*"))) == (0, [])
+    assert "left out v0: its video is not there; put it where its record says" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"vision": {"backbone": "none"}}, {"inputs": {"part": [0, 9]}}],
+    ids=["no pictures", "part"],
+)
+def test_a_record_without_the_pictures_of_its_whole_video_gives_no_features(settings):
+    with pytest.raises(SettingsError, match="find"):
+        record_settings(narrated("v").model_copy(update={"settings": settings}))
+
+
+def test_agreement_of_two_people_by_hand():
+    machine = narrated("v")
+    other = list(machine.steps)
+    other[0] = other[0].model_copy(update={"status": "said"})
+    other[1] = other[1].model_copy(update={"spans": (Span(15, 27),)})
+    del other[2]
+    found = agreement(
+        [(machine, {"Ann": machine, "Bob": machine.model_copy(update={"steps": tuple(other)})})]
+    )
+    assert (found.pairs, found.steps, found.both, found.same) == (1, 4, 2, 0.5)
+    assert found.overlap == pytest.approx((0.5 + 1) / 2)  # 15-21 of 15-27, and the same
+    assert found.kappa == pytest.approx(0.0)  # Ann says "shown" of all, as chance would have it
