@@ -18,9 +18,16 @@ MAX_LINE_BYTES = 4096  # of a log's first and last line
 def live_logs(folder: Path) -> list[dict[str, Any]]:
     """Return the live runs with a log in the folder, the newest first: name, and whether it has
     finished."""
-    logs = [path for path in folder.glob(f"*{EVENTS_SUFFIX}") if path.is_file() and not path.is_symlink()]
+    logs = [
+        path
+        for path in folder.glob(f"*{EVENTS_SUFFIX}")
+        if path.is_file() and not path.is_symlink()
+    ]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
-    return [{"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _finished(path)} for path in logs]
+    return [
+        {"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _finished(path)}
+        for path in logs
+    ]
 
 
 def live_log(folder: Path, name: str) -> Path:
