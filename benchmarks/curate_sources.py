@@ -63,7 +63,7 @@ def make(folder: Path, rows: int) -> None:
 def read(folder: Path, name: str) -> int:
     """Read a source to its end and return how many entries it had."""
     from stepline.curate.settings import SourceSettings
-    from stepline.curate.sources import read_source
+    from stepline.curate.sources.read import read_source
 
     table = name.startswith("HowTo")
     settings = SourceSettings(preset="htm-370k") if table else SourceSettings(stamps=False)
@@ -73,7 +73,7 @@ def read(folder: Path, name: str) -> int:
 def export(folder: Path, records: int) -> int:
     """Export synthetic records of a hundred sentences and ten steps each, and return the bytes of
     the dataset."""
-    from stepline.curate.export import DatasetContents, export_dataset
+    from stepline.curate.export.dataset import DatasetContents, export_dataset
     from stepline.curate.settings import ExportSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 

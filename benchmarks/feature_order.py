@@ -24,7 +24,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.features.store import RemoteFeatureStore, shard_path
+from stepline.features.shard_index import shard_path
+from stepline.features.store import RemoteFeatureStore
 from stepline.remote import RemotePath, cache
 from stepline.training.batches import length_buckets
 
@@ -87,7 +88,7 @@ def from_disk(folder: Path, window: int) -> dict[str, float]:
 
 def from_bucket(folder: Path, scratch: Path, window: int) -> dict[str, float]:
     """Read an epoch from a store elsewhere, whose cache holds ROOM shards."""
-    os.environ["STEPLINE_CACHE"], cache.IN_USE, cache.ASKED_AGAIN = str(scratch), 0.0, 0.0
+    os.environ["STEPLINE_CACHE"], cache.IN_USE_SECONDS, cache.NOTE_SECONDS = str(scratch), 0.0, 0.0
     fetched, fetch = [], RemotePath.fetch
 
     def counted(self: RemotePath, path: Path) -> str:

@@ -170,18 +170,16 @@ def _reachable(graph: Graph, start: str) -> set[str]:
 
 
 def read_layers(checkout: Path) -> Layers:
-    """Return the layers of the import contract in pyproject.toml, the highest first.
+    """Return the layers of the first import contract in pyproject.toml, the highest first.
 
     Each is a list of siblings, which may not import each other.
     """
     text = (checkout / "pyproject.toml").read_text(encoding="utf-8")
     linter = tomllib.loads(text)["tool"]["importlinter"]
-    layers = []
     for contract in linter["contracts"]:
         if contract["type"] == "layers":
-            for layer in contract["layers"]:
-                layers.append(re.findall(r"[\w.]+", layer))
-    return layers
+            return [re.findall(r"[\w.]+", layer) for layer in contract["layers"]]
+    return []
 
 
 def floor_of(module: str, layers: Layers) -> Floor | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from source_files import FunctionNode, SourceFile, bound_names, line_count, top_level
 
 MAX_TOKENS_PER_LINE = 8.5  # the goal of a new file; good code bases have 6 to 9
+MIN_LINES_OF_RATE = 5  # of code: a file of two imports has no density
 MAX_LINE_CHARS = 100  # of code, as ruff lays it out
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 500
@@ -195,7 +196,8 @@ def tokens_per_line(source: SourceFile) -> float:
 def departures(source: SourceFile) -> Iterator[str]:
     """Yield why a file is not plain yet: each goal of a new file that it misses."""
     density = tokens_per_line(source)
-    if density > MAX_TOKENS_PER_LINE:
+    has_rate = len(source.code_lines) >= MIN_LINES_OF_RATE
+    if has_rate and density > MAX_TOKENS_PER_LINE:
         yield f"{source.path}: {density:.2f} tokens a line of code, over {MAX_TOKENS_PER_LINE}"
     for place in bare_participles(source):
         yield f"{place} is a bare participle"

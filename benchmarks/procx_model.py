@@ -36,8 +36,9 @@ from stepline.procx.model import ProcX
 from stepline.procx.settings import (
     PDVC_LOSSES,
     PROCX,
-    SMALL,
     AttentionForm,
+    AttentionSettings,
+    CaptionerSettings,
     LossSettings,
     ModelSettings,
 )
@@ -48,6 +49,16 @@ RESULTS = Path(__file__).parent / "results" / "procx_model.json"
 COUNTS = (8, 6, 9, 7, 8, 10, 5, 9)  # steps of the videos; YouCook2: 7.7
 WORDS = 9_981  # with marks and half bytes 10,000 tokens
 FORMS: tuple[AttentionForm, ...] = ("key-aware", "vanilla")
+SMALL = ModelSettings(  # learns the simulated world in minutes
+    attention=AttentionSettings(width=64, heads=4),
+    encoder_layers=2,
+    decoder_layers=2,
+    feed_forward=128,
+    queries=20,
+    captioner=CaptionerSettings(
+        width=64, heads=4, text_layers=1, joint_layers=1, feed_forward=128, projection=32
+    ),
+)
 SIZES: dict[str, ModelSettings] = {"paper": PROCX, "small": SMALL, "pdvc": PDVC}
 OURS, SAMPLED, PLAIN = "stepline", "grid_sample", "plain"
 

@@ -34,7 +34,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from stepline.features import FeatureStore, RowTexts
-from stepline.features.store import Digests, FeatureLocation, text_digest
+from stepline.features.shard_index import Digests, FeatureLocation, text_digest
 from stepline.nasva.dataset import gather_samples
 from stepline.nasva.model import Aligner
 from stepline.nasva.refine import _VideoReader

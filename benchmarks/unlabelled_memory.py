@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from stepline.features import FeatureStore, RowTexts
-from stepline.features.store import FeatureLocation
+from stepline.features.shard_index import FeatureLocation
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import LabelledTexts

@@ -27,7 +27,7 @@ from grounding import FAR, away, rendered, seen
 
 from research.drawn_videos import true_record
 from research.vision_language.descriptions import ask_after_descriptions
-from stepline.chat.pictures import LETTERS
+from stepline.chat.pictures import PICTURE_LETTERS
 from stepline.chat.servers import Answer, Content, Schema
 from stepline.grounding.evidence import shot_slices
 from stepline.grounding.ground import Grounding, ground
@@ -37,7 +37,7 @@ from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language import GroundedVideo, ask_about_steps
-from stepline.vision_language.questions import NONE
+from stepline.vision_language.questions import NONE_ANSWER
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BUDGETS = (5, 10, 20, 40)  # requests a video
@@ -109,29 +109,29 @@ class TruthServer:
         step, or none."""
         urls = [part["image_url"]["url"] for part in question if part["type"] == "image_url"]
         said = {}
-        for letter, url in zip(LETTERS, urls, strict=False):
+        for letter, url in zip(PICTURE_LETTERS, urls, strict=False):
             second = float(base64.b64decode(url.partition(",")[2]))
             rng = np.random.default_rng(
                 zlib.crc32(f"{self.seed} {self.video.name} {second}".encode())
             )
             right = [text for k, text in enumerate(self.texts) if self.video.shows(k, second)] or [
-                NONE
+                NONE_ANSWER
             ]
-            wrong = [text for text in (*self.texts, NONE) if text not in right]
+            wrong = [text for text in (*self.texts, NONE_ANSWER) if text not in right]
             lies = self.fault == "liar" or rng.random() >= self.r
-            said[letter] = {"always A": self.texts[0], "always none": NONE}.get(
+            said[letter] = {"always A": self.texts[0], "always none": NONE_ANSWER}.get(
                 self.fault, str(rng.choice(wrong if lies and wrong else right))
             )
         return said
 
     def _letter(self, step: int, seconds: Sequence[float], rng: np.random.Generator) -> str:
         right = self._right(step, seconds)
-        options = [*LETTERS[: len(seconds)], NONE]
+        options = [*PICTURE_LETTERS[: len(seconds)], NONE_ANSWER]
         wrong = [letter for letter in options if letter not in right]
         if self.fault == "always A":
             return "A"
         if self.fault == "always none":
-            return NONE
+            return NONE_ANSWER
         if self.fault == "never none":
             return str(rng.choice(options[:-1]))
         if self.fault == "another step":
@@ -141,8 +141,10 @@ class TruthServer:
         return str(rng.choice(wrong if lies and wrong else right))
 
     def _right(self, step: int, seconds: Sequence[float]) -> list[str]:
-        pictures = zip(LETTERS, seconds, strict=False)
-        return [letter for letter, second in pictures if self.video.shows(step, second)] or [NONE]
+        pictures = zip(PICTURE_LETTERS, seconds, strict=False)
+        return [letter for letter, second in pictures if self.video.shows(step, second)] or [
+            NONE_ANSWER
+        ]
 
     def close(self) -> None:
         """Nothing is open."""

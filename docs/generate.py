@@ -332,7 +332,7 @@ def layers() -> str:
     """Return the layers of the import contract, the highest first, as pyproject.toml has them."""
     text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
     contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
-    (contract,) = (contract for contract in contracts if contract["type"] == "layers")
+    contract = next(contract for contract in contracts if contract["type"] == "layers")
     lines = []
     for layer in contract["layers"]:
         siblings = re.findall(r"[\w.]+", layer)

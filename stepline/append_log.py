@@ -21,7 +21,7 @@ from stepline.records import FrozenModel
 Entry = TypeVar("Entry", bound=FrozenModel)
 
 # s for another process to finish its line, which takes milliseconds unless it is stopped
-WAIT = 10.0
+LOCK_WAIT_SECONDS = 10.0
 
 
 class EntryStore(Protocol[Entry]):
@@ -53,7 +53,7 @@ class AppendLog(Generic[Entry]):
         self._path, self._kind, self._key, self._noun = path, kind, key, noun
         self._thread_lock = Lock()
         self._file_lock = FileLock(
-            path.with_name(f"{path.name}.lock"), timeout=WAIT, poll_interval=0.01
+            path.with_name(f"{path.name}.lock"), timeout=LOCK_WAIT_SECONDS, poll_interval=0.01
         )
         self._entries: dict[Hashable, Entry] = {}
         self._size = 0  # bytes of whole lines read so far
@@ -75,9 +75,8 @@ class AppendLog(Generic[Entry]):
                 with self._file_lock:
                     self._append(line)
             except Timeout as error:
-                raise StoreError(
-                    f"{self._path}: another process has held its lock for {WAIT:.0f} s; end that one and try again"
-                ) from error
+                reason = f"another process has held its lock for {LOCK_WAIT_SECONDS:.0f} s"
+                raise StoreError(f"{self._path}: {reason}; end that one and try again") from error
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise StoreError(

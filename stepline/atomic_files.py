@@ -12,8 +12,10 @@ from pathlib import Path
 from stepline.errors import StoreError
 
 # marks a file that is being written; its name holds the writer's process id and machine
-PARTIAL = ".partial"
-STEM = 80  # bytes of a file's stem that its temporary name begins with; a name may have 255
+PARTIAL_SUFFIX = ".partial"
+MAX_STEM_BYTES = (
+    80  # bytes of a file's stem that its temporary name begins with; a name may have 255
+)
 _serial = itertools.count()
 
 
@@ -48,7 +50,7 @@ class FileSet:
         """Return the temporary path to write to instead of `path`."""
         self.current = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        name = f".{_partial_stem(path)}.{os.getpid()}-{next(_serial)}-{_machine()}{PARTIAL}{path.suffix}"
+        name = f".{_partial_stem(path)}.{os.getpid()}-{next(_serial)}-{_machine()}{PARTIAL_SUFFIX}{path.suffix}"
         self._partials[path] = path.parent / name
         return self._partials[path]
 
@@ -153,8 +155,10 @@ def remove_partial_files(folder: Path, of: Path | None = None) -> None:
     """
     import psutil
 
-    for partial in folder.glob(f".*{PARTIAL}*") if of is None else partial_files(of):
-        owner, _, rest = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")
+    for partial in folder.glob(f".*{PARTIAL_SUFFIX}*") if of is None else partial_files(of):
+        owner, _, rest = (
+            partial.name.rpartition(PARTIAL_SUFFIX)[0].rpartition(".")[2].partition("-")
+        )
         ours = rest.partition("-")[2] in (_machine(), "")  # "": of a version that did not name it
         if owner.isdigit() and ours and not psutil.pid_exists(int(owner)):
             partial.unlink(missing_ok=True)
@@ -169,13 +173,15 @@ def _machine() -> str:
 def _partial_stem(path: Path) -> str:
     """Return the first bytes of a file's stem: its temporary name is then no longer than names may
     be."""
-    return os.fsencode(path.stem)[:STEM].decode(errors="ignore")
+    return os.fsencode(path.stem)[:MAX_STEM_BYTES].decode(errors="ignore")
 
 
 def partial_files(path: Path) -> list[Path]:
     """Return the temporary files of `path` that are being written, or that killed processes
     left."""
     own = re.compile(
-        rf"\.{re.escape(_partial_stem(path))}\.\d+-\d+(-[0-9a-f]{{8}})?{re.escape(PARTIAL + path.suffix)}"
+        rf"\.{re.escape(_partial_stem(path))}\.\d+-\d+(-[0-9a-f]{{8}})?{re.escape(PARTIAL_SUFFIX + path.suffix)}"
     )
-    return sorted(file for file in path.parent.glob(f".*{PARTIAL}*") if own.fullmatch(file.name))
+    return sorted(
+        file for file in path.parent.glob(f".*{PARTIAL_SUFFIX}*") if own.fullmatch(file.name)
+    )

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORM: Final = r"^(auto|cpu|mps|cuda(:\d+)?)$"
-DeviceName: TypeAlias = Annotated[str, Field(pattern=FORM)]
+DEVICE_PATTERN: Final = r"^(auto|cpu|mps|cuda(:\d+)?)$"
+DeviceName: TypeAlias = Annotated[str, Field(pattern=DEVICE_PATTERN)]
 # "auto": float32, of recognition float16
 ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]
 
 # NVIDIA's driver; where it is not, torch need not be loaded (1 s) to know that there is no GPU.
-DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+CUDA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 GPU_BATCH = 16  # times as many inputs at once as fit the caches of a CPU best; for speed alone
 # How CUDA tells, through torch or CTranslate2, that memory is short or the card is gone; a faulty
 # kernel is neither.
@@ -47,7 +47,7 @@ GAVE_OUT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # CTranslate2's
-RECOGNITION: dict[ComputeType, str] = {
+RECOGNITION_TYPES: dict[ComputeType, str] = {
     "float32": "float32",
     "bf16": "bfloat16",
     "float16": "float16",
@@ -107,7 +107,7 @@ class Device:
             return {
                 "device": "cuda",
                 "device_index": index,
-                "compute_type": RECOGNITION.get(wanted, "float16"),
+                "compute_type": RECOGNITION_TYPES.get(wanted, "float16"),
             }
         if self.kind != "cpu":
             log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
@@ -134,7 +134,7 @@ def choose_device(wanted: str = "auto", compute: ComputeType = "auto") -> Device
 
     Raises SettingsError for another word, ModelError where the device is not there.
     """
-    if not re.fullmatch(FORM, wanted):
+    if not re.fullmatch(DEVICE_PATTERN, wanted):
         raise SettingsError(
             f"device {wanted!r}: there is no such kind; give auto, cpu, cuda, cuda:N or mps"
         )
@@ -161,7 +161,7 @@ def cuda_gpus() -> int:
     """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them; 0 is known without loading
     torch."""
     try:
-        ctypes.CDLL(DRIVER)
+        ctypes.CDLL(CUDA_DRIVER)
     except OSError:
         try:
             if "rocm" not in version("torch"):

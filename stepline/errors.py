@@ -18,7 +18,7 @@ import re
 
 # What a terminal obeys instead of showing: C0 but tab and line feed, DEL, C1, and what turns the
 # direction of writing.
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
     JSON says the same before and after, for these characters stand nowhere in it but inside
     strings.
     """
-    return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+    return CONTROL_CHARACTERS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
 def error_line(text: str) -> str:
@@ -44,7 +44,7 @@ def first_line(error: BaseException) -> str:
 
 
 # What the main job does without, and the extra that brings it.
-EXTRAS = {
+EXTRA_PACKAGES = {
     "accelerate": "train",
     "mcp": "mcp",
     "pyarrow": "data",
@@ -59,9 +59,9 @@ def missing_extra(error: BaseException) -> str | None:
     """Return in one line which package is not installed, and the extra that brings it; None for any
     other error."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if package not in EXTRAS:
+    if package not in EXTRA_PACKAGES:
         return None
-    return f"needs {package}, which is not installed; pip install 'stepline[{EXTRAS[package]}]'"
+    return f"needs {package}, which is not installed; pip install 'stepline[{EXTRA_PACKAGES[package]}]'"
 
 
 class SteplineError(Exception):

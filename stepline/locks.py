@@ -1,7 +1,6 @@
 """One writer at a time: locks of the operating system that name their owner."""
 
 import contextlib
-import itertools
 import json
 import logging
 import os
@@ -17,26 +16,26 @@ from stepline.limits import parse_json
 
 log = logging.getLogger(__name__)
 
-LOCK = ".stepline.lock"  # in the folder that a run writes to
+LOCK_NAME = ".stepline.lock"  # in the folder that a run writes to
 # times in a row that a folder is not there after it was made, from which nobody else is the reason
-OFTEN_GONE = 100
+MAX_LOST_FOLDERS = 100
 # s between two looks at a lock that another holds; one who only asks who holds it is done sooner
-POLL = 0.2
+POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
 def lock_output(
-    lock: Path, shown: Path | str, *, wait: bool = False, keep: bool = False
+    lock: Path, place: Path | str, *, wait: bool = False, keep: bool = False
 ) -> Iterator[bool]:
     """Hold what a run writes to, and tell whether the one before was killed.
 
     A lock of the system's on the file `lock`, which names its owner: it ends with its owner,
-    however that ends, also on a disk that machines share. shown: what messages call it. wait: for
+    however that ends, also on a disk that machines share. place: what messages call it. wait: for
     another's end, after a warning that names it; without it SettingsError names it. keep: leave the
     file, empty, at the end. On Windows, and on a disk that knows no locks, nothing is held.
     """
-    made = [folder for folder in lock.parents if not folder.exists()]
-    file, killed = _locked_file(lock, shown, wait=wait)
+    new_folders = [folder for folder in lock.parents if not folder.exists()]
+    file, killed = _locked_file(lock, place, wait=wait)
     try:
         yield killed
     finally:
@@ -47,18 +46,21 @@ def lock_output(
                 # before it is free: whoever locks it next finds that it is gone, and makes another
                 lock.unlink()
         file.close()
-        for folder in made:
+        for folder in new_folders:
             with contextlib.suppress(OSError):  # something was written there
                 folder.rmdir()
 
 
-def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
-    gone = 0
-    for attempt in itertools.count():
+def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
+    """Return the lock's file, held by this process, and whether its last owner was killed."""
+    looks = 0
+    lost_folders = 0  # in a row
+    while True:
+        looks += 1
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
             file = lock.open("a+b", buffering=0)
-            gone = 0
+            lost_folders = 0
             locked = lock_file_now(file)
             file.seek(0)
             note = file.read()
@@ -68,26 +70,23 @@ def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO
                 return file, bool(note)  # one that ends by itself leaves no file
             file.close()
         except (FileNotFoundError, FileExistsError) as error:
-            # Whoever had the lock ended meanwhile, and took the folder away: mkdir too raises where
-            # it is gone between its "exists" and its look whether that is a folder.
-            gone += 1
-            if gone < OFTEN_GONE:
+            # Whoever had the lock ended in between, and took the folder away: mkdir too raises
+            # where it is gone between its "exists" and its look whether that is a folder.
+            lost_folders += 1
+            if lost_folders < MAX_LOST_FOLDERS:
                 continue
-            raise StoreError(
-                f"{lock.parent}: cannot be made ({error.strerror}); give another --out"
-            ) from error
+            reason = f"cannot be made ({error.strerror})"
+            raise StoreError(f"{lock.parent}: {reason}; give another --out") from error
         except OSError as error:
-            raise StoreError(
-                f"{lock}: cannot be written ({error.strerror}); give another --out"
-            ) from error
+            reason = f"cannot be written ({error.strerror})"
+            raise StoreError(f"{lock}: {reason}; give another --out") from error
         if locked:
             continue
-        if attempt and not wait:
-            raise taken(shown, note)
-        if attempt == 1:
-            log.warning("%s: %s works on it; waiting for its end", shown, owner_name(note))
-        time.sleep(POLL)
-    raise AssertionError("counts without end")
+        if looks > 1 and not wait:
+            raise locked_error(place, note)
+        if looks == 2:
+            log.warning("%s: %s works on it; waiting for its end", place, owner_name(note))
+        time.sleep(POLL_SECONDS)
 
 
 def _is_at(path: Path, file: BinaryIO) -> bool:
@@ -136,12 +135,13 @@ def owner_fields(note: bytes) -> dict[str, Any]:
 def owner_name(note: bytes) -> str:
     """Return whose note it is, in words."""
     fields = owner_fields(note)
-    known = {"process", "host"} <= set(fields)
-    return f"process {fields['process']} on {fields['host']}" if known else "another process"
+    if not {"process", "host"} <= set(fields):
+        return "another process"
+    return f"process {fields['process']} on {fields['host']}"
 
 
-def taken(shown: Path | str, note: bytes) -> SettingsError:
+def locked_error(place: Path | str, note: bytes) -> SettingsError:
     """Return the error of one who wants to write where the note's owner does."""
     return SettingsError(
-        f"{shown}: {owner_name(note)} works on it; wait for its end, or give another --out"
+        f"{place}: {owner_name(note)} works on it; wait for its end, or give another --out"
     )

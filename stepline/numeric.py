@@ -18,19 +18,25 @@ MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero row
 
 def sigmoid(log_odds: Array) -> Array:
     """Return 1 / (1 + exp(-x)) of each number."""
-    return np.asarray(1 / (1 + np.exp(-log_odds)))
+    odds_against = np.exp(-log_odds)
+    probabilities: Array = 1 / (1 + odds_against)
+    return probabilities
 
 
 def logit(probabilities: Array, margin: float = 0.0) -> Array:
     """Return log(p / (1 - p)) of each probability, which is first kept `margin` away from 0 and 1."""
     if margin:
         probabilities = np.clip(probabilities, margin, 1 - margin)
-    return np.asarray(np.log(probabilities / (1 - probabilities)))
+    odds = probabilities / (1 - probabilities)
+    log_odds: Array = np.log(odds)
+    return log_odds
 
 
 def sum_to_one(rows: Array) -> Array:
     """Return rows (N, M) divided by their sums."""
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+    sums = rows.sum(axis=1, keepdims=True)
+    shares: Array = rows / sums
+    return shares
 
 
 def softmax(logits: Array) -> Array:
@@ -42,21 +48,32 @@ def softmax(logits: Array) -> Array:
 def unit_rows(rows: Array) -> Array:
     """Return rows (N, D) scaled to length 1; a row of zeros stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, MIN_NORM))
+    lengths = np.maximum(lengths, MIN_NORM)
+    scaled: Array = rows / lengths
+    return scaled
 
 
 def cosine_matrix(a: Array, b: Array) -> Array:
     """Return the cosines (N, M) of the rows of a (N, D) and b (M, D); 0 for a row of zeros."""
-    lengths = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)  # (N, M)
-    return np.asarray(a @ b.T / np.maximum(lengths, MIN_NORM))
+    a_lengths = np.linalg.norm(a, axis=1)
+    b_lengths = np.linalg.norm(b, axis=1)
+    lengths = a_lengths[:, None] * b_lengths  # (N, M)
+    lengths = np.maximum(lengths, MIN_NORM)
+    cosines: Array = a @ b.T / lengths
+    return cosines
 
 
 def cosine(a: Array, b: Array) -> float | None:
     """Return the cosine of two vectors (D,); None where a length is zero or not finite."""
-    length = float(np.linalg.norm(a) * np.linalg.norm(b))
-    if not np.isfinite(length) or length <= 0:
+    a_length = np.linalg.norm(a)
+    b_length = np.linalg.norm(b)
+    length = float(a_length * b_length)
+    if not np.isfinite(length):
         return None
-    return float(a @ b) / length
+    if length <= 0:
+        return None
+    product = float(a @ b)
+    return product / length
 
 
 def fit_logistic_weights(
@@ -79,10 +96,17 @@ def fit_logistic_weights(
     weights = prior_mean
     for _ in range(MAX_NEWTON_STEPS):
         p = sigmoid(rows @ weights)  # (N,)
-        slope = rows.T @ (labels - p) - prior_precision @ (weights - prior_mean)  # (F,)
-        curvature = (rows * (p * (1 - p))[:, None]).T @ rows + prior_precision  # (F, F)
-        change = np.linalg.solve(curvature + damping * np.eye(len(weights)), slope)
-        weights = weights + np.clip(change, -max_change, max_change)
-        if np.abs(change).max() < tolerance:
+        pull = prior_precision @ (weights - prior_mean)  # (F,)
+        slope = rows.T @ (labels - p) - pull  # (F,)
+        variance = p * (1 - p)  # (N,)
+        weighted_rows = rows * variance[:, None]  # (N, F)
+        curvature = weighted_rows.T @ rows + prior_precision  # (F, F)
+        diagonal = np.eye(len(weights))
+        curvature = curvature + damping * diagonal
+        change = np.linalg.solve(curvature, slope)
+        limited = np.clip(change, -max_change, max_change)
+        weights = weights + limited
+        largest = np.abs(change).max()
+        if largest < tolerance:
             break
     return weights

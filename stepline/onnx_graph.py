@@ -28,8 +28,8 @@ Message: TypeAlias = list[bytes | memoryview]  # in pieces, so that weights are 
 
 IR_VERSION: Final = 8
 # ONNX's own set, and ONNX Runtime's kernels for transformers
-OPERATORS: Final = (("", 17), ("com.microsoft", 1))
-TYPES: Final = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
+OPERATOR_SETS: Final = (("", 17), ("com.microsoft", 1))
+TENSOR_TYPES: Final = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
 FLOAT, INT, STRING, INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 
@@ -57,7 +57,7 @@ class OnnxGraph:
         """Return the name of a tensor of the network, whose type is a key of TYPES."""
         name = self._name()
         tensor = [piece for size in values.shape for piece in _field(1, size)]
-        tensor += _field(2, TYPES[values.dtype.name]) + _field(8, name)
+        tensor += _field(2, TENSOR_TYPES[values.dtype.name]) + _field(8, name)
         self._constants += _field(
             5, tensor + _field(9, [np.ascontiguousarray(values).reshape(-1).view(np.uint8).data])
         )
@@ -100,7 +100,7 @@ class OnnxGraph:
         ]
         sets = [
             piece
-            for name, number in OPERATORS
+            for name, number in OPERATOR_SETS
             for piece in _field(8, _field(1, name) + _field(2, number))
         ]
         return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
@@ -178,7 +178,7 @@ def _attribute(name: str, value: int | float | str | list[int]) -> Message:
 
 def _value(name: str, dtype: str, shape: tuple[int | str, ...] | None = None) -> Message:
     """Return a ValueInfoProto. shape: None where ONNX Runtime finds it."""
-    kind = _field(1, TYPES[dtype])
+    kind = _field(1, TENSOR_TYPES[dtype])
     if shape is not None:
         sizes = [_field(2, size) if isinstance(size, str) else _field(1, size) for size in shape]
         kind += _field(2, [piece for size in sizes for piece in _field(1, size)])

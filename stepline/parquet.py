@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as arrow
 
 
-ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
+BATCH_ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
 
 
 def read_text_column(path: Path, column: str) -> Iterator[str]:
@@ -59,7 +59,7 @@ class ParquetReader:
             self.columns: list[str] = list(self.schema.names)
 
     def rows(
-        self, columns: Sequence[str] | None = None, size: int = ROWS
+        self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows as plain values, `size` of them held at once, of some columns or of
         all."""

@@ -16,7 +16,7 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
-NOTHING = "<p>Nothing to draw.</p>"
+EMPTY_PLOT = "<p>Nothing to draw.</p>"
 
 
 def plot_style() -> str:
@@ -39,12 +39,14 @@ def shortened(name: str, longest: int = 40) -> str:
 
 WIDTH, HEIGHT = 460, 210  # pixels
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
-TICKS = 4  # marks on an axis
+TICK_COUNT = 4  # marks on an axis
 # A list of bars: pixels of its width, so that letters stay legible on a phone of 390; of a row, its
 # words and a number.
 LIST, ROW, WORDS, NUMBER = 400, 30, 15, 62
-TEXT = 11.5  # pixels of letters, in plots.css
-LETTER = 0.6  # width of a letter over its height; wide for most fonts, so that words stay apart
+TEXT_PIXELS = 11.5  # pixels of letters, in plots.css
+LETTER_WIDTH = (
+    0.6  # width of a letter over its height; wide for most fonts, so that words stay apart
+)
 
 
 def histogram(
@@ -67,7 +69,7 @@ def grouped_histogram(
     }
     keys = sorted({key for counts in values.values() for key in counts})
     if not keys:
-        return NOTHING
+        return EMPTY_PLOT
     step = min((b - a for a, b in itertools.pairwise(keys)), default=1)
     bins = range(keys[0], keys[-1] + step, step)
     as_fractions = len(values) > 1
@@ -133,15 +135,15 @@ def _scale(top: float, as_fractions: bool) -> str:
 
 def _round_step(top: float) -> float:
     """Return 1, 2 or 5 times a power of ten, so that at most TICKS of it fit below top."""
-    power = 10.0 ** math.floor(math.log10(top / TICKS))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * TICKS >= top)
+    power = 10.0 ** math.floor(math.log10(top / TICK_COUNT))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * TICK_COUNT >= top)
 
 
 def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
     """Return named rows with a bar for each series; forms: how the number of each is written, as
     "{:,.0f}"."""
     if not rows:
-        return NOTHING
+        return EMPTY_PLOT
     top = max(max(values) for _, values in rows) or 1.0
     out = []
     for index, (name, values) in enumerate(rows):
@@ -162,7 +164,7 @@ def _list_row(row: int, name: str, numbers: Sequence[str]) -> str:
     """Return the words of a row above its bars: the name at the left, cut where the numbers at the
     right begin."""
     y = ROW * row + WORDS - 4
-    shown = shortened(name, int((LIST - NUMBER * len(numbers)) / (LETTER * TEXT)))
+    shown = shortened(name, int((LIST - NUMBER * len(numbers)) / (LETTER_WIDTH * TEXT_PIXELS)))
     columns = [
         f'<text x="{LIST - NUMBER * (len(numbers) - 1 - column)}" y="{y}" class="e">{number}</text>'
         for column, number in enumerate(numbers)
@@ -196,12 +198,12 @@ def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
         :words
     ]
     if not rows:
-        return NOTHING
+        return EMPTY_PLOT
     taken: list[Box] = []
     out = []
     for count, word, number in rows:
         size = max(SMALLEST, LARGEST * math.sqrt(count / rows[0][0]))
-        box = _free_box(LETTER * size * len(word), size, taken)
+        box = _free_box(LETTER_WIDTH * size * len(word), size, taken)
         if box is not None:
             taken.append(box)
             index = f'x="{(box[0] + box[2]) / 2:.1f}" y="{box[1] + 0.8 * size:.1f}" font-size="{size:.1f}"'
@@ -252,7 +254,7 @@ def waterfall(levels: Sequence[WaterfallLevel]) -> str:
     """
     top = max((level.count for level in levels), default=0)
     if not top:
-        return NOTHING
+        return EMPTY_PLOT
     rows: list[str] = []
     for level in levels:
         rows.append(
@@ -281,7 +283,7 @@ def _waterfall_row(
 
 # pixels: width and height of the field, its margin, the legend below
 SIDE, EDGE, FOOT = 460, 14, 34
-SHADES = 12  # colours between first and last; the style sheet names them o0 to o11
+SHADE_COUNT = 12  # colours between first and last; the style sheet names them o0 to o11
 
 
 def scatter(
@@ -290,21 +292,21 @@ def scatter(
     """Return N points (N, 2) with their names; order: of each in [0, 1], its colour; legend: what
     the order is."""
     if not len(points):
-        return NOTHING
+        return EMPTY_PLOT
     low, high = points.min(axis=0), points.max(axis=0)
     scale = (SIDE - 2 * EDGE) / max(1e-9, float((high - low).max()))
     # centred on both axes
     placed = EDGE + (points - low) * scale + (SIDE - 2 * EDGE - (high - low) * scale) / 2
-    shades = (min(SHADES - 1, max(0, int(position * SHADES))) for position in order)
+    shades = (min(SHADE_COUNT - 1, max(0, int(position * SHADE_COUNT))) for position in order)
     dots = "".join(
         f'<circle class="o{shade}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
         for (x, y), shade, name in zip(placed, shades, names, strict=True)
     )
     y, wide = SIDE + 6, 12
-    start = (SIDE - SHADES * wide) / 2
+    start = (SIDE - SHADE_COUNT * wide) / 2
     squares = "".join(
         f'<rect class="o{shade}" x="{start + shade * wide:.1f}" y="{y}" width="{wide}" height="10"/>'
-        for shade in range(SHADES)
+        for shade in range(SHADE_COUNT)
     )
     first = f'<text x="{start - 6:.1f}" y="{y + 9}" class="e">first</text>'
     last = f'<text x="{SIDE - start + 6:.1f}" y="{y + 9}">last</text>'

@@ -13,7 +13,7 @@ Progress: TypeAlias = Callable[[str, float, float], None]
 
 T = TypeVar("T")
 
-TRIM_EVERY = 300.0  # seconds of video; rare enough to cost nothing
+TRIM_SECONDS = 300.0  # seconds of video; rare enough to cost nothing
 
 
 class StoppedError(Exception):
@@ -39,7 +39,7 @@ def with_progress(
             raise StoppedError(stage)
         if isinstance(item, kind):
             second = float(getattr(item, "time", getattr(item, "start", 0.0)))
-            if second >= trimmed + TRIM_EVERY:
+            if second >= trimmed + TRIM_SECONDS:
                 trim_memory()
                 trimmed = second
             if progress is not None:
@@ -62,7 +62,7 @@ def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
                 each.cancel()
 
 
-LARGE = 1 << 27  # bytes; Whisper's largest arrays have 54 MB
+LARGE_BYTES = 1 << 27  # bytes; Whisper's largest arrays have 54 MB
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
@@ -77,8 +77,10 @@ def reuse_large_blocks() -> None:
     # musl has none
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGE)
-        mallopt(M_TRIM_THRESHOLD, LARGE // 2)  # two of them beside each other, as MKL asks for them
+        mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(
+            M_TRIM_THRESHOLD, LARGE_BYTES // 2
+        )  # two of them beside each other, as MKL asks for them
 
 
 def trim_memory() -> None:

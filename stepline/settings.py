@@ -47,10 +47,10 @@ class Settings(BaseModel):
 
 T = TypeVar("T", bound=Settings)
 
-LONGEST = 60  # characters of a refused value that an error repeats
-PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
+MAX_VALUE_CHARS = 60  # characters of a refused value that an error repeats
+VARIABLE_PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
 # Of all commands: what one command does not have may be another's, what none has is a mistake.
-SECTIONS = frozenset(
+SECTION_NAMES = frozenset(
     {
         *(
             "asr",
@@ -140,7 +140,7 @@ def config_file() -> Path | None:
     config folder."""
     import platformdirs
 
-    given = os.environ.get(f"{PREFIX}CONFIG")
+    given = os.environ.get(f"{VARIABLE_PREFIX}CONFIG")
     path = platformdirs.user_config_path("stepline", appauthor=False) / "config.toml"
     if given is not None:
         return Path(given).expanduser() if given else None
@@ -160,8 +160,10 @@ def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
             if _concerns(kind, section, str(path))
         }
         names += [str(path)] if tree else []
-    for name in sorted(name for name in os.environ if name.startswith(PREFIX) and "__" in name):
-        key = name.removeprefix(PREFIX).lower().replace("__", ".")
+    for name in sorted(
+        name for name in os.environ if name.startswith(VARIABLE_PREFIX) and "__" in name
+    ):
+        key = name.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
         if _concerns(kind, key.partition(".")[0], name):
             _apply(tree, f"{key}={os.environ[name]}", name)
             names.append(name)
@@ -173,7 +175,7 @@ def _concerns(kind: type[BaseModel], section: str, origin: str) -> bool:
     command have."""
     if section in kind.model_fields:
         return True
-    if section in SECTIONS:
+    if section in SECTION_NAMES:
         return False
     raise SettingsError(
         f"{origin}: unknown section {section!r}; {_nearest(section, sorted(kind.model_fields))}"
@@ -229,7 +231,7 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > DEPTH:
         raise SettingsError(
-            f"{origin[:LONGEST]}: write it as section.key=value, for example asr.beam=5"
+            f"{origin[:MAX_VALUE_CHARS]}: write it as section.key=value, for example asr.beam=5"
         )
     branch = tree
     for part in parts[:-1]:
@@ -241,7 +243,7 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
     try:
         branch[parts[-1]] = parse_toml(f"v = {value}")["v"]
     except LimitError as error:
-        raise SettingsError(f"{origin[:LONGEST]}: {error}; give a plain value") from error
+        raise SettingsError(f"{origin[:MAX_VALUE_CHARS]}: {error}; give a plain value") from error
     except ValueError:
         branch[parts[-1]] = value
 
@@ -252,7 +254,9 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
     path = tuple(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
         text = repr(first.get("input"))
-        given = f" (given: {text if len(text) <= LONGEST else text[:LONGEST] + '...'})"
+        given = (
+            f" (given: {text if len(text) <= MAX_VALUE_CHARS else text[:MAX_VALUE_CHARS] + '...'})"
+        )
         secret = any("key" in part or "url" in part for part in path)  # the value may be a password
         beyond = (
             _range(kind, path) if first["type"].startswith(("greater_than", "less_than")) else ""
@@ -262,7 +266,7 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
     return f"unknown setting {'.'.join(path)!r}; {_nearest(path[-1], _keys(kind, path[:-1]), path[:-1])}"
 
 
-BOUNDS = {
+BOUND_NAMES = {
     "minimum": "at least",
     "exclusiveMinimum": "above",
     "maximum": "at most",
@@ -278,9 +282,9 @@ def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
         owner.model_json_schema()["properties"].get(path[-1], {}) if owner else {}
     )
     forms: list[dict[str, Any]] = [schema, *schema.get("anyOf", ())]
-    number = next((form for form in forms if BOUNDS.keys() & form.keys()), {})
+    number = next((form for form in forms if BOUND_NAMES.keys() & form.keys()), {})
     return " and ".join(
-        f"{word} {number[bound]:g}" for bound, word in BOUNDS.items() if bound in number
+        f"{word} {number[bound]:g}" for bound, word in BOUND_NAMES.items() if bound in number
     )
 
 

@@ -23,7 +23,7 @@ from stepline.errors import ModelError, first_line
 
 Array = npt.NDArray[Any]
 
-DTYPES: Final = {
+STORAGE_DTYPES: Final = {
     "DoubleStorage": "<f8",
     "FloatStorage": "<f4",
     "HalfStorage": "<f2",
@@ -35,12 +35,17 @@ DTYPES: Final = {
     "CharStorage": "i1",
     "ByteStorage": "u1",
 }
-TENSOR, PARAMETER = "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"
-MAPPING: Final = "collections OrderedDict"
-NAMES: Final = {TENSOR, PARAMETER, MAPPING} | {f"torch {storage}" for storage in DTYPES}
-MAGIC: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
-ZIP: Final = b"PK\x03\x04"
-LITERALS: Final = {
+TENSOR_REBUILDER, PARAMETER_REBUILDER = (
+    "torch._utils _rebuild_tensor_v2",
+    "torch._utils _rebuild_parameter",
+)
+MAPPING_NAME: Final = "collections OrderedDict"
+ALLOWED_NAMES: Final = {TENSOR_REBUILDER, PARAMETER_REBUILDER, MAPPING_NAME} | {
+    f"torch {storage}" for storage in STORAGE_DTYPES
+}
+MAGIC_NUMBER: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
+ZIP_MAGIC: Final = b"PK\x03\x04"
+LITERAL_READERS: Final = {
     "BININT",
     "BININT1",
     "BININT2",
@@ -49,13 +54,13 @@ LITERALS: Final = {
     "BINUNICODE",
     "SHORT_BINUNICODE",
 }
-EMPTY: Final[dict[str, Callable[[], Any]]] = {
+EMPTY_MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "EMPTY_DICT": dict,
     "EMPTY_LIST": list,
     "EMPTY_TUPLE": tuple,
 }
-CONSTANTS: Final = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-TUPLES: Final = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+CONSTANT_OPCODES: Final = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+TUPLE_SIZES: Final = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class Storage(NamedTuple):
@@ -99,7 +104,7 @@ def read_state_dict(path: Path) -> dict[str, Array]:
     read.
     """
     with path.open("rb") as file:
-        zipped = file.read(len(ZIP)) == ZIP
+        zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
         file.seek(0)
         try:
             views, read = _open_zip(file) if zipped else _open_pickles(file)
@@ -142,14 +147,15 @@ def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
     """Return the content of the older form: magic number, version, machine, content, keys; then
     each key's numbers."""
-    if interpret(file) != MAGIC:
+    if interpret(file) != MAGIC_NUMBER:
         raise ValueError("no state dict")
     _, machine, content = interpret(file), interpret(file), interpret(file)
     if not machine["little_endian"]:
         raise ValueError("its numbers are big-endian")
     places: dict[str, tuple[int, int]] = {}  # first byte and count of numbers
     sizes = {
-        s.key: np.dtype(DTYPES[s.kind]).itemsize for s in (view.storage for view in _views(content))
+        s.key: np.dtype(STORAGE_DTYPES[s.kind]).itemsize
+        for s in (view.storage for view in _views(content))
     }
     for key in interpret(file):
         count = int.from_bytes(file.read(8), "little")
@@ -180,7 +186,7 @@ def _view(view: TensorView, data: bytes) -> Array:
     """Return a tensor's numbers, in their order. Raises ValueError where it reaches beyond its
     storage."""
     storage, offset, shape, stride = view
-    kind = np.dtype(DTYPES[storage.kind])
+    kind = np.dtype(STORAGE_DTYPES[storage.kind])
     if len(data) != storage.length * kind.itemsize:
         raise ValueError(f"{len(data)} bytes in place of {storage.length * kind.itemsize}")
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
@@ -215,18 +221,18 @@ def interpret(stream: IO[bytes]) -> Any:
 
     for opcode, value, _ in pickletools.genops(stream):
         name = opcode.name
-        if name in LITERALS:
+        if name in LITERAL_READERS:
             stack.append(value)
-        elif name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in EMPTY:
-            stack.append(EMPTY[name]())
+        elif name in CONSTANT_OPCODES:
+            stack.append(CONSTANT_OPCODES[name])
+        elif name in EMPTY_MAKERS:
+            stack.append(EMPTY_MAKERS[name]())
         elif name == "MARK":
             marks.append(len(stack))
         elif name == "TUPLE":
             stack.append(tuple(pop_marked()))
-        elif name in TUPLES:
-            stack[-TUPLES[name] :] = [tuple(stack[-TUPLES[name] :])]
+        elif name in TUPLE_SIZES:
+            stack[-TUPLE_SIZES[name] :] = [tuple(stack[-TUPLE_SIZES[name] :])]
         elif name in ("BINPUT", "LONG_BINPUT"):
             memo[value] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
@@ -237,7 +243,7 @@ def interpret(stream: IO[bytes]) -> Any:
         elif name in ("APPEND", "APPENDS"):
             items = pop_marked() if name == "APPENDS" else [stack.pop()]
             stack[-1].extend(items)
-        elif name == "GLOBAL" and value in NAMES:
+        elif name == "GLOBAL" and value in ALLOWED_NAMES:
             stack.append(value)
         elif name == "BINPERSID":
             stack.append(_storage(*stack.pop()))
@@ -264,12 +270,12 @@ def _storage(what: str, kind: str, key: str, place: str, count: int, view: None 
 
 def _put_together(name: str, given: Any) -> Any:
     """Return what one of the allowed names makes of its arguments."""
-    if name == MAPPING and not given:
+    if name == MAPPING_NAME and not given:
         return {}
-    if name == TENSOR:
+    if name == TENSOR_REBUILDER:
         storage, offset, shape, stride = given[:4]
         if isinstance(storage, Storage):
             return TensorView(storage, offset, shape, stride)
-    if name == PARAMETER and isinstance(given[0], TensorView):
+    if name == PARAMETER_REBUILDER and isinstance(given[0], TensorView):
         return given[0]
     raise ValueError(f"calls {name}, which no state dict does")

@@ -15,10 +15,12 @@ from pydantic import ValidationError
 from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import StoreError, first_line, printable
 from stepline.limits import RECORD, LimitError, parse_json, read_limited
-from stepline.parquet import ROWS, read_text_column
+from stepline.parquet import BATCH_ROWS, read_text_column
 from stepline.records import VERSION, Record
 
 # ---------------------------------------------------------------- JSON
+
+STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
 
 
 def to_json(record: Record) -> str:
@@ -29,13 +31,15 @@ def to_json(record: Record) -> str:
         del tree["video"]["origin"]
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
-            sentence |= sentence.pop("span")
+            sentence.update(sentence.pop("span"))
             for word in sentence["words"]:
-                word |= word.pop("span") or {"start": None, "end": None}
-    for field in ("steps", "captions", "reference"):
+                span = word.pop("span")
+                word.update(span or {"start": None, "end": None})
+    for field in STEP_FIELDS:
         tree[field] = [_flatten_step(step) for step in tree[field]]
     ordered = {"version": tree.pop("version"), "id": tree.pop("id")} | tree
-    return printable(json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)) + "\n"
+    text = json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)
+    return printable(text) + "\n"
 
 
 def from_json(text: str | bytes, source: str = "JSON") -> Record:
@@ -43,23 +47,20 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
     try:
         tree = parse_json(text)
     except ValueError as error:
-        raise StoreError(
-            f"{source}: not valid JSON ({error}); write it again with `stepline steps --force`"
-        ) from error
+        cure = "write it again with `stepline steps --force`"
+        raise StoreError(f"{source}: not valid JSON ({error}); {cure}") from error
+    cure = "`stepline steps` writes one"
     if not isinstance(tree, dict) or tree.get("version") != VERSION:
-        raise StoreError(
-            f"{source}: not a Stepline record of version {VERSION}; `stepline steps` writes one"
-        )
+        raise StoreError(f"{source}: not a Stepline record of version {VERSION}; {cure}")
     try:
         return Record.model_validate_json(json.dumps(_unflatten(tree)))
     except (ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         reason = first_line(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False)[0]
-            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise StoreError(
-            f"{source}: not a Stepline record ({reason}); `stepline steps` writes one"
-        ) from error
+            place = ".".join(map(str, first["loc"]))
+            reason = f"{place}: {first['msg']}"
+        raise StoreError(f"{source}: not a Stepline record ({reason}); {cure}") from error
 
 
 def read_record(path: Path) -> Record:
@@ -81,43 +82,54 @@ def write_record(record: Record, path: Path) -> None:
 
 
 def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a step with its best span as `start` and `end`, and its spans as pairs."""
     spans = [[span["start"], span["end"]] for span in step["spans"]]
-    best = spans[0] if spans else [None, None]
-    said = [step["said"]["start"], step["said"]["end"]] if step["said"] else None
-    first = {"id": step.pop("id"), "text": step.pop("text"), "start": best[0], "end": best[1]}
+    start, end = spans[0] if spans else (None, None)
+    flat = {"id": step.pop("id"), "text": step.pop("text"), "start": start, "end": end}
+    narrated = step["said"]
     if not step["seen"]:  # stored only where something was seen
         step.pop("seen")
-    return first | step | {"spans": spans, "said": said}
+    flat |= step
+    flat["spans"] = spans
+    flat["said"] = [narrated["start"], narrated["end"]] if narrated else None
+    return flat
 
 
 def _unflatten(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return the tree of a record as its fields hold it."""
     tree = dict(tree)
     if tree.get("transcript") is not None:
         transcript = dict(tree["transcript"])
-        transcript["sentences"] = [
-            _unflatten_sentence(sentence) for sentence in transcript["sentences"]
-        ]
+        transcript["sentences"] = list(map(_unflatten_sentence, transcript["sentences"]))
         tree["transcript"] = transcript
-    for field in ("steps", "captions", "reference"):
-        tree[field] = [_unflatten_step(step) for step in tree.get(field, [])]
+    for field in STEP_FIELDS:
+        tree[field] = list(map(_unflatten_step, tree.get(field, [])))
     return tree
 
 
 def _unflatten_sentence(sentence: dict[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in sentence.items() if key not in ("start", "end", "words")}
-    words = [
-        {key: value for key, value in word.items() if key not in ("start", "end")}
-        | {"span": None if word["start"] is None else {"start": word["start"], "end": word["end"]}}
-        for word in sentence.get("words", [])
-    ]
-    return rest | {"span": {"start": sentence["start"], "end": sentence["end"]}, "words": words}
+    """Return a sentence, and each of its words, with a span instead of `start` and `end`."""
+    words = []
+    for word in sentence.get("words", []):
+        span = None if word["start"] is None else _span(word)
+        words.append(_without_times(word) | {"span": span})
+    return _without_times(sentence) | {"span": _span(sentence), "words": words}
 
 
 def _unflatten_step(step: dict[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in step.items() if key not in ("start", "end")}
-    rest["spans"] = [{"start": span[0], "end": span[1]} for span in step.get("spans", [])]
-    said = step.get("said")
-    return rest | {"said": {"start": said[0], "end": said[1]} if said else None}
+    """Return a step with its spans by name."""
+    narrated = step.get("said")
+    spans = [{"start": span[0], "end": span[1]} for span in step.get("spans", [])]
+    named = {"start": narrated[0], "end": narrated[1]} if narrated else None
+    return _without_times(step) | {"spans": spans, "said": named}
+
+
+def _span(item: dict[str, Any]) -> dict[str, Any]:
+    return {"start": item["start"], "end": item["end"]}
+
+
+def _without_times(item: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in item.items() if key not in ("start", "end")}
 
 
 # ---------------------------------------------------------------- Parquet
@@ -132,25 +144,18 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    names = ["id", "video", "task", "steps", "record"]
-    types = [arrow.string(), arrow.string(), arrow.string(), arrow.int32(), arrow.string()]
-    schema = arrow.schema(
-        list(zip(names, types, strict=True)), metadata={"stepline_version": str(VERSION)}
-    )
+    text = arrow.string()
+    columns = {"id": text, "video": text, "task": text, "steps": arrow.int32(), "record": text}
+    schema = arrow.schema(columns.items(), metadata={"stepline_version": str(VERSION)})
     count = 0
     stream = iter(records)
     with atomic_path(path) as partial, parquet.ParquetWriter(partial, schema) as writer:
-        while part := list(itertools.islice(stream, ROWS)):
-            rows = [
-                {
-                    "id": r.id,
-                    "video": r.video.id,
-                    "task": r.video.task,
-                    "steps": len(r.steps),
-                    "record": to_json(r),
-                }
-                for r in part
-            ]
+        while batch := list(itertools.islice(stream, BATCH_ROWS)):
+            rows = []
+            for record in batch:
+                task = record.video.task
+                row = (record.id, record.video.id, task, len(record.steps), to_json(record))
+                rows.append(dict(zip(columns, row, strict=True)))
             writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
             count += len(rows)
     return count

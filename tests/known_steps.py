@@ -8,11 +8,11 @@ import zlib
 import numpy as np
 from llm_fakes import Answers, completion
 
-from stepline.chat.pictures import LETTERS
+from stepline.chat.pictures import PICTURE_LETTERS
 from stepline.grounding.ground import ground
 from stepline.records import Span, Step
 from stepline.vision_language.ask import GroundedVideo
-from stepline.vision_language.questions import NONE
+from stepline.vision_language.questions import NONE_ANSWER
 
 SECONDS, SHOT = 120, 6
 SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]
@@ -43,10 +43,10 @@ def right_letters(step, seconds):
     """The letters of the pictures in the shot that shows a step, or "none"."""
     shots = [
         letter
-        for letter, second in zip(LETTERS, seconds, strict=False)
+        for letter, second in zip(PICTURE_LETTERS, seconds, strict=False)
         if step in SHOWN and int(second) // SHOT == SHOWN[step] // SHOT
     ]
-    return shots or [NONE]
+    return shots or [NONE_ANSWER]
 
 
 def parts(body):
@@ -64,10 +64,13 @@ def knows(r=1.0, kind=""):
 
     def letter(step, seconds):
         rng = np.random.default_rng(zlib.crc32(f"{step} {seconds}".encode()))
-        options, right = [*LETTERS[: len(seconds)], NONE], right_letters(step, seconds)
+        options, right = (
+            [*PICTURE_LETTERS[: len(seconds)], NONE_ANSWER],
+            right_letters(step, seconds),
+        )
         if kind == "another step":
             return right_letters((step + 3) % len(NAMES), seconds)[0]
-        if kind in ("A", NONE):
+        if kind in ("A", NONE_ANSWER):
             return kind
         if kind == "never none":
             return str(rng.choice(options[:-1]))

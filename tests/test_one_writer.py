@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from stepline.errors import SettingsError, StoreError
-from stepline.locks import LOCK, lock_output
+from stepline.locks import LOCK_NAME, lock_output
 
 HOLDER = """
 import sys, time
@@ -80,7 +80,9 @@ def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(
     Path("videos.csv").write_text("video\nv.mp4\n")
     Path("v.mp4").touch()
     out = Path("out")
-    lock = {"predict": Path(".out.lock"), "curate": out / "driver.json"}.get(command, out / LOCK)
+    lock = {"predict": Path(".out.lock"), "curate": out / "driver.json"}.get(
+        command, out / LOCK_NAME
+    )
     with lock_output(lock, out):
         result = stepline(*COMMANDS[command], out)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -90,7 +92,7 @@ def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(
 
 
 def test_a_killed_run_keeps_nobody_out(tmp_path, holder):
-    lock = tmp_path / "out" / LOCK
+    lock = tmp_path / "out" / LOCK_NAME
     first = holder(lock)
     with (
         pytest.raises(SettingsError, match=f"out: process {first.pid} on"),
@@ -107,7 +109,7 @@ def test_a_killed_run_keeps_nobody_out(tmp_path, holder):
 
 
 def test_one_who_waits_says_for_whom_and_goes_on_when_that_one_is_killed(tmp_path, holder, caplog):
-    lock = tmp_path / LOCK
+    lock = tmp_path / LOCK_NAME
     first = holder(lock)
     noticed = threading.Event()
     caplog.handler.addFilter(lambda record: noticed.set() or True)
@@ -123,7 +125,7 @@ def test_one_who_waits_says_for_whom_and_goes_on_when_that_one_is_killed(tmp_pat
 def test_of_many_at_once_each_has_its_turn_alone(tmp_path):
     """Each removes the file that it locks: the next must not hold one that is gone beside one who
     made another."""
-    lock, inside, most = tmp_path / "out" / LOCK, [], []
+    lock, inside, most = tmp_path / "out" / LOCK_NAME, [], []
 
     def turns():
         for _ in range(10):
@@ -151,7 +153,7 @@ def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch
         make(path, mode)
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with lock_output(tmp_path / "out" / LOCK, "out"):
+    with lock_output(tmp_path / "out" / LOCK_NAME, "out"):
         assert len(made) == 2
 
 
@@ -160,7 +162,7 @@ def test_a_file_in_the_folder_s_place_is_named(tmp_path):
     with pytest.raises(
         StoreError, match=r"out: cannot be made \(File exists\); give another --out"
     ):
-        lock_output(tmp_path / "out" / LOCK, "out").__enter__()
+        lock_output(tmp_path / "out" / LOCK_NAME, "out").__enter__()
 
 
 def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, caplog):
@@ -168,7 +170,7 @@ def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, c
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with lock_output(tmp_path / LOCK, "out"), lock_output(tmp_path / LOCK, "out"):
+    with lock_output(tmp_path / LOCK_NAME, "out"), lock_output(tmp_path / LOCK_NAME, "out"):
         pass
     assert "this disk has no locks" in caplog.text
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from stepline.plots import (
-    NOTHING,
+    EMPTY_PLOT,
     WaterfallLevel,
     histogram,
     ranked_bars,
@@ -56,9 +56,9 @@ def test_nothing_counted_draws_nothing():
         waterfall([])
         == waterfall([WaterfallLevel("in", 0)])
         == word_cloud({"verbs": {}})
-        == NOTHING
+        == EMPTY_PLOT
     )
-    assert scatter(np.zeros((0, 2)), [], [], "order") == NOTHING
+    assert scatter(np.zeros((0, 2)), [], [], "order") == EMPTY_PLOT
 
 
 def test_points_fill_the_field_and_are_coloured_by_order():

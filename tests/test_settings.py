@@ -4,7 +4,7 @@ import platformdirs
 import pytest
 
 from stepline.errors import SettingsError
-from stepline.settings import SECTIONS, Settings, config_file, load_settings
+from stepline.settings import SECTION_NAMES, Settings, config_file, load_settings
 
 
 class Inner(Settings):
@@ -219,7 +219,7 @@ def test_the_sections_of_every_command_are_known():
         ),
         SummarizerRunSettings,
     )
-    assert {name for root in roots for name in root.model_fields} == SECTIONS
+    assert {name for root in roots for name in root.model_fields} == SECTION_NAMES
 
 
 def _numbers(schema):

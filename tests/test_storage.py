@@ -140,8 +140,13 @@ def parquet_readers():
     """Return everything that turns somebody's Parquet into values, by name: (columns, reads a
     path)."""
     from stepline.curate.sources.read import read_source
-    from stepline.features.store import KEY, LOCATION_COLUMNS, VERSION, read_index
-    from stepline.sieve_swap.content_words import _read
+    from stepline.features.shard_index import (
+        INDEX_VERSION,
+        LOCATION_COLUMNS,
+        METADATA_KEY,
+        read_index,
+    )
+    from stepline.sieve_swap.content_words import read_words
     from stepline.sieve_swap.pairing import WordVocabulary
     from stepline.sieve_swap.part_files import read_pairs
     from stepline.text_base.encoding import read_texts
@@ -153,7 +158,7 @@ def parquet_readers():
         write_bytes_table(
             folder / "shard-00000.parquet",
             {key: [b"\xff"] for key in LOCATION_COLUMNS},
-            {KEY: VERSION},
+            {METADATA_KEY: INDEX_VERSION},
         )
         list(read_index(folder, 0))
 
@@ -162,7 +167,7 @@ def parquet_readers():
         "source list": ("id", lambda path: list(read_source(str(path)))),
         "feature index": ("id", index),
         "pairs": ("id", read_pairs),
-        "words": ("title", lambda path: _read(path, WordVocabulary())),
+        "words": ("title", lambda path: read_words(path, WordVocabulary())),
         "documents read": ("id", read_shard),
         "text base": ("text", lambda path: list(PartedTable([path], [1], 10))),
         "lines to embed": ("text", lambda path: list(read_texts(path, 10))),

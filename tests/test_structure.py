@@ -87,6 +87,13 @@ def test_dense_expressions_are_counted():
     assert counts == [1, 2, 1, 1]
 
 
+def test_a_dense_file_is_not_plain_unless_it_is_a_line_or_two():
+    line = "names = [row.name for row in rows if row.name]\n"
+    (departure,) = plain_code.departures(source(line * 5))
+    assert departure == "stepline/example.py: 15.00 tokens a line of code, over 8.5"
+    assert list(plain_code.departures(source(line * 4))) == []
+
+
 def test_switches_of_the_formatter_and_long_lines_are_counted():
     text = f"x = 1  # fmt: skip\n# fmt: off\ny = '{'z' * 96}'\n# {'long comment ' * 10}\n"
     assert len(plain_code.formatter_switches(source(text))) == 2

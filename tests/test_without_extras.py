@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from stepline.errors import EXTRAS
+from stepline.errors import EXTRA_PACKAGES
 from stepline.storage import read_record
 
-BLOCKED = [*EXTRAS, "pandas", "sklearn", "transformers"]
+BLOCKED = [*EXTRA_PACKAGES, "pandas", "sklearn", "transformers"]
 PROGRAM = """
 import sys
 for package in sys.argv.pop(1).split(","):
@@ -233,7 +233,7 @@ def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_pa
     missing = stepline_without(["pyarrow"], *command)
     assert "needs pyarrow, which is not installed; pip install 'stepline[data]'" in missing.stderr
     assert not (tmp_path / "data").exists()  # so that the next run may write it
-    others = [package for package, extra in EXTRAS.items() if extra != "data"]
+    others = [package for package, extra in EXTRA_PACKAGES.items() if extra != "data"]
     result = stepline_without(others, *command)
     assert result.returncode == 0, result.stderr
     assert len(list((tmp_path / "data" / "features").glob("*.safetensors"))) == 1

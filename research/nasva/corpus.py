@@ -37,7 +37,7 @@ from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore
 from stepline.nasva.benchmarks import (
-    MODES,
+    BENCHMARK_MODES,
     BenchmarkInputs,
     BenchmarkName,
     TextVectors,
@@ -195,9 +195,9 @@ class BenchmarkFiles:
         features = StoredFeatures(self.stores / "video")
         for kind, row in BENCHMARKS.items():
             reference = self.folder / row.file
-            asked = benchmark_questions(row.name, reference, row.subset).asked
+            asked = benchmark_questions(row.name, reference, row.subset).questions
             given = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))
-            settings = WHOLE.model_copy(update={"mode": MODES[row.name]})
+            settings = WHOLE.model_copy(update={"mode": BENCHMARK_MODES[row.name]})
             answers = score_questions(asked, loaded, given, settings)
             missing = answers.missing
             fits = [(one, answers.by_id[one.id]) for one in asked if one.id in answers.by_id]

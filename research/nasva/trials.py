@@ -18,7 +18,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import coarse_spans
-from stepline.nasva.calibration import TEMPERATURE
+from stepline.nasva.calibration import SCORE_TEMPERATURE
 from stepline.nasva.checkpoint import read_aligner, write_aligner
 from stepline.nasva.dataset import label_matrix, labelled_sample
 from stepline.nasva.model import Aligner
@@ -210,7 +210,7 @@ def label_losses(scores: Matrix, places: StepSpans, video: TrainingVideo) -> Mat
     """Return the InfoNCE of each text's label (K,) by cosines (K, T); NaN where a text has none."""
     # (K, T)
     shown = label_matrix([[span] if span is not None else [] for span in places], video.features)
-    p = softmax(np.asarray(scores, dtype=np.float64) / TEMPERATURE)
+    p = softmax(np.asarray(scores, dtype=np.float64) / SCORE_TEMPERATURE)
     mass = (p * shown).sum(axis=1)
     return np.where(shown.any(axis=1), -np.log(np.maximum(mass, 1e-12)), np.nan)
 
@@ -221,7 +221,9 @@ def soft_labels(matrices: Sequence[Sequence[Matrix]]) -> list[Matrix]:
     means = (
         np.asarray(np.mean(each, axis=0), dtype=np.float64) for each in zip(*matrices, strict=True)
     )
-    return [np.cumsum(softmax(mean / TEMPERATURE), axis=1).astype(np.float32) for mean in means]
+    return [
+        np.cumsum(softmax(mean / SCORE_TEMPERATURE), axis=1).astype(np.float32) for mean in means
+    ]
 
 
 def soft_task(

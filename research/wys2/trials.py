@@ -116,7 +116,7 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detect
             corpus.unlabelled.truth,
         )
         last = made.rounds[-1]
-        shown = sum(truth) + (last.precision or 0.0) * last.kept
+        shown = sum(truth) + (last.precision or 0.0) * last.pseudo_labelled
         return made.detector, shown / last.pairs, last.pairs
     finally:
         shutil.rmtree(folder, ignore_errors=True)

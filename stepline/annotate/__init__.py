@@ -1,17 +1,25 @@
 """A test set of visual narrations by people: clips to watch, answers, agreement, the set kept
 (WYS2, section 4)."""
 
-from stepline.annotate.answers import Agreement, Answer, Answers, agreement, consensus
+from stepline.annotate.answers import (
+    Agreement,
+    AgreementRule,
+    Answer,
+    AnswerLog,
+    agreement,
+    consensus,
+)
 from stepline.annotate.clips import AnnotationClip, read_clips, write_clips
 from stepline.annotate.queue import AnnotationQueue, AnnotationTask
 
 __all__ = [
     "Agreement",
+    "AgreementRule",
     "AnnotationClip",
     "AnnotationQueue",
     "AnnotationTask",
     "Answer",
-    "Answers",
+    "AnswerLog",
     "agreement",
     "consensus",
     "read_clips",

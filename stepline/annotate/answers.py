@@ -1,11 +1,9 @@
-"""What annotators said, which clips they agree on, and how well they agree beyond chance.
+"""The answers of annotators, the clips on which they agree, and how well they agree beyond chance.
 
 An answer is one JSON line, on disk before the annotator gets the next clip. Clips on which enough
-annotators say the same are kept (WYS2, section 4); agreement is Fleiss' kappa (1971), between two
-people Cohen's (1960).
-
-The annotated set as files: labels for `stepline evaluate vnd`, the clips behind them, and how it
-came about.
+annotators say the same are kept (WYS2, section 4). Agreement is Fleiss' kappa (1971), between two
+people Cohen's (1960). An annotated set has three files: labels for `stepline evaluate vnd`, the
+clips behind them, and a report.
 """
 
 import json
@@ -27,10 +25,11 @@ from stepline.settings import NonNegative
 
 Confidence: TypeAlias = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
 AnnotatorName: TypeAlias = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]
+Counts: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
 
 
 class Answer(FrozenModel):
-    """What one person says of one clip. reason: why they are not sure. seconds: from its start to
+    """One person's answer about one clip. reason: why they are not sure. seconds: from its start to
     the answer."""
 
     clip: Annotated[str, Field(min_length=1)]
@@ -41,25 +40,32 @@ class Answer(FrozenModel):
     seconds: NonNegative = 0.0
 
 
-class Answers(AppendLog[Answer]):
-    """The answers in a file, in the order given; an annotator's later answer about a clip replaces
-    the earlier."""
+class AnswerLog(AppendLog[Answer]):
+    """The answers in a file, in the order first given; an annotator's later answer about a clip
+    replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Answer, lambda answer: (answer.clip, answer.annotator), "an answer")
 
 
-ASKED = 7  # annotators a clip; WYS2, section 4
-NEEDED = 5  # of them who must say the same for the clip to be kept
+@dataclass(frozen=True)
+class AgreementRule:
+    """When a clip counts: enough people answered, and enough of them say the same. The defaults are
+    WYS2's, section 4."""
+
+    annotators: int = 7
+    majority: int = 5
+
+
+PAPER_RULE = AgreementRule()
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well annotators agree: clips with all answers, those kept as shown or not, and Fleiss'
-    kappa.
+    """How well annotators agree: clips, those with all answers, those kept as shown or not, and
+    Fleiss' kappa.
 
-    kappa, same: None where they are undefined; same: the fraction of pairs of answers that are
-    equal.
+    same: the fraction of pairs of answers that are equal. kappa, same: None where undefined.
     """
 
     clips: int
@@ -71,37 +77,51 @@ class Agreement:
 
 
 def consensus(
-    answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED
+    answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE
 ) -> dict[str, bool | None]:
-    """Return what each clip with `asked` answers is said to show; None where fewer than `needed`
-    say the same.
+    """Return what each complete clip shows by its annotators; None where too few say the same.
 
-    Answers past the first `asked` of a clip do not count.
+    Answers after the first `rule.annotators` of a clip do not count.
     """
     verdicts: dict[str, bool | None] = {}
-    for clip, votes in _votes(answers).items():
-        if len(votes) >= asked:
-            yes = sum(votes[:asked])
-            verdicts[clip] = True if yes >= needed else False if asked - yes >= needed else None
+    for clip, yes in _positive_votes(answers, rule).items():
+        verdicts[clip] = None
+        if yes >= rule.majority:
+            verdicts[clip] = True
+        elif rule.annotators - yes >= rule.majority:
+            verdicts[clip] = False
     return verdicts
 
 
-def agreement(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED) -> Agreement:
-    """Return how well the annotators agree on the clips that `asked` of them answered."""
+def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Agreement:
+    """Return how well the annotators agree on the complete clips."""
     answers = list(answers)
-    votes = _votes(answers)
-    verdicts = consensus(answers, asked=asked, needed=needed)
-    counts = np.array(
-        [(sum(votes[clip][:asked]), asked - sum(votes[clip][:asked])) for clip in verdicts]
+    verdicts = list(consensus(answers, rule).values())
+    yes = np.array(list(_positive_votes(answers, rule).values()), dtype=np.int_)
+    kappa, same = fleiss_kappa(np.stack([yes, rule.annotators - yes], axis=1))
+    return Agreement(
+        clips=len({answer.clip for answer in answers}),
+        complete=len(verdicts),
+        shown=verdicts.count(True),
+        unshown=verdicts.count(False),
+        kappa=kappa,
+        same=same,
     )
-    kappa, same = fleiss_kappa(counts.reshape(-1, 2))
-    kept = list(verdicts.values())
-    return Agreement(len(votes), len(verdicts), kept.count(True), kept.count(False), kappa, same)
 
 
-def fleiss_kappa(
-    counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]",
-) -> tuple[float | None, float | None]:
+def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str, int]:
+    """Return how many of the first annotators of each complete clip say that it is shown."""
+    votes: dict[str, list[bool]] = defaultdict(list)
+    for answer in answers:
+        votes[answer.clip].append(answer.shown)
+    counts = {}
+    for clip, values in votes.items():
+        if len(values) >= rule.annotators:
+            counts[clip] = sum(values[: rule.annotators])
+    return counts
+
+
+def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     """Return Fleiss' kappa (1971) and the fraction of pairs that agree; counts: (items,
     categories), equal row sums.
 
@@ -111,19 +131,16 @@ def fleiss_kappa(
         return None, None
     raters = int(counts[0].sum())
     pairs = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))  # (items,)
-    chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
     same = float(pairs.mean())
-    return (None if chance == 1.0 else (same - chance) / (1 - chance)), same
+    chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    return _beyond_chance(same, chance), same
 
 
-def cohen_kappa(
-    first: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]",
-    second: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]",
-) -> float | None:
+def cohen_kappa(first: Counts, second: Counts) -> float | None:
     """Return Cohen's kappa (1960) of two people's categories, (items,) each; None where it is
     undefined.
 
-    Each person's own proportions make the agreement by chance, which Fleiss' kappa takes from both
+    The chance to agree is of each person's own proportions; Fleiss' kappa takes it from both
     together.
     """
     if not len(first):
@@ -132,53 +149,51 @@ def cohen_kappa(
     chance = float(
         sum((first == category).mean() * (second == category).mean() for category in categories)
     )
-    return None if chance == 1.0 else (float((first == second).mean()) - chance) / (1 - chance)
+    return _beyond_chance(float((first == second).mean()), chance)
 
 
-def _votes(answers: Iterable[Answer]) -> dict[str, list[bool]]:
-    votes: dict[str, list[bool]] = defaultdict(list)
-    for answer in answers:
-        votes[answer.clip].append(answer.shown)
-    return votes
+def _beyond_chance(same: float, chance: float) -> float | None:
+    return None if chance == 1.0 else (same - chance) / (1 - chance)
 
 
-LABELS, CLIPS, REPORT = "vnd.json", "vnd_clips.json", "vnd_report.json"
+# The files of an annotated set.
+LABELS_FILE = "vnd.json"
+CLIPS_FILE = "vnd_clips.json"
+REPORT_FILE = "vnd_report.json"
 
 
 def export(
     clips: Sequence[AnnotationClip],
     answers: Sequence[Answer],
     folder: Path,
-    *,
-    asked: int = ASKED,
-    needed: int = NEEDED,
+    rule: AgreementRule = PAPER_RULE,
 ) -> Agreement:
     """Write the clips on which enough annotators agree, and return how well they agree.
 
     Raises DatasetError when there is none.
     """
-    verdicts = consensus(answers, asked=asked, needed=needed)
-    agreed = [clip.model_copy(update={"shown": verdicts.get(clip.id)}) for clip in clips]
-    kept = {clip.id: clip for clip in agreed if clip.shown is not None}
-    if not kept:
-        raise DatasetError(
-            f"no clip has {asked} answers of which {needed} agree yet; annotate on, or ask fewer"
-        )
-    measured = agreement(answers, asked=asked, needed=needed)
-    write_atomic(
-        folder / LABELS,
-        json.dumps({id: int(bool(clip.shown)) for id, clip in kept.items()}, indent=1) + "\n",
-    )
-    write_clips(kept.values(), folder / CLIPS)
+    verdicts = consensus(answers, rule)
+    labelled = []
+    for clip in clips:
+        verdict = verdicts.get(clip.id)
+        if verdict is not None:
+            labelled.append(clip.model_copy(update={"shown": verdict}))
+    if not labelled:
+        missing = f"no clip has {rule.annotators} answers of which {rule.majority} agree yet"
+        raise DatasetError(f"{missing}; annotate on, or ask fewer")
+    summary = agreement(answers, rule)
+    labels = {clip.id: int(bool(clip.shown)) for clip in labelled}
     report = {
-        "agreement": asdict(measured),
-        "asked": asked,
-        "needed": needed,
+        "agreement": asdict(summary),
+        "asked": rule.annotators,
+        "needed": rule.majority,
         "without consensus": sorted(id for id, verdict in verdicts.items() if verdict is None),
-        "not yet answered by all": sorted(clip.id for clip in clips if clip.id not in verdicts),
-        "seconds": round(sum(clip.span.duration for clip in kept.values()), 1),
+        "not yet answered by all": sorted({clip.id for clip in clips} - verdicts.keys()),
+        "seconds": round(sum(clip.span.duration for clip in labelled), 1),
         "annotators": dict(sorted(Counter(answer.annotator for answer in answers).items())),
         "confidence": dict(sorted(Counter(answer.confidence for answer in answers).items())),
     }
-    write_atomic(folder / REPORT, json.dumps(report, ensure_ascii=False, indent=1) + "\n")
-    return measured
+    write_atomic(folder / LABELS_FILE, json.dumps(labels, indent=1) + "\n")
+    write_clips(labelled, folder / CLIPS_FILE)
+    write_atomic(folder / REPORT_FILE, json.dumps(report, ensure_ascii=False, indent=1) + "\n")
+    return summary

@@ -14,7 +14,7 @@ from stepline.limits import RECORD, parse_json_text, read_limited
 from stepline.records import FrozenModel, Record, Span
 from stepline.storage import read_parquet, read_record
 
-SHORTEST = 3.0  # s; a shorter sentence is widened around its middle: WYS2's clips are 3 s
+MIN_CLIP_SECONDS = 3.0  # a shorter sentence is widened around its middle: WYS2's clips are 3 s
 
 
 class AnnotationClip(FrozenModel):
@@ -34,28 +34,29 @@ def read_clips(path: Path) -> list[AnnotationClip]:
 
     Raises DatasetError where it is neither, is empty, or has two clips of one id.
     """
-    clips = _clip_list(path) if path.suffix == ".json" else None
+    clips = None
+    if path.suffix == ".json":
+        clips = _clip_list(path)
     if clips is None:
-        records = read_parquet(path) if path.suffix == ".parquet" else iter([read_record(path)])
+        records = read_parquet(path) if path.suffix == ".parquet" else [read_record(path)]
         clips = [clip for record in records for clip in clips_of(record)]
     if not clips:
-        raise DatasetError(
-            f"{path}: no sentence with a video to watch; give records of transcribed videos, or clips"
-        )
-    repeated = [id for id, count in Counter(clip.id for clip in clips).items() if count > 1]
+        cure = "give records of transcribed videos, or clips"
+        raise DatasetError(f"{path}: no sentence with a video to watch; {cure}")
+    counts = Counter(clip.id for clip in clips)
+    repeated = [id for id, count in counts.items() if count > 1]
     if repeated:
-        raise DatasetError(
-            f"{path}: {len(repeated)} ids stand twice, first {repeated[0]!r}; every clip needs its own"
-        )
+        ids = f"{len(repeated)} ids stand twice, first {repeated[0]!r}"
+        raise DatasetError(f"{path}: {ids}; every clip needs its own")
     return clips
 
 
 def clips_of(record: Record) -> Iterator[AnnotationClip]:
-    """Yield a clip a sentence, at least `SHORTEST` long and inside the video; none where the record
+    """Yield a clip a sentence, at least `MIN_CLIP_SECONDS` long and inside the video; none where the record
     has no file."""
-    if record.video.path is None or record.transcript is None:
+    if record.video.path is None:
         return
-    for number, sentence in enumerate(record.transcript.sentences):
+    for number, sentence in enumerate(record.sentences):
         if sentence.text.strip():
             span = _widen(sentence.span, record.video.duration)
             yield AnnotationClip(
@@ -72,11 +73,11 @@ def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
 def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[AnnotationClip]:
     """Return the clips of qualifying questions. Raises DatasetError where one has no known
     answer."""
-    unlabelled = [clip.id for clip in clips if clip.shown is None]
-    if unlabelled:
-        raise DatasetError(
-            f'{source}: {unlabelled[0]!r} has no known answer; give "shown": true or false'
-        )
+    for clip in clips:
+        if clip.shown is None:
+            raise DatasetError(
+                f'{source}: {clip.id!r} has no known answer; give "shown": true or false'
+            )
     return list(clips)
 
 
@@ -101,9 +102,10 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
 
 
 def _widen(span: Span, duration: float | None) -> Span:
-    lacking = max(0.0, SHORTEST - span.duration)
+    lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
     start = max(0.0, span.start - lacking / 2)
-    end = max(span.end, start + SHORTEST)
+    end = max(span.end, start + MIN_CLIP_SECONDS)
     if duration is not None and end > duration:
-        start, end = max(0.0, min(start, duration - SHORTEST)), max(duration, span.end)
+        start = max(0.0, min(start, duration - MIN_CLIP_SECONDS))
+        end = max(duration, span.end)
     return Span(round(start, 3), round(end, 3))

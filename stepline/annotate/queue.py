@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from stepline.annotate.answers import ASKED, Answer
+from stepline.annotate.answers import PAPER_RULE, Answer
 from stepline.annotate.clips import AnnotationClip
 from stepline.append_log import EntryStore
 from stepline.errors import DatasetError
 
 Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
-RIGHT = 6  # of nine qualifying questions that must be right; WYS2, supplement 2
-EARLY = 0.3  # s by which a clock may say that a clip ended too soon
+MIN_RIGHT_ANSWERS = 6  # of nine qualifying questions; WYS2, supplement 2
+CLOCK_TOLERANCE_SECONDS = 0.3  # by which a clip may seem to end too soon
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,11 @@ class AnnotationTask:
 
 
 class AnnotationQueue:
-    """Hands out clips and takes answers, for any number of annotators at once. clock: seconds,
-    never backwards."""
+    """Hands out clips and takes answers, for any number of annotators at the same time.
+
+    right: qualifying questions that must be answered rightly. annotators: answers that a clip
+    needs. clock: seconds, never backwards.
+    """
 
     def __init__(
         self,
@@ -40,8 +43,8 @@ class AnnotationQueue:
         answers: EntryStore[Answer],
         *,
         qualifying: Sequence[AnnotationClip] = (),
-        right: int = RIGHT,
-        asked: int = ASKED,
+        right: int = MIN_RIGHT_ANSWERS,
+        annotators: int = PAPER_RULE.annotators,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if len(qualifying) and right > len(qualifying):
@@ -55,60 +58,65 @@ class AnnotationQueue:
             )
         self.clips = {clip.id: clip for clip in (*qualifying, *clips)}
         self.to_annotate = list(clips)
-        self._qualifying, self._right, self._asked = list(qualifying), right, asked
-        self._answers, self._clock, self._lock = answers, clock, Lock()
-        self._begun: dict[tuple[str, str], float] = {}
-        self._last: dict[str, str] = {}  # the clip that each annotator answered last
-        self._taken_back: dict[str, str] = {}  # the one whose answer they give anew
-        # the clip that each annotator has before them, whatever others answer
-        self._given: dict[str, str] = {}
+        self._qualifying = list(qualifying)
+        self._right = right
+        self._annotators = annotators
+        self._answers = answers
+        self._clock = clock
+        self._lock = Lock()
+        self._begun: dict[tuple[str, str], float] = {}  # by annotator and clip
+        # by annotator, the id of a clip
+        self._last: dict[str, str] = {}  # answered last
+        self._taken_back: dict[str, str] = {}  # whose answer they give again
+        self._current: dict[str, str] = {}  # in front of them, whatever others answer
 
     def next(self, annotator: str) -> AnnotationTask:
         """Return what the annotator does next. Clips nearest to having all their answers come
         first.
 
-        A clip that was given stays theirs until they answer it.
+        A clip stays theirs until they answer it.
         """
         with self._lock:
             task = self._next(annotator)
             if task.clip is not None:
-                self._given[annotator] = task.clip.id
+                self._current[annotator] = task.clip.id
             return task
 
     def _next(self, annotator: str) -> AnnotationTask:
-        following = self._following(annotator)
+        task = self._next_new(annotator)
         again = self._taken_back.get(annotator)
         if again is None:
-            return following
-        stage: Stage = (
-            "qualify" if any(clip.id == again for clip in self._qualifying) else "annotate"
-        )
-        return AnnotationTask(
-            stage, self.clips[again], following.left + (following.clip is not None)
-        )
+            return task
+        stage: Stage = "annotate"
+        if any(clip.id == again for clip in self._qualifying):
+            stage = "qualify"
+        return AnnotationTask(stage, self.clips[again], task.left + (task.clip is not None))
 
-    def _following(self, annotator: str) -> AnnotationTask:
-        answers = list(self._answers)
-        own = {answer.clip: answer.shown for answer in answers if answer.annotator == annotator}
-        count = Counter(answer.clip for answer in answers)
-        waiting = [clip for clip in self._qualifying if clip.id not in own]
-        if waiting:
-            return AnnotationTask("qualify", waiting[0], len(waiting) - 1)
-        if (
-            sum(own[clip.id] == clip.shown for clip in self._qualifying) < self._right
-            and self._qualifying
-        ):
+    def _next_new(self, annotator: str) -> AnnotationTask:
+        counts: Counter[str] = Counter()
+        own = {}
+        for answer in self._answers:
+            counts[answer.clip] += 1
+            if answer.annotator == annotator:
+                own[answer.clip] = answer.shown
+        # First the qualifying questions, which must be answered well enough ...
+        questions = [clip for clip in self._qualifying if clip.id not in own]
+        if questions:
+            return AnnotationTask("qualify", questions[0], len(questions) - 1)
+        right = sum(own[clip.id] == clip.shown for clip in self._qualifying)
+        if self._qualifying and right < self._right:
             return AnnotationTask("not qualified")
-        given = self._given.get(annotator)
-        open_clips = [
-            clip
-            for clip in self.to_annotate
-            if clip.id not in own and (count[clip.id] < self._asked or clip.id == given)
-        ]
-        if not open_clips:
+        # ... then the clip in front of them, or the one nearest to having all its answers.
+        current = self._current.get(annotator)
+        clips = []
+        for clip in self.to_annotate:
+            is_open = counts[clip.id] < self._annotators or clip.id == current
+            if is_open and clip.id not in own:
+                clips.append(clip)
+        if not clips:
             return AnnotationTask("done")
-        chosen = max(open_clips, key=lambda clip: (clip.id == given, count[clip.id]))
-        return AnnotationTask("annotate", chosen, len(open_clips) - 1)
+        best = max(clips, key=lambda clip: (clip.id == current, counts[clip.id]))
+        return AnnotationTask("annotate", best, len(clips) - 1)
 
     def begin(self, annotator: str, clip: str) -> None:
         """Note that the annotator starts to watch a clip."""
@@ -131,7 +139,7 @@ class AnnotationQueue:
                 )
             begun = self._begun.get((answer.annotator, answer.clip))
             watched = 0.0 if begun is None else self._clock() - begun
-            if begun is None or watched < clip.span.duration - EARLY:
+            if begun is None or watched < clip.span.duration - CLOCK_TOLERANCE_SECONDS:
                 raise DatasetError(
                     f"the clip was not watched to its end; it is {clip.span.duration:.1f} s long"
                 )
@@ -140,11 +148,11 @@ class AnnotationQueue:
             self._last[answer.annotator] = answer.clip
 
     def undo(self, annotator: str) -> None:
-        """Ask an annotator anew about the clip that they answered last; the new answer takes the
-        old one's place.
+        """Ask an annotator again about the clip that they answered last; the new answer replaces
+        the old one.
 
-        Raises DatasetError where they have answered none since the page was served, or taken it
-        back already.
+        Raises DatasetError where they have answered none since the page was served, or have taken
+        it back already.
         """
         with self._lock:
             if annotator not in self._last:

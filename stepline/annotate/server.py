@@ -14,10 +14,10 @@ from stepline.annotate.queue import AnnotationQueue
 from stepline.records import FrozenModel
 from stepline.web.local_server import LocalServer, asset, file_response, post, serve_page
 
-POLICY = (
+CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
 )
-FILES = {"": "page.html", "page.js": "page.js", "page.css": "page.css"}  # by path
+PAGE_FILES = {"": "page.html", "page.js": "page.js", "page.css": "page.css"}  # by path
 
 
 class Annotator(FrozenModel):
@@ -34,7 +34,9 @@ class ClipStart(Annotator):
 
 def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
     """Return a server on this machine; clips are cut into `folder` when they are first watched."""
-    return serve_page(annotation_routes(queue, folder), port, token="annotate", policy=POLICY)
+    return serve_page(
+        annotation_routes(queue, folder), port, token="annotate", policy=CONTENT_POLICY
+    )
 
 
 def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
@@ -69,7 +71,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         return file_response(request, path, "video/mp4")
 
     return [
-        *(Route(at + path, partial(page, name)) for path, name in FILES.items()),
+        *(Route(at + path, partial(page, name)) for path, name in PAGE_FILES.items()),
         Route(f"{at}next", next_task),
         Route(f"{at}clip/{{name:path}}", clip),
         post(f"{at}begin", ClipStart, lambda start: queue.begin(start.annotator, start.clip)),

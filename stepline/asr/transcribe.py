@@ -98,67 +98,94 @@ def transcribe_many(
     return [results[number] for number in range(len(sounds))]
 
 
+class SentenceCollector:
+    """The sentences of one sound, window by window: those that are believed, and the doubted ones
+    with the reason.
+
+    language: as the last window that says one; None where no window does.
+    """
+
+    def __init__(self, settings: AsrSettings) -> None:
+        self._settings = settings
+        self.language: str | None = None
+        self.believed: list[Sentence] = []
+        self.doubted: list[tuple[Sentence, str]] = []
+
+    def add(
+        self,
+        sentences: Sequence[Sentence],
+        windows: Sequence[AudioWindow],
+        transcripts: Sequence[WindowTranscript],
+    ) -> None:
+        """Take sentences that were read in some windows."""
+        if sentences:
+            for transcript in transcripts:
+                if transcript.language is not None:
+                    self.language = transcript.language
+        evidence = [_evidence(sentence, windows, transcripts) for sentence in sentences]
+        reasons = hallucination_reasons(sentences, evidence, self._settings)
+        for sentence, reason in zip(sentences, reasons, strict=True):
+            if reason is None:
+                self.believed.append(sentence)
+            else:
+                self.doubted.append((sentence, reason))
+
+    def result(self, recogniser: RecogniserSwitch) -> TranscriptionResult:
+        """Return what is said, and what was left out, with advice where that is most of it."""
+        settings, language = self._settings, self.language
+        ordered = sorted(self.believed, key=lambda item: (item.span.start, item.span.end))
+        looped = sorted(repeated_sentences(ordered))  # a loop may go on from window to window
+        doubted = self.doubted + [(ordered[index], REPEATED) for index in looped]
+        sentences = [item for index, item in enumerate(ordered) if index not in looped]
+        log.info("heard %d sentences, left out %d", len(sentences), len(doubted))
+        # A word or two that is not understood, or less than what is, says nothing of the language.
+        unsure = [sentence for sentence, reason in doubted if is_unsure(reason)]
+        advice = ""
+        warnings: tuple[str, ...] = ()
+        if max(settings.switch_voice, _seconds(sentences)) < _seconds(unsure):
+            advice = recogniser.advice
+        if advice:
+            warnings = (f"most of the speech is not understood; {advice}",)
+        if not sentences and recogniser.english_only and settings.language is None:
+            # nothing was understood by a model that takes whatever it hears for English
+            language = None
+        dropped = []
+        for sentence, reason in doubted:
+            if advice and reason != REPEATED and is_unsure(reason):
+                reason = f"{reason}; {advice}"
+            dropped.append(_rejected(sentence, reason))
+        transcript = Transcript(
+            language=language, sentences=tuple(sentences), recogniser=recogniser.name
+        )
+        return TranscriptionResult(transcript, tuple(dropped), warnings)
+
+
 def _transcription(
     blocks: Iterable[AudioBlock], recogniser: RecogniserSwitch, settings: AsrSettings
 ) -> Generator[list[AudioWindow], list[WindowTranscript], TranscriptionResult]:
     """Return what is said in a sound, asking for the reading of windows that are best read
     together."""
     windower = AudioWindower(settings)
-    kept: list[Sentence] = []
-    doubted: list[tuple[Sentence, str]] = []
-    language: str | None = None
-    windows = windower.windows(blocks)
-    while some := list(islice(windows, recogniser.at_once)):
-        reads = yield some
-        for k, window in enumerate(some):
+    collector = SentenceCollector(settings)
+    stream = windower.windows(blocks)
+    while windows := list(islice(stream, recogniser.at_once)):
+        transcripts = yield windows
+        last_window = windows[-1]
+        for k, window in enumerate(windows):
             # else the next window begins where this one was left unread
-            tail = window.last or window is not some[-1]
-            read = read_again(window, reads[k], recogniser.read, settings, tail=tail)
-            reads[k] = replace(read, words=tuple(fit_to_voice(window, read.words, settings)))
-        words = [word for read in reads for word in read.words]
-        sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
-        resume = _resume(
-            [each for each in sentences if each.span.end > some[-1].start], some[-1], settings
-        )
+            tail = window.last or window is not last_window
+            again = read_again(window, transcripts[k], recogniser.read, settings, tail=tail)
+            words = tuple(fit_to_voice(window, again.words, settings))
+            transcripts[k] = replace(again, words=words)
+        all_words = [word for transcript in transcripts for word in transcript.words]
+        sentences = split_sentences(all_words, pause=settings.pause, longest=settings.longest)
+        of_last = [item for item in sentences if item.span.end > last_window.start]
+        resume = _resume(of_last, last_window, settings)
         if resume is not None:
             second = windower.resume(resume)
             sentences = [sentence for sentence in sentences if sentence.span.start < second]
-        if sentences:
-            language = next(
-                (read.language for read in reversed(reads) if read.language is not None), language
-            )
-        evidence = [_evidence(sentence, some, reads) for sentence in sentences]
-        reasons = hallucination_reasons(sentences, evidence, settings)
-        for sentence, reason in zip(sentences, reasons, strict=True):
-            if reason is None:
-                kept.append(sentence)
-            else:
-                doubted.append((sentence, reason))
-    in_order = sorted(kept, key=lambda sentence: (sentence.span.start, sentence.span.end))
-    looped = repeated_sentences(in_order)  # a loop may go on from window to window
-    doubted += [(in_order[index], REPEATED) for index in sorted(looped)]
-    in_order = [sentence for index, sentence in enumerate(in_order) if index not in looped]
-    log.info("heard %d sentences, left out %d", len(in_order), len(doubted))
-    # A word or two that is not understood, or less than what is, tells nothing of the language.
-    unsure = [sentence for sentence, reason in doubted if is_unsure(reason)]
-    most = max(settings.switch_voice, _seconds(in_order)) < _seconds(unsure)
-    advice = recogniser.advice if most else ""
-    if not in_order and recogniser.english_only and settings.language is None:
-        # nothing was understood by a model that takes whatever it hears for English
-        language = None
-    whole = Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name)
-    dropped = tuple(
-        _rejected(
-            sentence,
-            f"{reason}; {advice}"
-            if advice and reason != REPEATED and is_unsure(reason)
-            else reason,
-        )
-        for sentence, reason in doubted
-    )
-    return TranscriptionResult(
-        whole, dropped, (f"most of the speech is not understood; {advice}",) if advice else ()
-    )
+        collector.add(sentences, windows, transcripts)
+    return collector.result(recogniser)
 
 
 def _seconds(sentences: Sequence[Sentence]) -> float:

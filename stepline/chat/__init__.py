@@ -8,7 +8,7 @@ import re
 
 # Speech that is aimed at a language model, not at a viewer. The loss when it is wrong is one
 # sentence, named in a note.
-_ORDERS = re.compile(
+_MODEL_ORDERS = re.compile(
     r"""
       \b(ignore|disregard|forget|override)\b .{0,40} \b(previous|prior|above|earlier|preceding|system|your)\b
           .{0,30} \b(instruction|prompt|rule|message|direction|order|training)s?\b
@@ -25,15 +25,17 @@ _ORDERS = re.compile(
 
 # Characters that could close the quotation or open a chat template's own tokens (<|im_start|>, <s>,
 # [INST]).
-_HARMLESS = str.maketrans("<>[]", "()()")
+_HARMLESS_CHARS = str.maketrans("<>[]", "()()")
 
 
 def orders_a_model(text: str) -> bool:
     """Tell whether a text tries to instruct a language model."""
-    return _ORDERS.search(text) is not None
+    return _MODEL_ORDERS.search(text) is not None
 
 
 def quoted(text: str) -> str:
     """Return the text as one line that no template or quotation mark can end; half characters are
     question marks."""
-    return " ".join(text.translate(_HARMLESS).encode("utf-8", "replace").decode("utf-8").split())
+    return " ".join(
+        text.translate(_HARMLESS_CHARS).encode("utf-8", "replace").decode("utf-8").split()
+    )

@@ -22,7 +22,7 @@ from stepline.retry import doubled_pause, retry
 
 logger = logging.getLogger(__name__)
 
-LATE = "the deadline passed"
+DEADLINE_PASSED = "the deadline passed"
 
 Reading = TypeVar("Reading")
 KeyParts: TypeAlias = Mapping[str, str | bool]
@@ -33,13 +33,13 @@ class CheckedQuestion(Generic[Reading]):
     """A question, and how its reply is read.
 
     key_parts: what the reply depends on besides server and settings. content: the message, with a
-    reminder of the form where its argument is True. read: takes an answer apart; refusal: says of a
+    reminder of the form where its argument is True. parse: takes an answer apart; refusal: says of a
     reading why it is not good enough, "" or None where it is. tokens: of question and reply, about.
     """
 
     key_parts: KeyParts
     content: Callable[[bool], Content]
-    read: Callable[[Answer], Reading]
+    parse: Callable[[Answer], Reading]
     refusal: Callable[[Reading], str | None]
     schema: Schema | None = None
     tokens: int = 0
@@ -72,7 +72,7 @@ class CheckedRequests:
         key = self._key(question.key_parts)
         stored = self.cache.get(key)
         if stored is not None:
-            reading = question.read(Answer(stored))
+            reading = question.parse(Answer(stored))
             if not question.refusal(reading):
                 return CheckedReply((reading,))
         readings: list[Reading] = []
@@ -82,7 +82,7 @@ class CheckedRequests:
             except RequestError as fault:
                 logger.info("no reply: %s", fault.reason)
                 return CheckedReply(tuple(readings), fault)
-            reading = question.read(answer)
+            reading = question.parse(answer)
             readings.append(reading)
             refusal = question.refusal(reading)
             if not refusal:
@@ -109,7 +109,7 @@ class CheckedRequests:
 
         def send() -> Answer:
             if time.monotonic() >= self.until:
-                raise NotSentError(LATE)
+                raise NotSentError(DEADLINE_PASSED)
             self.limits.begin(question.tokens)
             answer = self.server.ask(content, seed=seed, until=self.until, schema=question.schema)
             if answer.tokens is not None:
@@ -125,7 +125,7 @@ class CheckedRequests:
         doubled = doubled_pause(self.settings.pause, tries, most=math.inf)
         seconds = max(doubled, error.wait)
         if time.monotonic() + seconds >= self.until:
-            raise RequestError(f"{error.reason}; {LATE}", passing=False) from error
+            raise RequestError(f"{error.reason}; {DEADLINE_PASSED}", passing=False) from error
         if not error.passing or tries > self.settings.retries:
             raise error
         logger.info("%s; asking again in %.1f s", error.reason, seconds)

@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 from stepline.chat.servers import Content
 from stepline.chat.settings import VideoForm
 
-LETTERS = "ABCDEFGHIJKLMNOPQRST"
-ACROSS = 4  # pictures side by side in one
-# characters and pixels of a token, about; providers' own rules lie around it
-TEXT_TOKENS, PICTURE_TOKENS = 4, 750
+PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
+PICTURES_PER_ROW = 4  # pictures side by side in one
+# about; providers' own rules lie around it
+CHARS_PER_TOKEN = 4
+PIXELS_PER_TOKEN = 750
 
 # Seconds -> a JPEG of each that there is, or an mp4 of what is around it.
 PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
@@ -24,11 +25,11 @@ PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 class VideoPictures:
     """Pictures of a video, or of a part of it.
 
-    read: by their seconds. duration: of it, in seconds. start: second of the whole video at which
+    reader: gives them by their seconds. duration: of it, in seconds. start: second of the whole video at which
     the part begins.
     """
 
-    read: PictureReader
+    reader: PictureReader
     duration: float
     start: float = 0.0
 
@@ -44,7 +45,7 @@ def with_pictures(
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if together:
         return [*parts, _picture(side_by_side(pictures))]
-    for letter, picture in zip(LETTERS, pictures, strict=False):
+    for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts += [
             {"type": "text", "text": f"{letter}:"},
             _clip(picture, video) if video else _picture(picture),
@@ -56,23 +57,28 @@ def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
     """Return about how many tokens a question takes: its characters, its pictures' widths and
     heights."""
     pixels = sum(width * height for width, height in pictures)
-    return math.ceil(text / TEXT_TOKENS) + math.ceil(pixels / PICTURE_TOKENS)
+    return math.ceil(text / CHARS_PER_TOKEN) + math.ceil(pixels / PIXELS_PER_TOKEN)
 
 
 def side_by_side(pictures: Sequence[bytes]) -> bytes:
     """Return one JPEG of all pictures, each with its letter in the corner, four in a row."""
     from PIL import Image, ImageDraw
 
-    opened = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
-    width, height = max(one.width for one in opened), max(one.height for one in opened)
-    rows = math.ceil(len(opened) / ACROSS)
-    sheet = Image.new("RGB", (width * min(ACROSS, len(opened)), height * rows))
+    images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
+    width = max(image.width for image in images)
+    height = max(image.height for image in images)
+    columns = min(PICTURES_PER_ROW, len(images))
+    rows = math.ceil(len(images) / PICTURES_PER_ROW)
+    sheet = Image.new("RGB", (width * columns, height * rows))
     draw = ImageDraw.Draw(sheet)
-    for n, one in enumerate(opened):
-        corner = (n % ACROSS * width, n // ACROSS * height)
-        sheet.paste(one, corner)
-        draw.rectangle((*corner, corner[0] + 22, corner[1] + 22), fill="black")
-        draw.text((corner[0] + 6, corner[1] + 2), LETTERS[n], fill="white", font_size=18)
+    for n, image in enumerate(images):
+        row, column = divmod(n, PICTURES_PER_ROW)
+        left = column * width
+        top = row * height
+        sheet.paste(image, (left, top))
+        draw.rectangle((left, top, left + 22, top + 22), fill="black")
+        letter = PICTURE_LETTERS[n]
+        draw.text((left + 6, top + 2), letter, fill="white", font_size=18)
     return jpeg(sheet)
 
 

@@ -24,7 +24,7 @@ from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1  # of an entry's shape; another one is not read
+ENTRY_VERSION = 1  # of an entry's shape; another one is not read
 
 
 class ReplyCache:
@@ -47,9 +47,9 @@ class ReplyCache:
             kind = type(error).__name__
             logger.warning("%s: damaged reply in the cache (%s); it is asked for again", path, kind)
             return None
-        is_current = isinstance(entry, dict) and entry.get("version") == VERSION
+        is_current = isinstance(entry, dict) and entry.get("version") == ENTRY_VERSION
         if not is_current or not isinstance(entry.get("reply"), str):
-            logger.warning("%s: no reply of version %d; it is asked for again", path, VERSION)
+            logger.warning("%s: no reply of version %d; it is asked for again", path, ENTRY_VERSION)
             return None
         return str(entry["reply"])
 
@@ -58,7 +58,7 @@ class ReplyCache:
         if self.folder is None or self.broken is not None:
             return
         try:
-            write_atomic(self._path(key), json.dumps({"version": VERSION, "reply": reply}))
+            write_atomic(self._path(key), json.dumps({"version": ENTRY_VERSION, "reply": reply}))
         except StoreError as error:
             self.broken = (
                 f"replies of the model are not kept: {error}; STEPLINE_CACHE names another folder"
@@ -117,7 +117,7 @@ class RequestLimits:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-GRACE = 1.0  # s beyond the deadline for work that watches it itself to come back
+GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it itself to come back
 
 
 def run_in_threads(
@@ -130,7 +130,7 @@ def run_in_threads(
     are daemons: one that hangs in a library keeps neither the caller waiting nor the process alive.
     """
     todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()
+    finished: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()
     stopped = threading.Event()
     for index in range(len(items)):
         todo.put(index)
@@ -142,10 +142,10 @@ def run_in_threads(
             except queue.Empty:
                 return
             try:
-                done.put((index, work(items[index]), None))
+                finished.put((index, work(items[index]), None))
             except Exception as error:  # noqa: BLE001 - it is raised in the caller's thread
                 stopped.set()
-                done.put((index, None, error))
+                finished.put((index, None, error))
 
     for _ in range(min(workers, len(items))):
         threading.Thread(target=worker, daemon=True, name="stepline-chat").start()
@@ -153,7 +153,9 @@ def run_in_threads(
         results: dict[int, Result] = {}
         while len(results) < len(items):
             try:
-                index, result, error = done.get(timeout=max(0.0, until + GRACE - time.monotonic()))
+                index, result, error = finished.get(
+                    timeout=max(0.0, until + GRACE_SECONDS - time.monotonic())
+                )
             except queue.Empty:
                 break
             if error is not None:

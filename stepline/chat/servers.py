@@ -25,8 +25,10 @@ from stepline.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 
 logger = logging.getLogger(__name__)
 
-LARGEST = 1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
-MOST_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
+MAX_ANSWER_BYTES = (
+    1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
+)
+MAX_ANSWER_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
 CONFLICT_STATUS = 409  # a lock that timed out; OpenAI's own client tries again after it too
 
 # of a user's message: text, or its parts, pictures among them
@@ -228,8 +230,9 @@ def read_answer(body: bytes) -> Answer:
         raise RequestError("the server's answer holds no text", passing=True)
     usage = tree.get("usage")
     tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    told = isinstance(tokens, int) and 0 <= tokens <= MOST_TOKENS
-    return Answer(text, choice.get("finish_reason") != "length", tokens if told else None)
+    is_plausible = isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS
+    is_complete = choice.get("finish_reason") != "length"
+    return Answer(text, is_complete, tokens if is_plausible else None)
 
 
 def _require(name: str) -> Any:
@@ -270,14 +273,16 @@ def _limited(blocks: Iterable[bytes], until: float) -> bytes:
     body = bytearray()
     for block in blocks:
         body += block
-        if len(body) > LARGEST:
-            raise RequestError(f"the server's answer is larger than {LARGEST} bytes", passing=False)
+        if len(body) > MAX_ANSWER_BYTES:
+            raise RequestError(
+                f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes", passing=False
+            )
         if time.monotonic() > until:
             raise RequestError(_late(until), passing=True)
     return bytes(body)
 
 
-def _status_fault(settings: ChatSettings, status: int, headers: Any, said: str) -> Exception:
+def _status_fault(settings: ChatSettings, status: int, headers: Any, message: str) -> Exception:
     """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
     url, key = settings.base_url, settings.section
     if status in (401, 403):
@@ -292,7 +297,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, said: str) 
         return WriterError(
             f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url"
         )
-    reason = f"the server answered {status}" + (f" ({said})" if said else "")
+    reason = f"the server answered {status}" + (f" ({message})" if message else "")
     passing = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     return RequestError(
         reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing
@@ -324,7 +329,7 @@ def _late(until: float) -> str:
 
 # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
 # minute
-ENDS = 1 << 20
+FINGERPRINT_BYTES = 1 << 20
 
 
 class LocalModel:
@@ -462,8 +467,8 @@ def _fingerprint(path: Path) -> str:
     weights."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        digest = hashlib.sha256(f"{size}".encode() + file.read(ENDS))
-        file.seek(max(0, size - ENDS))
+        digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))
+        file.seek(max(0, size - FINGERPRINT_BYTES))
         digest.update(file.read())
     return digest.hexdigest()[:32]
 

@@ -49,27 +49,26 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     Example:
       stepline annotate vnd out/demo.json --out vnd --port 8080
     """
-    from stepline.annotate import AnnotationQueue, Answers, consensus, read_clips
-    from stepline.annotate.answers import LABELS, export
+    from stepline.annotate import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
+    from stepline.annotate.answers import LABELS_FILE, export
     from stepline.annotate.clips import check_qualifying
     from stepline.atomic_files import check_writable
     from stepline.errors import SettingsError
 
-    if not options["asked"] / 2 < options["needed"] <= options["asked"]:
+    rule = AgreementRule(options["asked"], options["needed"])
+    if not rule.annotators / 2 < rule.majority <= rule.annotators:
         raise SettingsError(
-            f"--needed {options['needed']} must be more than half of --asked {options['asked']}"
+            f"--needed {rule.majority} must be more than half of --asked {rule.annotators}"
         )
     check_writable(out)
     questions = options["qualification"]
     qualifying = check_qualifying(read_clips(questions), questions) if questions else []
-    asked, right, agreement = (
-        options["asked"],
-        options["right"],
-        {name: options[name] for name in ("asked", "needed")},
-    )
-    answers = Answers(out / "answers.jsonl")
     queue = AnnotationQueue(
-        read_clips(clips), answers, qualifying=qualifying, right=right, asked=asked
+        read_clips(clips),
+        AnswerLog(out / "answers.jsonl"),
+        qualifying=qualifying,
+        right=options["right"],
+        annotators=rule.annotators,
     )
     if not options["only_export"]:
         from stepline.annotate.server import serve
@@ -80,11 +79,12 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
             notice="{address} (Ctrl-C ends and exports)",
             goodbye="stopped; every answer is kept",
         )
-        verdicts = consensus(queue.annotations(), **agreement)
+        verdicts = consensus(queue.annotations(), rule)
         if all(verdict is None for verdict in verdicts.values()):
-            say(f"no clip has {asked} answers that agree yet; run this again to go on")
+            say(f"no clip has {rule.annotators} answers that agree yet; run this again to go on")
             return
-    summary = export(queue.to_annotate, queue.annotations(), out, **agreement)
+    summary = export(queue.to_annotate, queue.annotations(), out, rule)
     kappa = "undefined" if summary.kappa is None else f"{summary.kappa:.2f}"
-    counts = f"{summary.shown} shown and {summary.unshown} not shown of {summary.complete} clips answered by all"
-    say(f"{counts}; Fleiss' kappa {kappa}", f"wrote {out / LABELS}")
+    counts = f"{summary.shown} shown and {summary.unshown} not shown"
+    say(f"{counts} of {summary.complete} clips answered by all; Fleiss' kappa {kappa}")
+    say(f"wrote {out / LABELS_FILE}")

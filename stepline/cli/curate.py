@@ -102,7 +102,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
             chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say
         )
         if options["dry_run"]:
-            from stepline.curate.forecast import dry_run, forecast_json, format_forecast
+            from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_forecast
 
             forecast = dry_run(request, list(source_items(request)), chosen.forecast)
         else:
@@ -208,7 +208,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     Example:
       stepline curate report dataset --set text_base=recipes
     """
-    from stepline.curate.report import write_report
+    from stepline.curate.report.write import write_report
 
     folder, settings = _folder_and_settings(out, overrides)
     write_report(folder, settings)
@@ -252,8 +252,7 @@ def audit(
     """
     from stepline.curate.audit import model_check
     from stepline.curate.audit.verdicts import import_verdicts
-    from stepline.curate.report import make_report, write_report
-    from stepline.curate.report.write import local_verdicts
+    from stepline.curate.report.write import local_verdicts, make_report, write_report
 
     folder, settings = _folder_and_settings(out, overrides)
     verdicts = local_verdicts(folder)

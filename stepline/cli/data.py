@@ -72,7 +72,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
-    from stepline.features.store import UNREADABLE
+    from stepline.features.store import UNREADABLE_FILE
     from stepline.records import count_reasons
 
     done = import_features(source, out, **options)
@@ -84,9 +84,9 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         raise StoreError(
             f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})"
         )
-    if reasons.get(UNREADABLE):
+    if reasons.get(UNREADABLE_FILE):
         raise StoreError(
-            f"{source}: {reasons[UNREADABLE]} of its files could not be read, see {out}/dropped.jsonl; "
+            f"{source}: {reasons[UNREADABLE_FILE]} of its files could not be read, see {out}/dropped.jsonl; "
             "the rest is stored"
         )
 
@@ -166,7 +166,7 @@ def check(store: Path, as_json: bool) -> None:
       stepline features check store
     """
     from stepline.features import FeatureStore
-    from stepline.features.import_files import DROPPED, read_dropped
+    from stepline.features.import_files import DROPPED_NAME, read_dropped
     from stepline.records import count_reasons
 
     opened = FeatureStore(store)
@@ -178,7 +178,7 @@ def check(store: Path, as_json: bool) -> None:
         "widths": list(opened.widths),
         "backbones": sorted({item.backbone for item in items}),
         "faults": count_reasons(faults),
-        "dropped": count_reasons(read_dropped(store / DROPPED)),
+        "dropped": count_reasons(read_dropped(store / DROPPED_NAME)),
     }
     if as_json:
         print_data(json.dumps(contents))
@@ -282,11 +282,11 @@ def index(base: Path, engine: str, **options: Any) -> None:
     Example:
       stepline text-base index base --engine lists --set text_base.recall=0.99
     """
-    from stepline.locks import LOCK, lock_output
+    from stepline.locks import LOCK_NAME, lock_output
     from stepline.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
-    with lock_output(base / LOCK, base):
+    with lock_output(base / LOCK_NAME, base):
         entry = add_index(base, settings)
     say(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines")
 
@@ -413,7 +413,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.report import write_report
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.settings import SieveSwapSettings
-    from stepline.sieve_swap.videos import UNREADABLE
+    from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
 
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
@@ -440,7 +440,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         else _sieve_swap_table(job, outcome)
     )
     say(*(f"wrote {file}" for file in files))
-    lost = outcome.statistics.videos.get(UNREADABLE, 0) + unheard
+    lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
 
@@ -455,15 +455,15 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
     from stepline.errors import MediaError, SettingsError, SteplineError
     from stepline.pipeline.batch import transcribe
     from stepline.pipeline.sources import find_videos, name_videos
-    from stepline.sieve_swap.videos import SUFFIXES
+    from stepline.sieve_swap.videos import DATA_SUFFIXES
     from stepline.storage import write_record
 
     if len(videos) == 1:
         (source,) = videos
         inside = files_below(source) if source.is_dir() else [source]
-        if any(file.suffix in SUFFIXES for file in inside) or not source.exists():
+        if any(file.suffix in DATA_SUFFIXES for file in inside) or not source.exists():
             return source, 0
-    if any(path.suffix in SUFFIXES for path in videos):
+    if any(path.suffix in DATA_SUFFIXES for path in videos):
         raise SettingsError(
             "VIDEOS: give one file or folder of records, or video files, not both; join records first"
         )

@@ -218,7 +218,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
         }
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    answered = answer(questions.asked, loaded, features, out, settings, speech=spoken)
+    answered = answer(questions.questions, loaded, features, out, settings, speech=spoken)
     steps = sum(len(record.steps) for record in answered.by_id.values())
     say(f"{steps} steps are told")
     return answered.count, answered.missing
@@ -243,7 +243,7 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     if benchmark == "vnd":
         clips = answer_clips(read_clips(options["reference"]), loaded, read, out)
         return clips.count, clips.missing
-    asked = benchmark_questions("htm-align", options["reference"], options["subset"]).asked
+    asked = benchmark_questions("htm-align", options["reference"], options["subset"]).questions
     transcript = read_transcript(options["reference"])
     spoken = {
         one.id: times for one in asked if (times := spoken_times(transcript, one.id)) is not None
@@ -311,7 +311,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     )
     questions = benchmark_questions(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    return questions.asked, loaded, given
+    return questions.questions, loaded, given
 
 
 def _tell_unasked(reasons: dict[str, int]) -> None:

@@ -103,12 +103,12 @@ def one_writer(command: F) -> F:
     @functools.wraps(command)
     def alone(out: Path, **options: Any) -> Any:
         from stepline.atomic_files import check_writable
-        from stepline.locks import LOCK, lock_output
+        from stepline.locks import LOCK_NAME, lock_output
 
         if os.environ.get("RANK", "0") != "0":
             return command(out=out, **options)
         check_writable(out)
-        with lock_output(out / LOCK, out):
+        with lock_output(out / LOCK_NAME, out):
             return command(out=out, **options)
 
     return cast(F, alone)

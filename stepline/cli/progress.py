@@ -134,9 +134,9 @@ def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
         def report(progress: "PhaseProgress") -> None:
             state = _curation_state(progress)
             if bars is not None and bar is not None:
-                bars.update(bar, total=progress.total, completed=progress.done, state=state)
-            elif pace.is_due(progress.seconds, always=progress.done >= progress.total):
-                say(f"{progress.done} of {progress.total} videos: {state}")
+                bars.update(bar, total=progress.total, completed=progress.finished, state=state)
+            elif pace.is_due(progress.seconds, always=progress.finished >= progress.total):
+                say(f"{progress.finished} of {progress.total} videos: {state}")
 
         yield report
 
@@ -147,8 +147,8 @@ def _curation_state(progress: "PhaseProgress") -> str:
     parts = [f"{progress.earlier} of an earlier run"]
     if progress.rate:
         parts = [f"{progress.rate:,.0f} an hour"]
-    if progress.left:
-        parts.append(f"{progress.left / 60:.0f} min left")
+    if progress.seconds_left:
+        parts.append(f"{progress.seconds_left / 60:.0f} min left")
     if left_out:
         parts.append(f"{left_out} left out")
     if progress.failed:

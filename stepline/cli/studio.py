@@ -73,7 +73,7 @@ def studio(folder: Path, **options: Any) -> None:
     Example:
       stepline studio out --port 8080
     """
-    from stepline.library.database import STORE
+    from stepline.library.database import DATABASE_FILE
     from stepline.locks import lock_output
     from stepline.studio.server import StudioServer
     from stepline.studio.store import Studio
@@ -107,7 +107,7 @@ def studio(folder: Path, **options: Any) -> None:
             start,
             options["port"] or 0,
             notice="serving at {address} (Ctrl-C ends)",
-            goodbye=f"stopped; every correction is in {folder / STORE}",
+            goodbye=f"stopped; every correction is in {folder / DATABASE_FILE}",
         )
     library.close()
 
@@ -269,10 +269,8 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.meaning:
-        say(
-            "warning: by words alone, for the weights of MiniLM are missing; `stepline weights get`",
-            urgent=True,
-        )
+        reason = "by words alone, for the weights of MiniLM are missing"
+        say(f"warning: {reason}; `stepline weights get`", urgent=True)
     if update.read:
         say(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
     moments = index.search(" ".join(words), most)

@@ -88,7 +88,7 @@ def nasva(
       stepline train nasva --features store --steps howtostep:HowToStep.tar.gz --out run --set train.bf16=true
     """
     from stepline.nasva.settings import AlignerRunSettings
-    from stepline.nasva.train import BEST, FINAL, AlignerSources, train_run
+    from stepline.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first, peak_memory
 
@@ -115,7 +115,7 @@ def nasva(
             on_prepared=say_samples,
         )
     if is_first():
-        files = [str(out / name) for name in (FINAL, BEST) if (out / name).exists()]
+        files = [str(out / name) for name in (FINAL_FILE, BEST_FILE) if (out / name).exists()]
         if options["as_json"]:
             known: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
             if last is not None:
@@ -137,7 +137,7 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     """Say what is trained on, and what is left out; also that nothing was, where lists of videos
     were to be."""
     from stepline.training.distributed import is_first
-    from stepline.training.gather import EXCLUDED
+    from stepline.training.gather import EXCLUDED_REASON
 
     if not is_first():
         return
@@ -145,7 +145,7 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     amount = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
     say(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
     _say_left_out(samples.reasons())
-    if excluding and EXCLUDED not in samples.reasons():
+    if excluding and EXCLUDED_REASON not in samples.reasons():
         say("warning: no video of the sources is in the lists of --exclude")
 
 
@@ -326,7 +326,7 @@ def train_wys2(
     """
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.settings import load_settings
-    from stepline.wys2.detector import DETECTOR
+    from stepline.wys2.detector import DETECTOR_FILE
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import DetectorSources, train_detector_run
 
@@ -344,11 +344,11 @@ def train_wys2(
         run = train_detector_run(clips, out, settings, report=bar)
     rounds = []
     for row in run.rounds:
-        pseudo = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""
+        pseudo = f", {row.pseudo_labelled} of {row.of} unlabelled ones" if row.of else ""
         say(f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}")
-        rounds.append({"number": row.number, "pairs": row.pairs, "kept": row.kept, "auc": row.auc})
+        rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
     say(run.calibration_report)
-    path = str(out / DETECTOR)
+    path = str(out / DETECTOR_FILE)
     if as_json:
         error = None if run.calibration is None else run.calibration.error
         print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}))
@@ -395,7 +395,7 @@ def train_summarizer(
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
     from stepline.wys2.settings import SummarizerRunSettings
-    from stepline.wys2.summarizer.model import SUMMARIZER, read_frame_labels
+    from stepline.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
     from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
@@ -414,7 +414,7 @@ def train_summarizer(
             samples, out, settings, video=features.backbone, text=text or "", report=bar
         )
     _say_left_out(count_reasons(samples.omitted))
-    scores, path = asdict(trained.scores), str(out / SUMMARIZER)
+    scores, path = asdict(trained.scores), str(out / SUMMARIZER_FILE)
     numbers = ", ".join(
         f"{name} {'–' if scores[key] is None else format(scores[key], '.3f')}"
         for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
@@ -495,7 +495,7 @@ def refine(
 
 def _say_refined(done: "RefineResult", out: Path, *, as_json: bool) -> None:
     """Say what is refined and what is left out; print a line a round."""
-    from stepline.nasva.refine import REFINED
+    from stepline.nasva.refine import REFINED_FILE
 
     say(
         *(
@@ -504,7 +504,7 @@ def _say_refined(done: "RefineResult", out: Path, *, as_json: bool) -> None:
         )
     )
     say(f"{done.videos} videos refined, {len(done.omitted)} left out")
-    files = [str(out / REFINED), str(out / "aligner.safetensors")]
+    files = [str(out / REFINED_FILE), str(out / "aligner.safetensors")]
     if as_json:
         print_data(
             json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files})

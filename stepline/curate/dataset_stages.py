@@ -49,10 +49,10 @@ def run_dataset_stage(
         say(f"{stage.name}: {len(unfailed)} of {len(videos)} videos")
 
         def results_of(need: str) -> Iterator[tuple[VideoItem, bytes]]:
-            def read(video: VideoStatus) -> bytes:
+            def read_result(video: VideoStatus) -> bytes:
                 return results.read(plan.stages[need], video.key(need))
 
-            return read_results(unfailed, read, remote=out.local is None)
+            return read_results(unfailed, read_result, remote=out.local is None)
 
         context = DatasetContext(
             folder=folders.begin(stage, key),
@@ -107,18 +107,18 @@ def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> No
 
 
 def read_results(
-    videos: Iterable[VideoStatus], read: Callable[[VideoStatus], bytes], *, remote: bool
+    videos: Iterable[VideoStatus], read_result: Callable[[VideoStatus], bytes], *, remote: bool
 ) -> Iterator[tuple[VideoItem, bytes]]:
     """Yield each item with its result, in order. remote: ahead of time, for one by one would be
     mostly waiting."""
     if not remote:
         for video in videos:
-            yield video.item, read(video)
+            yield video.item, read_result(video)
         return
     reads: deque[tuple[VideoItem, Future[bytes]]] = deque()
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="results") as pool:
         for video in videos:
-            reads.append((video.item, pool.submit(read, video)))
+            reads.append((video.item, pool.submit(read_result, video)))
             if len(reads) > PARALLEL_READS:
                 item, data = reads.popleft()
                 yield item, data.result()

@@ -64,7 +64,7 @@ class PhaseProgress:
 
     total: int
     stages: tuple[str, ...] = ()
-    done: int = 0
+    finished: int = 0
     earlier: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class PhaseProgress:
 
     def count(self, failure: StageFailure | None, *, earlier: bool) -> None:
         """Count one finished video. earlier: it took no work in this run."""
-        self.done += 1
+        self.finished += 1
         self.earlier += earlier
         if failure is not None:
             self.kinds[failure.kind] += 1
@@ -91,15 +91,15 @@ class PhaseProgress:
     @property
     def rate(self) -> float | None:
         """Videos an hour that this run has worked on; None before the first."""
-        worked = self.done - self.earlier
+        worked = self.finished - self.earlier
         hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
         return worked / hours if worked else None
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds to the end at this rate; None while it is not known."""
         rate = self.rate
-        return (self.total - self.done) / rate * SECONDS_PER_HOUR if rate else None
+        return (self.total - self.finished) / rate * SECONDS_PER_HOUR if rate else None
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
     Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the
     next one.
     """
-    from stepline.curate.export import publish, publish_features
-    from stepline.curate.report import write_report
+    from stepline.curate.export.dataset import publish, publish_features
+    from stepline.curate.report.write import write_report
 
     out = output_path(request)
 
@@ -159,7 +159,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
 
 def source_items(request: RunRequest) -> Iterator[SourceEntry]:
     """Yield the videos of a request's source, and what it refuses."""
-    from stepline.curate.sources import read_source
+    from stepline.curate.sources.read import read_source
 
     return read_source(request.source, request.recipe.source, request.recipe.remote)
 
@@ -205,7 +205,7 @@ def run_recipe(
                 videos=len(collection.items),
                 seconds=time.monotonic() - began,
             )
-            run = _Run(request, out, collection, run_log, scratch, lock)
+            run = _RunInProgress(request, out, collection, run_log, scratch, lock)
             plan = run.through_phases(plan)
             run_log.write(
                 "ended",
@@ -258,7 +258,7 @@ def _failures(plan: Plan, out: RemotePath, collection: Collection) -> tuple[Stag
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RunInProgress:
     """A run under way. lock: its hold on OUT; scratch: its folder on this machine."""
 
     request: RunRequest

@@ -7,11 +7,11 @@ is thus the same whatever ran first.
 """
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -72,9 +72,13 @@ def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     """Return what of an item decides a stage's result: the stamps of the files it reads, what is
     known about it."""
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
-    inputs: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(files_read(stage, item))]
-    about = "about" in stage.reads
-    inputs.append([item.title, item.task, item.category, item.duration] if about else [])
+    inputs: list[JsonValue] = []
+    for name in sorted(files_read(stage, item)):
+        inputs.append(f"{name} {stamps[name]}")
+    if "about" in stage.reads:
+        inputs.append([item.title, item.task, item.category, item.duration])
+    else:
+        inputs.append([])
     if "where" in stage.reads:
         inputs.append([item.path, item.video, item.captions, item.features])
     return inputs
@@ -99,12 +103,14 @@ class Plan:
     @classmethod
     def from_recipe(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
         """Ask each stage once what of the recipe decides it."""
-        settings = {stage.name: stage.settings(recipe) for stage in stages}
+        by_name = {stage.name: stage for stage in stages}
+        settings = {name: stage.settings(recipe) for name, stage in by_name.items()}
         libraries = {}
-        for stage in stages:
-            versions = {name: minor_version(name) for name in stage.libraries(recipe)}
-            libraries[stage.name] = dict(versions.items() - KEYED_VERSIONS.items())
-        return cls(recipe, {stage.name: stage for stage in stages}, settings, libraries)
+        for name, stage in by_name.items():
+            used = stage.libraries(recipe)
+            versions = zip(used, map(minor_version, used), strict=True)
+            libraries[name] = dict(set(versions) - KEYED_VERSIONS.items())
+        return cls(recipe, by_name, settings, libraries)
 
     @cached_property
     def video_stages(self) -> tuple[Stage, ...]:
@@ -114,12 +120,14 @@ class Plan:
     def versions(self) -> dict[str, JsonValue]:
         """Return the whole version of each library that its stages' results depend on, "" of one
         that is lacking."""
-        names = {name for stage in self.stages.values() for name in stage.libraries(self.recipe)}
+        names: set[str] = set()
+        for stage in self.stages.values():
+            names.update(stage.libraries(self.recipe))
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
         """Return runs of stages of one kind, in the recipe's order."""
-        runs = groupby(self.stages.values(), key=lambda stage: stage.kind)
+        runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
         return [tuple(stages) for _, stages in runs]
 
     def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
@@ -161,8 +169,7 @@ class Plan:
 
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
         """Return the video stages that come before a stage in the recipe."""
-        names = list(self.stages)
-        before = names[: names.index(stage.name)]
+        before = itertools.takewhile(lambda name: name != stage.name, self.stages)
         return tuple(name for name in before if self.stages[name].kind == "video")
 
     def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
@@ -171,24 +178,28 @@ class Plan:
 
     def needs_met(self, stage: Stage) -> bool:
         """Tell whether the dataset stages that a stage needs are done."""
-        pending = (need for need in stage.needs if need not in self.dataset_keys)
+        pending = set(stage.needs) - self.dataset_keys.keys()
         return all(self.stages[need].kind == "video" for need in pending)
 
     def dataset_key(
         self, stage: Stage, statuses: Sequence["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
         """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
+        settings = self.settings[stage.name]
+        about = [stage.name, stage.version, settings, self.recipe.threads]
+        needs = []
+        for need in sorted(self.dataset_keys.keys() & set(stage.needs)):
+            needs.append([need, self.dataset_keys[need]])
         refusals = [[entry.id, entry.reason] for entry in refused]
-        needs = {need: self.dataset_keys[need] for need in stage.needs if need in self.dataset_keys}
-        about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
-        digest = hashlib.sha256(_json([about, sorted(needs.items()), refusals]))
+        digest = hashlib.sha256(_json([about, needs, refusals]))
         for status in statuses:
-            failure, keys, reason = status.failure, None, None
+            failure = status.failure
+            keys = reason = None
             if failure is None:
                 keys = [status.key(need) for need in stage.needs if need in status.stages]
             else:
                 reason = [failure.stage, failure.kind, failure.reason]
-            video = [status.item.id, stage_inputs(stage, status.item)]
+            video: list[object] = [status.item.id, stage_inputs(stage, status.item)]
             digest.update(_json([video, keys, reason]))
         return digest.hexdigest()
 
@@ -198,26 +209,29 @@ class Plan:
 
         failures: of the video stages before it. content: the sha256 of the videos.
         """
-        reasons = sorted([each.id, each.stage, each.kind, each.reason] for each in failures)
-        about = self._stage_parts(stage)
-        parts = [self.digest(content), *about, self.recipe.threads, reasons]
+        reasons = []
+        for failure in failures:
+            reasons.append([failure.id, failure.stage, failure.kind, failure.reason])
+        reasons.sort()
+        parts = [self.digest(content), *self._stage_parts(stage)]
+        parts += [self.recipe.threads, reasons]
         return hashlib.sha256(_json(parts)).hexdigest()
 
     def digest(self, content: str) -> str:
         """Return a sha256 of all that decides the keys of a run's tasks."""
-        parts: list[JsonValue] = [__version__, content, _pairs(self.dataset_keys)]
+        parts: list[object] = [__version__, content, _pairs(self.dataset_keys)]
         for stage in self.video_stages:
-            parts.append(self._stage_parts(stage))
-            parts.append(_pairs(self.libraries.get(stage.name, NO_LIBRARIES)))
+            libraries = self.libraries.get(stage.name, NO_LIBRARIES)
+            parts += [self._stage_parts(stage), _pairs(libraries)]
         return hashlib.sha256(_json(parts)).hexdigest()
 
-    def _stage_parts(self, stage: Stage) -> list[JsonValue]:
-        settings = self.settings[stage.name]
-        return [stage.name, stage.version, list(stage.needs), list(stage.reads), settings]
+    def _stage_parts(self, stage: Stage) -> list[object]:
+        needs, reads = list(stage.needs), list(stage.reads)
+        return [stage.name, stage.version, needs, reads, self.settings[stage.name]]
 
 
-def _pairs(values: Mapping[str, str]) -> JsonValue:
-    return [[name, value] for name, value in sorted(values.items())]
+def _pairs(values: Mapping[str, str]) -> list[list[str]]:
+    return [list(pair) for pair in sorted(values.items())]
 
 
 @dataclass(frozen=True, slots=True)

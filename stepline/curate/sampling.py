@@ -27,7 +27,8 @@ class ReservoirSample(Generic[Value]):
     seed alone."""
 
     def __init__(self, count: int, *, seed: int = 0) -> None:
-        self._count, self._seed = count, seed
+        self._count = count
+        self._seed = seed
         self._heap: list[tuple[int, str, Value]] = []  # the largest random key first
 
     def add(self, key: str, value: Value) -> None:
@@ -35,12 +36,13 @@ class ReservoirSample(Generic[Value]):
         entry = (-random_key(self._seed, key), key, value)
         if len(self._heap) < self._count:
             heapq.heappush(self._heap, entry)
-        elif self._count and entry[0] > self._heap[0][0]:
-            heapq.heapreplace(self._heap, entry)
+        else:
+            heapq.heappushpop(self._heap, entry)
 
     def items(self) -> list[tuple[str, Value]]:
         """Return the sample as (key, value), sorted by key."""
-        return sorted(((key, value) for _, key, value in self._heap), key=lambda pair: pair[0])
+        pairs = [(key, value) for _, key, value in self._heap]
+        return sorted(pairs, key=lambda pair: pair[0])
 
     def values(self) -> list[Value]:
         """Return the sample's values, sorted by key."""
@@ -48,19 +50,20 @@ class ReservoirSample(Generic[Value]):
 
 
 def random_key(seed: int, name: str) -> int:
-    """Return 64 bits of a name that another seed makes others."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
+    """Return 64 bits of a name, others for another seed."""
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")
 
 
-# videos from which the interval follows from the spread between videos instead of from draws
-MANY = 4000
-NORMAL = 1.96  # standard errors each way in a 95 % interval
+# videos beyond which the interval follows from the spread between videos instead of from draws
+MAX_DRAWN_VIDEOS = 4000
+ERRORS_EACH_WAY = 1.96  # standard errors, in a 95 % interval
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion in [0, 1] with its 95 % interval, over so many texts of so many videos. NaN:
-    nothing to go by."""
+    """A proportion in [0, 1] with its 95 % interval, and the numbers of texts and videos behind it.
+    NaN: not known."""
 
     value: float
     low: float
@@ -75,31 +78,33 @@ class Proportion:
         return f"{100 * self.value:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
-UNKNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
+NOT_KNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
 
 
 def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0) -> Proportion:
-    """Return the ratio estimate sum(hits) / sum(totals), each over V videos; UNKNOWN where there
+    """Return the ratio estimate sum(hits) / sum(totals), each over V videos; NOT_KNOWN where there
     are no totals."""
-    above, below = np.asarray(hits, dtype=np.float64), np.asarray(totals, dtype=np.float64)
-    texts, videos = int(below.sum()), int((below > 0).sum())
+    above = np.asarray(hits, dtype=np.float64)  # (V,)
+    below = np.asarray(totals, dtype=np.float64)  # (V,)
+    texts = int(below.sum())
+    videos = int((below > 0).sum())
     if not texts:
-        return UNKNOWN
+        return NOT_KNOWN
     value = float(above.sum() / below.sum())
-    if videos > MANY:
+    if videos > MAX_DRAWN_VIDEOS:
         # The variance of a ratio from the residuals of its videos (Cochran, section 6.4).
-        residuals = above - value * below
-        error = math.sqrt(
-            float((residuals**2).sum()) * len(above) / max(1, len(above) - 1)
-        ) / float(below.sum())
-        low, high = value - NORMAL * error, value + NORMAL * error
+        squares = float(((above - value * below) ** 2).sum())
+        variance = squares * len(above) / max(1, len(above) - 1)
+        margin = ERRORS_EACH_WAY * (math.sqrt(variance) / float(below.sum()))
+        low, high = value - margin, value + margin
     else:
         low, high = _bootstrap_interval(above, below, seed)
     return Proportion(value, max(0.0, low), min(1.0, high), texts, videos)
 
 
 def _bootstrap_interval(above: Floats, below: Floats, seed: int) -> tuple[float, float]:
-    return interval(resample({"share": Ratio(above, below)}, draws=DRAWS, seed=seed)["share"])
+    shares = resample({"share": Ratio(above, below)}, draws=DRAWS, seed=seed)
+    return interval(shares["share"])
 
 
 def audited_mean(
@@ -118,17 +123,17 @@ def audited_mean(
     calibrated score and gains from a good one.
     Source: Cochran, section 7.
     """
-    both = sorted(scores.keys() & verdicts.keys())
-    if not both or math.isnan(mean_score):
-        return UNKNOWN
-    rows = {video: row for row, video in enumerate(sorted({videos[text] for text in both}))}
-    difference, count = np.zeros(len(rows)), np.zeros(len(rows))
-    for text in both:
-        difference[rows[videos[text]]] += verdicts[text] - scores[text]
-        count[rows[videos[text]]] += 1
-    low, high = _bootstrap_interval(difference, count, seed)
-    value, low, high = (
-        min(1.0, max(0.0, mean_score + part))
-        for part in (float(difference.sum() / count.sum()), low, high)
-    )
-    return Proportion(value, low, high, len(both), len(rows))
+    texts = sorted(scores.keys() & verdicts.keys())
+    if not texts or math.isnan(mean_score):
+        return NOT_KNOWN
+    names = sorted({videos[text] for text in texts})
+    differences = np.zeros(len(names))
+    counts = np.zeros(len(names))
+    for text in texts:
+        row = names.index(videos[text])
+        differences[row] += verdicts[text] - scores[text]
+        counts[row] += 1
+    low, high = _bootstrap_interval(differences, counts, seed)
+    corrections = (float(differences.sum() / counts.sum()), low, high)
+    value, low, high = (min(1.0, max(0.0, mean_score + each)) for each in corrections)
+    return Proportion(value, low, high, len(texts), len(names))

@@ -51,8 +51,8 @@ class VideoItem:
 
     id: unique in the run; items are always handled sorted by it. video, captions, features: fsspec
     URLs of the media, of captions that stand for recognition, and of ready features that stand for
-    a backbone; None = there are none. Each stamp is the file's fingerprint, which tells a changed
-    one: size and time of change of a local file, size and ETag in an object store
+    a backbone; None = there are none. Each stamp is the file's fingerprint, which a change
+    alters: size and time of change of a local file, size and ETag in an object store
     (RemotePath.fingerprint).
     """
 
@@ -66,7 +66,7 @@ class VideoItem:
     title: str | None = None
     task: str | None = None
     category: str | None = None
-    duration: float | None = None  # seconds, where the source tells it
+    duration: float | None = None  # seconds, where the source knows it
     # of the video relative to the source, or its public URL; what a dataset says of it
     path: str | None = None
 
@@ -190,7 +190,7 @@ class Stage:
     """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None;
     processes import it.
 
-    version: raise it when the result changes, so that it is made anew. needs: the stages whose
+    version: raise it when the result changes, so that it is made again. needs: the stages whose
     results it reads.
     takes: needs that count only where the recipe has them before it. reads: "media" the video file;
     "speech" the captions, and only where there are none the video; "picture" the ready features,
@@ -201,7 +201,7 @@ class Stage:
     empty one. reads_media: whether it reads the video file too with a recipe. libraries: packages
     whose versions change a result with a recipe, as far as it is computed: captions and ready
     features are only read.
-    run_many: `run` of several videos at once, where a GPU is the better used by it; it fails for
+    run_many: `run` of several videos together, where that uses a GPU better; it fails for
     all or none.
     """
 

@@ -61,7 +61,7 @@ class RunStatus:
 
     others: folders of stages that the last run does not use, by their name below OUT, with their
     bytes. gpu_busy: share of the time in the last run in which the workers' GPUs computed; None:
-    there were none, or no driver told.
+    there were none, or no driver answered.
     gpu_fallbacks: tasks of the last run that were done on the CPU, as their GPU was short of memory
     or lost.
     """

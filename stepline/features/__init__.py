@@ -9,13 +9,8 @@ does not count. `open_store` takes one in a bucket as well (s3://, gs://, http:/
 """
 
 from stepline.features.import_files import ImportReport, import_features
-from stepline.features.store import (
-    FeatureLocation,
-    FeatureStore,
-    FeatureWriter,
-    RowTexts,
-    open_store,
-)
+from stepline.features.shard_index import FeatureLocation, RowTexts
+from stepline.features.store import FeatureStore, FeatureWriter, open_store
 
 __all__ = [
     "FeatureLocation",

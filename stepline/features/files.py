@@ -23,8 +23,8 @@ from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import FEATURES, check_zip, parse_json
 from stepline.records import VERSION, FeatureSequence, Matrix
 
-TORCH = (".pth", ".pt", ".pth.tar")
-KINDS = (".npy", ".npz", ".safetensors", *TORCH)
+TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
+READABLE_SUFFIXES = (".npy", ".npz", ".safetensors", *TORCH_SUFFIXES)
 FEATURE_SUFFIXES = (
     ".safetensors",
     ".npy",
@@ -37,8 +37,8 @@ FEATURE_SUFFIXES = (
     ".pt",
 )
 # the names under which a file of several arrays may keep the features
-VALUES = ("values", "features")
-PRECOMPUTED = "precomputed"  # the backbone of a file that does not state it
+ARRAY_NAMES = ("values", "features")
+PRECOMPUTED_BACKBONE = "precomputed"  # the backbone of a file that does not state it
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TextFeatures:
 
 def is_feature_file(path: Path) -> bool:
     """Tell whether a file is named as a file of features is."""
-    return path.name.lower().endswith(KINDS)
+    return path.name.lower().endswith(READABLE_SUFFIXES)
 
 
 def find_feature_file(folder: Path, video_id: str) -> Path:
@@ -86,7 +86,7 @@ def read_feature_file(
         )
     rows = unit_rows(values) if unit else values
     return FeatureSequence(
-        rows, stated_rate(path, metadata, rate), metadata.get("backbone", PRECOMPUTED)
+        rows, stated_rate(path, metadata, rate), metadata.get("backbone", PRECOMPUTED_BACKBONE)
     )
 
 
@@ -100,7 +100,7 @@ def read_text_features(path: Path) -> TextFeatures:
         )
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
     values = _matrix(
-        path, _pick(path, {key: value for key, value in content.items() if key in VALUES})
+        path, _pick(path, {key: value for key, value in content.items() if key in ARRAY_NAMES})
     )
     if len(texts) != len(values):
         raise ShapeError(
@@ -113,7 +113,7 @@ def _pick(path: Path, content: Any) -> Any:
     """Return the one array that holds the features."""
     if not isinstance(content, Mapping):
         return content
-    named = [name for name in VALUES if name in content] or list(content)
+    named = [name for name in ARRAY_NAMES if name in content] or list(content)
     if len(named) != 1:
         raise StoreError(
             f"{path}: holds {', '.join(map(str, content)) or 'nothing'}; name one array 'features'"
@@ -185,7 +185,7 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
     Raises StoreError when the file cannot be read, or would have to run code to be read.
     """
     name = str(location).lower()
-    if not name.endswith(KINDS):
+    if not name.endswith(READABLE_SUFFIXES):
         raise StoreError(
             f"{location}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar"
         )

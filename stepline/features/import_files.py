@@ -25,21 +25,21 @@ import numpy as np
 
 from stepline.atomic_files import files_below, write_atomic
 from stepline.errors import StoreError
-from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
+from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, read_arrays, stated_rate
+from stepline.features.shard_index import RowTexts
 from stepline.features.store import (
     OTHER_ID,
+    REPEATED_ID,
     SHARD_BYTES,
-    TWICE,
-    UNKNOWN,
-    UNREADABLE,
+    UNKNOWN_BACKBONE,
+    UNREADABLE_FILE,
     FeatureWriter,
-    RowTexts,
 )
 from stepline.limits import FEATURES, LimitError, TarHeader, parse_json, read_member
 from stepline.records import Rejected
 
-DROPPED = "dropped.jsonl"  # beside the shards
-ARCHIVES = (".tar", ".tar.gz", ".tgz")
+DROPPED_NAME = "dropped.jsonl"  # beside the shards
+ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     if not isinstance(content, Mapping):
         yield FeatureItem(file.id, content, metadata)
         return
-    named = [name for name in VALUES if name in content]
+    named = [name for name in ARRAY_NAMES if name in content]
     if named:
         own_id = content.get("vid")
         own_id = None if own_id is None else str(own_id)
@@ -122,7 +122,7 @@ def item_id(name: str, ending: str | None = None) -> str | None:
 
 
 def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
-    if path.name.endswith(ARCHIVES) and not path.name.endswith(".pth.tar"):
+    if path.name.endswith(ARCHIVE_SUFFIXES) and not path.name.endswith(".pth.tar"):
         yield from _in_tar(path, ending)
         return
     id = item_id(path.name, ending)
@@ -231,12 +231,12 @@ def import_features(
             importer.add_file(file)
             if report is not None:
                 report(file.id)
-    earlier = (row for row in read_dropped(folder / DROPPED) if row.id not in writer)
+    earlier = (row for row in read_dropped(folder / DROPPED_NAME) if row.id not in writer)
     below = (f"{source}/", f"{source}:")
     kept = [
         row for row in earlier if row.location != str(source) and not row.location.startswith(below)
     ]
-    write_dropped([*kept, *importer.dropped], folder / DROPPED)
+    write_dropped([*kept, *importer.dropped], folder / DROPPED_NAME)
     return ImportReport(
         tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped)
     )
@@ -265,7 +265,11 @@ class _Importer:
         except StoreError as error:
             self.dropped.append(
                 Rejected(
-                    "features", UNREADABLE, id=file.id, value=str(error), location=file.location
+                    "features",
+                    UNREADABLE_FILE,
+                    id=file.id,
+                    value=str(error),
+                    location=file.location,
                 )
             )
 
@@ -279,13 +283,13 @@ class _Importer:
             rejection = OTHER_ID, str(item.own_id)
         if rejection is not None:
             reason, value = rejection
-            value = first if reason == TWICE else value
+            value = first if reason == REPEATED_ID else value
             self.dropped.append(
                 Rejected("features", reason, id=item.id, value=value, location=location)
             )
             return
         rate = stated_rate(item.id, item.metadata, self._rate)
-        backbone = self._backbone or item.metadata.get("backbone", UNKNOWN)
+        backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
         self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)
         self.added[item.id] = None
         self.rows += len(item.values)

@@ -7,9 +7,7 @@ rows in memory until a shard is full and writes it whole; `FeatureStore` reads o
 are asked for, and keeps none.
 """
 
-import hashlib
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,177 +18,43 @@ import numpy.typing as npt
 
 from stepline.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.errors import ShapeError, StoreError, first_line
+from stepline.features.shard_index import (
+    Digests,
+    FeatureLocation,
+    RowTexts,
+    index_path,
+    read_index,
+    read_row_texts,
+    read_text_digests,
+    shard_path,
+    shards_of,
+    write_index,
+)
 from stepline.limits import HEADER, parse_json
-from stepline.parquet import ParquetError, ParquetReader
 from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.remote.cache import CachedFolder
 
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
-UNREADABLE = "the file cannot be read"
-DAMAGED = "its shard is damaged"
+UNREADABLE_FILE = "the file cannot be read"
+DAMAGED_SHARD = "its shard is damaged"
 NOT_ROWS = "it holds no (rows, width) of float numbers"
-EMPTY = "it has no row"
+NO_ROWS = "it has no row"
 NOT_FINITE = "it holds NaN or infinity"
 TOO_GREAT = "its values are beyond half precision"
 OTHER_WIDTH = "its width is another"
-TWICE = "its id came before"
+REPEATED_ID = "its id came before"
 BAD_ID = "its id is no plain name"
 OTHER_ID = "it says that it is another item"
 OTHER_COUNT = "its texts or times are not as many as its rows"
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
-VERSION = "1"  # of the columns; a reader refuses any other
-KEY = "stepline_features"
-DTYPE = "float16"
-SHARD = "shard-{:05d}"
-UNKNOWN = "unknown"  # the backbone of features that do not say it
-LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
-TEXT_COLUMNS = ("text", "start", "end")
+UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it
 
 
 Half: TypeAlias = npt.NDArray[np.float16]
-Digests: TypeAlias = npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureLocation:
-    """Where the features of an item lie: `rows` rows of a shard from row `first` on; rate: rows a
-    second."""
-
-    id: str
-    shard: int
-    first: int
-    rows: int
-    width: int
-    rate: float
-    backbone: str
-
-
-@dataclass(frozen=True, slots=True)
-class RowTexts:
-    """The texts that the rows of an item are vectors of, and when each is said or shown, in
-    seconds.
-
-    starts and ends are empty where no times are known; else as many as the texts, as found (they
-    may be NaN).
-    """
-
-    texts: tuple[str, ...]
-    starts: tuple[float, ...] = ()
-    ends: tuple[float, ...] = ()
-
-
-def shard_path(folder: Path, shard: int) -> Path:
-    """Return the file of a shard's rows."""
-    return folder / f"{SHARD.format(shard)}.safetensors"
-
-
-def index_path(folder: Path, shard: int) -> Path:
-    """Return the file of a shard's index."""
-    return folder / f"{SHARD.format(shard)}.parquet"
-
-
-def shards_of(folder: Path) -> list[int]:
-    """Return the numbers of the shards that are whole, in order."""
-    names = (path.stem.removeprefix("shard-") for path in folder.glob("shard-*.parquet"))
-    return sorted(int(name) for name in names if name.isdigit())
-
-
-def write_index(
-    folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
-) -> None:
-    """Write the index of a shard, whole or not at all; texts: of each item, None where its rows are
-    of none."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    columns = {
-        "id": arrow.string(),
-        "first": arrow.int64(),
-        "rows": arrow.int64(),
-        "width": arrow.int64(),
-        "rate": arrow.float64(),
-        "backbone": arrow.string(),
-        "dtype": arrow.string(),
-        "text": arrow.list_(arrow.string()),
-        "start": arrow.list_(arrow.float64()),
-        "end": arrow.list_(arrow.float64()),
-    }
-    rows = []
-    for location, row_texts in zip(locations, texts, strict=True):
-        rows.append({name: getattr(location, name, DTYPE) for name in LOCATION_COLUMNS})
-        if row_texts is not None:
-            times = [list(column) or None for column in (row_texts.starts, row_texts.ends)]
-            rows[-1] |= {"text": list(row_texts.texts), "start": times[0], "end": times[1]}
-    schema = arrow.schema(list(columns.items()), metadata={KEY: VERSION})
-    with atomic_path(index_path(folder, shard)) as partial:
-        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
-
-
-def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
-    """Yield what a shard holds, in the order of its rows. Raises StoreError for any other file."""
-    for row in _read_columns(folder, shard, LOCATION_COLUMNS):
-        if row.pop("dtype") != DTYPE:
-            raise StoreError(
-                f"{index_path(folder, shard)}: its rows are not {DTYPE}; import the features again"
-            )
-        row["backbone"] = sys.intern(str(row["backbone"]))  # one string for a million items
-        yield FeatureLocation(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
-
-
-def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
-    """Return the texts of every item of a shard that has some."""
-    rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
-    texts_by_id = {}
-    for row in rows:
-        text, start, end = row["text"], row["start"] or (), row["end"] or ()
-        if text is not None:
-            texts = RowTexts(tuple(text), tuple(start), tuple(end))  # type: ignore[arg-type]
-            texts_by_id[str(row["id"])] = texts
-    return texts_by_id
-
-
-def text_digest(text: str) -> int:
-    """Return 8 bytes of a text's BLAKE2b, without the spaces around it: enough to know it by."""
-    return int.from_bytes(
-        hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest(),
-        "big",
-    )
-
-
-def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
-    """Return the digests of the texts of every item of a shard that has some."""
-    found, rows = {}, _read_columns(folder, shard, ("id", "text"))
-    counts = [(str(row["id"]), len(row["text"])) for row in rows if row["text"] is not None]  # type: ignore[arg-type]
-    texts = (text for row in rows for text in row["text"] or ())  # type: ignore[attr-defined]
-    whole, first = np.fromiter(map(text_digest, texts), dtype=np.uint64), 0
-    for id, count in counts:
-        found[id] = whole[first : first + count]
-        first += count
-    return found
-
-
-def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, object]]:
-    path = index_path(folder, shard)
-    try:
-        table = ParquetReader(path)
-        if (table.schema.metadata or {}).get(KEY.encode()) != VERSION.encode():
-            raise StoreError(
-                f"{path}: not the index of a feature shard of version {VERSION}; import it again"
-            )
-        lacking = [column for column in columns if column not in table.columns]
-        if lacking:
-            raise StoreError(
-                f"{path}: lacks the column {lacking[0]!r}; remove it and import the features again"
-            )
-        return list(table.rows(columns))
-    except ParquetError as error:
-        raise StoreError(
-            f"{path}: cannot be read ({error}); remove it and import the features again"
-        ) from error
-
-
-TENSOR = "values"  # of the one tensor
+TENSOR_NAME = "values"  # of the one tensor
 HEADER_LENGTH = 8  # bytes that tell how long the header is; safetensors' format
 
 
@@ -199,7 +63,7 @@ def write_shard(values: Half, path: Path) -> None:
     from safetensors.numpy import save_file
 
     with atomic_path(path) as partial:
-        save_file({TENSOR: values}, partial)
+        save_file({TENSOR_NAME: values}, partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +98,7 @@ def find_matrix(path: Path) -> ShardMatrix:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
             size = path.stat().st_size
             header = parse_json(file.read(length)) if length <= min(size, HEADER) else {}
-        entry = header[TENSOR]
+        entry = header[TENSOR_NAME]
         rows, width = entry["shape"]
         if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
@@ -303,7 +167,9 @@ class FeatureStore(Mapping[str, FeatureLocation]):
     def backbone(self) -> str:
         """The name of what made the features, "" where they do not say. Raises StoreError where
         several did."""
-        names = sorted({location.backbone for location in self._locations.values()} - {UNKNOWN})
+        names = sorted(
+            {location.backbone for location in self._locations.values()} - {UNKNOWN_BACKBONE}
+        )
         if len(names) > 1:
             raise StoreError(
                 f"{self.shown}: features of {' and '.join(names)}; keep one backbone a store"
@@ -368,10 +234,12 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             try:
                 values = self._rows(location)
             except StoreError as error:
-                yield Rejected("features", DAMAGED, id=id, value=str(error), location=str(path))
+                yield Rejected(
+                    "features", DAMAGED_SHARD, id=id, value=str(error), location=str(path)
+                )
                 continue
             if not location.rows:
-                yield Rejected("features", EMPTY, id=id, location=str(path))
+                yield Rejected("features", NO_ROWS, id=id, location=str(path))
             elif not np.isfinite(values).all():
                 yield Rejected("features", NOT_FINITE, id=id, location=str(path))
 
@@ -395,7 +263,7 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
     if values.ndim != 2 or values.shape[1] == 0 or not np.issubdtype(values.dtype, np.floating):
         return NOT_ROWS, f"{values.dtype} {values.shape}"
     if not len(values):
-        return EMPTY, str(values.shape)
+        return NO_ROWS, str(values.shape)
     if width is not None and values.shape[1] != width:
         return OTHER_WIDTH, f"{values.shape[1]}, not {width}"
     finite = np.isfinite(values).all(axis=1)
@@ -454,7 +322,7 @@ class FeatureWriter:
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
-            return TWICE, ""
+            return REPEATED_ID, ""
         rejection = rejection_reason(values, self.width)
         if rejection is None and texts is not None and isinstance(values, np.ndarray):
             counts = {len(column) for column in (texts.texts, texts.starts, texts.ends) if column}
@@ -478,7 +346,7 @@ class FeatureWriter:
         """
         rejection = self.rejection_reason(id, values, texts)
         if rejection is not None:
-            kind = StoreError if rejection[0] in (TWICE, BAD_ID) else ShapeError
+            kind = StoreError if rejection[0] in (REPEATED_ID, BAD_ID) else ShapeError
             value = rejection[1] or "of this store"
             raise kind(
                 f"{id}: {rejection[0]} ({value}); extract its features again, or leave it out"

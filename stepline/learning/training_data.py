@@ -42,8 +42,8 @@ MIN_IOU = 0.5  # from which two people mean the same seconds
 
 # Categories of a step, in people's agreement.
 NO_STEP = 0
-SHOWN = 1
-NOT_SHOWN = 2
+SHOWN_STEP = 1
+UNSHOWN_STEP = 2
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,8 @@ def export_corrected(
             f"{library.folder}: no corrected video; correct some with `stepline studio`"
         )
     if len({machine.video.id for machine in videos.values()}) < len(videos):
-        raise StoreError(
-            "two corrected videos have one id; give one of their files another name and find its steps"
-        )
+        cure = "give one of their files another name and find its steps"
+        raise StoreError(f"two corrected videos have one id; {cure}")
     left_out = []
     reader = FeatureReader(library, progress)
     tested: list[tuple[Record, dict[str, Record]]] = []
@@ -200,7 +199,7 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
                 a = _step(first, step.id)
                 b = _step(second, step.id)
                 categories.append((_category(a), _category(b)))
-                if a and b and categories[-1] == (SHOWN, SHOWN) and a.spans and b.spans:
+                if a and b and categories[-1] == (SHOWN_STEP, SHOWN_STEP) and a.spans and b.spans:
                     overlaps.append(a.spans[0].iou(b.spans[0]))
     x, y = np.array(categories, dtype=np.int_).reshape(-1, 2).T
     return CorrectorAgreement(
@@ -221,7 +220,7 @@ def _step(record: Record, id: str) -> Step | None:
 def _category(step: Step | None) -> int:
     if step is None:
         return NO_STEP
-    return SHOWN if step.status == "shown" else NOT_SHOWN
+    return SHOWN_STEP if step.status == "shown" else UNSHOWN_STEP
 
 
 def agreed_steps(records: Sequence[Record]) -> tuple[Step, ...]:

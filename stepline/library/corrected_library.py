@@ -9,36 +9,41 @@ machine's record of each corrected video.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
+from pydantic import Field
+
 from stepline.atomic_files import files_below
 from stepline.errors import StoreError
 from stepline.library.corrections import CorrectedRecord, Correction, check_correction, corrected
-from stepline.library.database import STORE, LibraryDatabase
+from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.outputs.text import shown_span
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import from_json, read_record, to_json
 from stepline.weights import sha256
 
 VideoState: TypeAlias = Literal["new", "corrected"]
+Stamp: TypeAlias = tuple[int, int]  # of a file: time of change (ns) and size (bytes)
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
+MAX_DIGESTS_IN_MEMORY = 10_000  # of video files outside of the allowed folders
+MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
 class VideoCard(FrozenModel):
     """The entry of a video in a list of videos.
 
-    duration: s. shown: steps that are shown. revision: number of corrections. made: when the
-    record's file was written, UTC, seconds since 1970. picture: its path below the server's
-    address.
+    duration: s. revision: number of corrections. written: the record's file, UTC, seconds since
+    1970. picture: its path below the server's address.
     """
 
     id: str
@@ -47,9 +52,9 @@ class VideoCard(FrozenModel):
     state: VideoState
     picture: str | None
     steps: int
-    shown: int
+    shown_steps: int = Field(serialization_alias="shown")
     revision: int
-    made: float
+    written: float = Field(serialization_alias="made")
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,15 @@ class LibraryVideo:
 
     id: str
     name: str
-    stamp: tuple[int, int]
+    stamp: Stamp
+
+
+@dataclass(frozen=True)
+class CurrentRecord:
+    """The machine's record of a video, and the record as people have corrected it."""
+
+    machine: Record
+    corrected: CorrectedRecord
 
 
 def video_id(name: str) -> str:
@@ -67,9 +80,23 @@ def video_id(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
+def record_files(folder: Path) -> Iterator[tuple[str, Stamp]]:
+    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp."""
+    for path in files_below(folder):
+        if path.suffix == ".json" and not path.name.startswith("."):
+            with contextlib.suppress(FileNotFoundError):  # it may be gone by now
+                yield path.relative_to(folder).as_posix(), file_stamp(path)
+
+
+def file_stamp(path: Path) -> Stamp:
+    """Return the time of change and the size of a file."""
+    state = path.stat()
+    return state.st_mtime_ns, state.st_size
+
+
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
     """Return a library that will only be read; None where nobody has corrected anything."""
-    if not (folder / STORE).is_file():
+    if not (folder / DATABASE_FILE).is_file():
         return None
     return CorrectedLibrary(folder, reads_only=True)
 
@@ -92,12 +119,12 @@ class CorrectedLibrary:
         self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
         self._scan_lock = Lock()
         self._record_lock = Lock()
-        # by id: each JSON file that was read, with the machine's card where it holds a record
-        self._cards: dict[str, tuple[LibraryVideo, VideoCard | None]] = {}
-        # by id: the cards of corrected videos; a few bytes each, so a long list stays cheap
-        self._corrected_cards: dict[str, tuple[LibraryVideo, VideoCard]] = {}
-        self._records: OrderedDict[LibraryVideo, tuple[Record, CorrectedRecord]] = OrderedDict()
-        self._hashes: dict[tuple[Path, tuple[int, int]], str] = {}
+        # each JSON file that was read: the machine's card, None where it holds no record
+        self._cards: dict[LibraryVideo, VideoCard | None] = {}
+        self._videos: dict[str, LibraryVideo] = {}  # by id, those with a record
+        # the cards of corrected videos: a few bytes each, so a long list stays cheap
+        self._corrected_cards: dict[LibraryVideo, VideoCard] = {}
+        self._records: OrderedDict[LibraryVideo, CurrentRecord] = OrderedDict()
 
     def close(self) -> None:
         """Close the database."""
@@ -111,110 +138,102 @@ class CorrectedLibrary:
         counts = self.database.rows("SELECT video, count(*) FROM correction GROUP BY video")
         revisions: dict[str, int] = dict(counts)
         cards = []
-        for video, card in self._cards.copy().values():
+        for video, card in self._cards.items():
+            if video.id in revisions and card is not None:
+                card = self._corrected_card(video, revisions[video.id])
             if card is not None:
-                cards.append(self._current_card(video, card, revisions.get(video.id, 0)))
+                cards.append(card)
         return sorted(cards, key=lambda card: (card.title.casefold(), card.id))
 
     def video(self, id: str) -> LibraryVideo:
         """Return where the record of a video is. Raises LookupError for an unknown id."""
-        video, _ = self._scanned(id)
+        video = self._videos.get(id)
+        if video is None or self._stamp(video.name) != video.stamp:
+            self.scan_folder()
+            video = self._videos.get(id)
+        if video is None:
+            raise LookupError(f"video {id!r}")
         return video
 
     def card(self, id: str) -> VideoCard:
         """Return the card of a video. Raises LookupError for an unknown id."""
-        video, card = self._scanned(id)
-        return self._current_card(video, card, self.revision(id))
+        video = self.video(id)
+        revision = self.revision(id)
+        if revision:
+            return self._corrected_card(video, revision)
+        card = self._cards.get(video)
+        if card is None:
+            raise LookupError(f"video {id!r}")
+        return card
 
     def scan_folder(self) -> None:
         """Read the records that are new or have changed."""
         with self._scan_lock:
-            cards = {}
-            for path in files_below(self.folder):
-                if path.suffix != ".json" or path.name.startswith("."):
-                    continue
-                name = path.relative_to(self.folder).as_posix()
-                stamp = self._stamp(name)
-                if stamp is None:
-                    continue
+            cards: dict[LibraryVideo, VideoCard | None] = {}
+            videos = {}
+            for name, stamp in record_files(self.folder):
                 video = LibraryVideo(video_id(name), name, stamp)
-                entry = self._cards.get(video.id)
-                if entry is None or entry[0] != video:
-                    entry = (video, self._machine_card(video))
-                cards[video.id] = entry
+                cards[video] = None
+                if video in self._cards:
+                    cards[video] = self._cards[video]
+                else:
+                    with contextlib.suppress(StoreError):
+                        record = read_record(self.folder / name)
+                        cards[video] = _card(video, record, revision=0)
+                if cards[video] is not None:
+                    videos[video.id] = video
             self._cards = cards
+            self._videos = videos
 
-    def _scanned(self, id: str) -> tuple[LibraryVideo, VideoCard]:
-        """Return a video and the machine's card; the folder is scanned again where its file
-        changed."""
-        entry = self._cards.get(id)
-        if entry is None or entry[1] is None or self._stamp(entry[0].name) != entry[0].stamp:
-            self.scan_folder()
-            entry = self._cards.get(id)
-        if entry is None or entry[1] is None:
-            raise LookupError(f"video {id!r}")
-        return entry[0], entry[1]
-
-    def _stamp(self, name: str) -> tuple[int, int] | None:
+    def _stamp(self, name: str) -> Stamp | None:
         try:
-            return _file_stamp(self.folder / name)
+            return file_stamp(self.folder / name)
         except FileNotFoundError:
             return None
 
-    def _machine_card(self, video: LibraryVideo) -> VideoCard | None:
-        """Return the card of the machine's record; None for a file that holds no record."""
-        try:
-            record = read_record(self.folder / video.name)
-        except StoreError:
-            return None
-        return _card(video, record, revision=0)
-
-    def _current_card(self, video: LibraryVideo, machine: VideoCard, revision: int) -> VideoCard:
-        if revision == 0:
-            return machine
-        entry = self._corrected_cards.get(video.id)
-        if entry is None or entry[0] != video or entry[1].revision != revision:
-            current = self._current(video)[1]
-            entry = (video, _card(video, current.record, revision=current.revision))
-            self._corrected_cards[video.id] = entry
-        return entry[1]
+    def _corrected_card(self, video: LibraryVideo, revision: int) -> VideoCard:
+        card = self._corrected_cards.get(video)
+        if card is None or card.revision != revision:
+            current = self._current(video).corrected
+            card = _card(video, current.record, revision=current.revision)
+            self._corrected_cards[video] = card
+        return card
 
     # ---------------------------------------------------------------- records
 
     def record(self, id: str) -> Record:
         """Return the machine's record; of a corrected video, the one that people corrected."""
-        return self._current(self.video(id))[0]
+        return self._current(self.video(id)).machine
 
     def corrected(self, id: str) -> CorrectedRecord:
         """Return the record as people have corrected it."""
-        return self._current(self.video(id))[1]
+        return self._current(self.video(id)).corrected
 
     def corrected_record(self, name: str) -> Record:
         """Return the corrected record of a file; name: its path below the library's folder."""
         stamp = self._stamp(name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it has gone; search again")
-        return self._current(LibraryVideo(video_id(name), name, stamp))[1].record
+        video = LibraryVideo(video_id(name), name, stamp)
+        return self._current(video).corrected.record
 
-    def _current(self, video: LibraryVideo) -> tuple[Record, CorrectedRecord]:
-        """Return the machine's record and the corrected one."""
+    def _current(self, video: LibraryVideo) -> CurrentRecord:
         with self._record_lock:
-            pair = self._records.get(video)
-            if pair is None or pair[1].revision != self.revision(video.id):
-                # A correction leaves the machine's record as it is.
-                machine = self._read_machine(video) if pair is None else pair[0]
-                pair = (machine, corrected(machine, self.corrections(video.id)))
-                self._records[video] = pair
+            current = self._records.get(video)
+            if current is None or current.corrected.revision != self.revision(video.id):
+                if current is not None:
+                    machine = current.machine  # a correction leaves it as it is
+                elif row := self.database.row(MACHINE_RECORD_QUERY, video.id):
+                    machine = from_json(row[0], str(self.database.path))
+                else:
+                    machine = read_record(self.folder / video.name)
+                corrections = self.corrections(video.id)
+                current = CurrentRecord(machine, corrected(machine, corrections))
+                self._records[video] = current
             self._records.move_to_end(video)
             if len(self._records) > MAX_RECORDS_IN_MEMORY:
                 self._records.popitem(last=False)
-            return pair
-
-    def _read_machine(self, video: LibraryVideo) -> Record:
-        row = self.database.row("SELECT record FROM machine WHERE video = ?", video.id)
-        if row is None:
-            return read_record(self.folder / video.name)
-        return from_json(row[0], str(self.database.path))
+            return current
 
     # ---------------------------------------------------------------- corrections
 
@@ -227,10 +246,6 @@ class CorrectedLibrary:
         """Return how many corrections a video has."""
         rows = self.database.rows("SELECT count(*) FROM correction WHERE video = ?", id)
         return int(rows[0][0])
-
-    def revision_of(self, name: str) -> int:
-        """Return how many corrections the video has whose record is in this file."""
-        return self.revision(video_id(name))
 
     def correct(self, id: str, correction: Correction) -> int:
         """Keep a correction and return the video's revision; sent twice, it counts once.
@@ -271,9 +286,8 @@ class CorrectedLibrary:
             real = Path(os.path.realpath(self.folder / path))
             if any(real.is_relative_to(folder) for folder in self.allowed):
                 return real
-        raise StoreError(
-            f"{path}: lies neither in the library nor in a folder of --allow; move it, or allow its folder"
-        )
+        reason = "lies neither in the library nor in a folder of --allow"
+        raise StoreError(f"{path}: {reason}; move it, or allow its folder")
 
     def media_file(self, id: str, video: Video) -> Path | None:
         """Return the file of a video, `video` in its record; None where it is not found.
@@ -285,32 +299,25 @@ class CorrectedLibrary:
         if name is None:
             return None
         beside = (self.folder / self.video(id).name).parent
-        paths = (beside / name, self.folder / name, Path(name), beside / Path(name).name)
+        paths = [
+            beside / name,
+            self.folder / name,
+            Path(name),
+            beside / Path(name).name,  # moved here with its record
+        ]
         for path in dict.fromkeys(paths):
             with contextlib.suppress(OSError, ValueError):
                 if path.is_file():
-                    file = self._allowed_file(path, video.sha256)
-                    if file is not None:
-                        return file
+                    with contextlib.suppress(StoreError):
+                        return self.resolve_allowed(path.absolute())
+                    if _sha256(path, file_stamp(path)) == video.sha256:
+                        return path.resolve()
         return None
 
-    def _allowed_file(self, path: Path, digest: str | None) -> Path | None:
-        try:
-            return self.resolve_allowed(path.absolute())
-        except StoreError:
-            return path.resolve() if self._sha256(path) == digest else None
 
-    def _sha256(self, path: Path) -> str:
-        key = (path, _file_stamp(path))
-        with self._scan_lock:
-            if key not in self._hashes:
-                self._hashes[key] = sha256(path)
-            return self._hashes[key]
-
-
-def _file_stamp(path: Path) -> tuple[int, int]:
-    state = path.stat()
-    return state.st_mtime_ns, state.st_size
+@functools.lru_cache(MAX_DIGESTS_IN_MEMORY)
+def _sha256(path: Path, stamp: Stamp) -> str:  # noqa: ARG001   another stamp, another file
+    return sha256(path)
 
 
 def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
@@ -328,7 +335,7 @@ def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
         state="corrected" if revision else "new",
         picture=picture if record.video.path is not None else None,
         steps=len(record.steps),
-        shown=sum(step.status == "shown" for step in record.steps),
+        shown_steps=sum(step.status == "shown" for step in record.steps),
         revision=revision,
-        made=video.stamp[0] / 1e9,
+        written=video.stamp[0] / 1e9,
     )

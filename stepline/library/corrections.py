@@ -1,14 +1,15 @@
-"""Corrections of a record by people: what they changed, kept as edits beside what the machine said.
+"""Corrections of a record by people, kept as edits next to the machine's record.
 
 Nothing is ever overwritten. A video has a list of corrections; its length is the revision.
-`corrected` applies those that are not undone to the machine's record, `check_correction` says
-whether one more may be taken. An undo is a correction too, and a redo is the undo of it. Two edits
-are independent where they touch different fields or steps: then either order gives the same record.
+`corrected` applies those that are not undone to the machine's record. `check_correction` checks
+whether one more fits. An undo is a correction too, and a redo is the undo of it. Two edits are
+independent where they touch different fields or steps: then either order gives the same record.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, model_validator
@@ -31,9 +32,10 @@ StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
 PersonName: TypeAlias = Annotated[str, Field(max_length=80, pattern=r"\S")]
 Place: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
 
-FIELDS = ("text", "kind", "span", "at", "status")
-ORDER: Place = ("", "order")
-MOST_EDITS = 10_000  # of one correction
+STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
+ORDER_PLACE: Place = ("", "order")
+MAX_EDITS = 10_000  # of one correction
+VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
 
 
 class ChangeEdit(FrozenModel):
@@ -65,7 +67,7 @@ class AddEdit(FrozenModel):
 
 
 class DeleteEdit(FrozenModel):
-    """A step that is none."""
+    """Deletes a step that is not a real step."""
 
     do: Literal["delete"]
     step: StepId
@@ -120,7 +122,7 @@ class Correction(FrozenModel):
     when: Annotated[float, Field(ge=0.0)]
     base: Annotated[int, Field(ge=0)]
     window: Annotated[str, Field(max_length=80)] = ""
-    edits: Annotated[tuple[Edit, ...], Field(max_length=MOST_EDITS)] = ()
+    edits: Annotated[tuple[Edit, ...], Field(max_length=MAX_EDITS)] = ()
     undoes: str | None = None
 
     @model_validator(mode="after")
@@ -135,20 +137,18 @@ class ConflictError(StoreError):
     corrections."""
 
     def __init__(self, theirs: Sequence[Correction], places: Iterable[Place]) -> None:
-        fields = sorted({field for _, field in places})
-        super().__init__(
-            f"{theirs[-1].by} changed {', '.join(fields)} meanwhile; look at their change, then send yours again"
-        )
+        fields = ", ".join(sorted({field for _, field in places}))
+        cure = "look at their change, then send yours again"
+        super().__init__(f"{theirs[-1].by} changed {fields} meanwhile; {cure}")
         self.theirs = tuple(theirs)
 
 
 @dataclass(frozen=True)
 class CorrectedRecord:
-    """A record with its corrections. machine: by step id, what the machine had said for each field
-    that differs.
+    """A record with its corrections. machine: by step id, the machine's value of each field that
+    differs.
 
-    A deleted step is in `machine` with all its fields and in `record` no more; one that a person
-    added in neither.
+    A deleted step is in `machine` with all its fields; a step that a person added is not.
     """
 
     record: Record
@@ -164,26 +164,21 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
         for edit in correction.edits:
             steps.apply(edit)
     arranged = steps.arranged()
-    now = {step.id: step_fields(step) for step in arranged}
-    machine = {}
+    current = {step.id: step_fields(step) for step in arranged}
+    machine: dict[str, dict[str, JsonValue]] = {}
     for step in record.steps:
-        said = step_fields(step)
-        changed = {
-            field: value
-            for field, value in said.items()
-            if step.id not in now or now[step.id][field] != value
-        }
-        if changed:
-            machine[step.id] = changed
+        for field, value in step_fields(step).items():
+            if step.id not in current or current[step.id][field] != value:
+                machine.setdefault(step.id, {})[field] = value
     return CorrectedRecord(record.model_copy(update={"steps": arranged}), machine, len(corrections))
 
 
 def step_fields(step: Step) -> dict[str, JsonValue]:
     """Return the fields of a step that people correct, as JSON has them: span is the best one, or
     None."""
-    span: JsonValue = (
-        {"start": step.spans[0].start, "end": step.spans[0].end} if step.spans else None
-    )
+    span: JsonValue = None
+    if step.spans:
+        span = {"start": step.spans[0].start, "end": step.spans[0].end}
     return {
         "text": step.text,
         "kind": step.kind,
@@ -203,54 +198,63 @@ def active_corrections(corrections: Sequence[Correction]) -> list[Correction]:
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
-    """Raise ConflictError where others touched since what `new` touches, StoreError where it fits
-    no step.
+    """Raise ConflictError where others touched the same since, StoreError where `new` fits no step.
 
-    Since: the revision that it was based on, or, for an undo, the correction undone, for what rests
-    on that. What was done and undone since does not count.
+    Since: after the revision that it was based on; for an undo, after the correction undone, since
+    others may rest on that. What was done and undone since does not count.
     """
     by_id = {correction.id: correction for correction in corrections}
     active = active_corrections(corrections)
     if new.id in by_id:
         raise StoreError(f"correction {new.id!r} is there already; give a new one an id of its own")
     if new.base > len(corrections):
-        raise StoreError(
-            f"revision {new.base} is not known, {len(corrections)} is the last; load the video again"
-        )
-    since = [
-        each for each in corrections[new.base :] if not new.window or each.window != new.window
-    ]
+        reason = f"revision {new.base} is not known, {len(corrections)} is the last"
+        raise StoreError(f"{reason}; load the video again")
+    since = list(corrections[new.base :])
+    if new.window:
+        since = [correction for correction in since if correction.window != new.window]
     if new.undoes is not None:
         undone = by_id.get(new.undoes)
         if undone is None or undone not in active:
-            raise StoreError(
-                f"correction {new.undoes!r} is not there to undo, or is undone already"
-            )
+            reason = "is not there to undo, or is undone already"
+            raise StoreError(f"correction {new.undoes!r} {reason}")
         since = list(corrections[corrections.index(undone) + 1 :])
-    places = touched_places(new, by_id)
-    within = {correction.id for correction in since}
-    standing = [
-        correction
-        for correction in since
-        if correction in active and correction.undoes not in within
-    ]
-    theirs = [correction for correction in standing if places & touched_places(correction, by_id)]
-    if theirs:
-        raise ConflictError(theirs, places & touched_places(theirs[-1], by_id))
+    _check_conflict(new, since, active, by_id)
+    # Each new step needs a new id, and an older step that it follows.
     anchors = _anchors(record, corrections)
-    for made, anchor in _made_steps(new):
-        if made in anchors:
-            raise StoreError(f"step {made!r} is there already; give a new one an id of its own")
+    for id, anchor in _new_steps(new):
+        if id in anchors:
+            raise StoreError(f"step {id!r} is there already; give a new one an id of its own")
         if anchor is not None and anchor not in anchors:
             raise StoreError(f"step {anchor!r} never was in the video; load the video again")
-        anchors[made] = anchor
+        anchors[id] = anchor
     corrected(record, [*corrections, new])
 
 
-def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> frozenset[Place]:
-    """Return what a correction touches: an undo what the undone one does.
+def _check_conflict(
+    new: Correction,
+    since: Sequence[Correction],
+    active: Sequence[Correction],
+    by_id: Mapping[str, Correction],
+) -> None:
+    places = touched_places(new, by_id)
+    since_ids = {correction.id for correction in since}
+    theirs = []
+    common: frozenset[Place] = frozenset()
+    for correction in since:
+        if correction in active and correction.undoes not in since_ids:
+            touched = places & touched_places(correction, by_id)
+            if touched:
+                theirs.append(correction)
+                common = touched
+    if theirs:
+        raise ConflictError(theirs, common)
 
-    One that makes, removes, splits or joins steps touches them whole.
+
+def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> frozenset[Place]:
+    """Return what a correction touches; an undo touches what the undone one does.
+
+    A correction that adds, deletes, splits or merges steps touches all their fields.
     """
     while correction.undoes is not None:
         correction = by_id[correction.undoes]
@@ -258,23 +262,26 @@ def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> f
     for edit in correction.edits:
         match edit:
             case ChangeEdit():
-                places |= {
-                    (edit.step, field) for field in FIELDS if getattr(edit, field) is not None
-                }
+                for field in STEP_FIELDS:
+                    if getattr(edit, field) is not None:
+                        places.add((edit.step, field))
+                continue
             case OrderEdit():
-                places.add(ORDER)
+                places.add(ORDER_PLACE)
+                continue
             case AddEdit():
-                places |= {(edit.id, field) for field in FIELDS}
+                steps: tuple[str, ...] = (edit.id,)
             case DeleteEdit():
-                places |= {(edit.step, field) for field in FIELDS}
+                steps = (edit.step,)
             case SplitEdit():
-                places |= {(step, field) for step in (edit.step, edit.id) for field in FIELDS}
+                steps = (edit.step, edit.id)
             case MergeEdit():
-                places |= {(step, field) for step in edit.steps for field in FIELDS}
+                steps = edit.steps
+        places.update(product(steps, STEP_FIELDS))
     return frozenset(places)
 
 
-def _made_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
+def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
     """Yield the id of each step that a correction makes, and of the one that it follows."""
     for edit in correction.edits:
         if isinstance(edit, AddEdit):
@@ -284,12 +291,14 @@ def _made_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
 
 
 def _anchors(record: Record, corrections: Sequence[Correction]) -> dict[str, str | None]:
-    """Return every step that ever was, and the one that it follows, which is older, or stands
-    before it."""
-    ids = [step.id for step in record.steps]
-    anchors: dict[str, str | None] = dict(zip(ids, [None, *ids], strict=False))
+    """Return every step that ever was, and the older one that it follows, or the one before it."""
+    anchors: dict[str, str | None] = {}
+    before = None
+    for step in record.steps:
+        anchors[step.id] = before
+        before = step.id
     for correction in corrections:
-        anchors.update(_made_steps(correction))
+        anchors.update(_new_steps(correction))
     return anchors
 
 
@@ -308,12 +317,10 @@ class _StepTable:
                 self.steps[edit.step] = _changed(self._step(edit.step), edit)
             case AddEdit():
                 step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
-                shown = (
-                    {"spans": (edit.span,), "status": "shown", "score": 1.0}
-                    if edit.span is not None
-                    else {}
-                )
-                self.steps[edit.id] = step.model_copy(update=shown)
+                if edit.span is not None:
+                    verdict = {"spans": (edit.span,), "status": "shown", "score": 1.0}
+                    step = step.model_copy(update=verdict)
+                self.steps[edit.id] = step
             case DeleteEdit():
                 self._step(edit.step)
                 del self.steps[edit.step]
@@ -328,15 +335,14 @@ class _StepTable:
         """Return the steps in their order; one that the order does not name comes after the one
         that it follows.
 
-        Of several that follow one, those that people made come first, by their start: so it does
-        not matter which was made first. A step that was moved away from its most likely second has
-        none.
+        Of several that follow one, those that people made come first, by their start. So the order
+        in which they were made does not matter.
         """
         followers: dict[str | None, list[str]] = defaultdict(list)
         for id in self.anchors.keys() - set(self.order):
             followers[self.anchors[id]].append(id)
         for ids in followers.values():
-            ids.sort(key=self._place_among_followers)
+            ids.sort(key=self._sort_key)
         arranged: list[Step] = []
         waiting = [*reversed(self.order), *reversed(followers[None])]  # the last one is next
         while waiting:
@@ -346,19 +352,19 @@ class _StepTable:
             waiting.extend(reversed(followers[id]))
         return tuple(arranged)
 
-    def _place_among_followers(self, id: str) -> tuple[bool, float, str]:
+    def _sort_key(self, id: str) -> tuple[bool, float, str]:
         step = self.steps.get(id)
-        return (
-            id in self.machine,
-            step.spans[0].start if step is not None and step.spans else 0.0,
-            id,
-        )
+        start = step.spans[0].start if step is not None and step.spans else 0.0
+        return id in self.machine, start, id
 
     def _settled(self, step: Step) -> Step:
+        """Return the step without its most likely second, where it was moved away from that."""
+        if step.at is None or (step.spans and step.at in step.spans[0]):
+            return step
         machine = self.machine.get(step.id)
-        moved = machine is None or step.spans[:1] != machine.spans[:1] or step.at != machine.at
-        outside = step.at is not None and not (step.spans and step.at in step.spans[0])
-        return step.model_copy(update={"at": None}) if moved and outside else step
+        if machine and (machine.spans[:1], machine.at) == (step.spans[:1], step.at):
+            return step
+        return step.model_copy(update={"at": None})
 
     def _step(self, id: str) -> Step:
         if id not in self.steps:
@@ -370,31 +376,29 @@ class _StepTable:
     def _split(self, step: Step, edit: SplitEdit) -> None:
         span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
-            where = (
-                f"it is at {span.start:g}-{span.end:g} s" if span is not None else "it has no place"
-            )
-            raise StoreError(
-                f"step {step.id!r} cannot be split at {edit.at:g} s: {where}; choose a second inside"
-            )
-        parts = (Span(span.start, edit.at), Span(edit.at, span.end))
-        first, second = (
-            step.model_copy(update={"text": one_line(text), "spans": (part,)})
-            for text, part in zip(edit.texts, parts, strict=True)
-        )
-        self.steps[step.id] = first.model_copy(update={"spans": (parts[0], *step.spans[1:])})
-        self.steps[edit.id] = second.model_copy(update={"id": edit.id, "alternatives": ()})
+            where = "it has no place"
+            if span is not None:
+                where = f"it is at {span.start:g}-{span.end:g} s"
+            cut = f"step {step.id!r} cannot be split at {edit.at:g} s"
+            raise StoreError(f"{cut}: {where}; choose a second inside")
+        first, second = map(one_line, edit.texts)
+        spans = (Span(span.start, edit.at), *step.spans[1:])
+        self.steps[step.id] = step.model_copy(update={"text": first, "spans": spans})
+        rest = (Span(edit.at, span.end),)
+        new = {"id": edit.id, "text": second, "spans": rest, "alternatives": ()}
+        self.steps[edit.id] = step.model_copy(update=new)
 
     def _merge(self, steps: Sequence[Step], text: str | None) -> None:
-        kept, *others = steps
+        first, *others = steps
+        joined = "; ".join(step.text for step in steps)
         span = covering_span(step.spans[0] for step in steps if step.spans)
-        self.steps[kept.id] = kept.model_copy(
+        sources = {source for step in steps for source in step.sources}
+        self.steps[first.id] = first.model_copy(
             update={
-                "text": one_line(text)
-                if text is not None
-                else "; ".join(step.text for step in steps),
+                "text": joined if text is None else one_line(text),
                 "spans": (span,) if span is not None else (),
                 "said": covering_span(step.said for step in steps),
-                "sources": tuple(sorted({source for step in steps for source in step.sources})),
+                "sources": tuple(sorted(sources)),
             }
         )
         for step in others:
@@ -402,16 +406,15 @@ class _StepTable:
 
 
 def _changed(step: Step, edit: ChangeEdit) -> Step:
-    new: dict[str, object] = {}
+    values: dict[str, object] = {}
     if edit.text is not None:
-        new["text"] = one_line(edit.text)
+        values["text"] = one_line(edit.text)
     if edit.kind is not None:
-        new["kind"] = edit.kind
+        values["kind"] = edit.kind
     if edit.span is not None:
-        new["spans"] = (edit.span, *step.spans[1:])
+        values["spans"] = (edit.span, *step.spans[1:])
     if edit.at is not None:
-        new["at"] = edit.at
+        values["at"] = edit.at
     if edit.status is not None:
-        scores = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
-        new |= {"status": edit.status, "score": scores[edit.status]}
-    return step.model_copy(update=new)
+        values |= {"status": edit.status, "score": VERDICT_SCORES[edit.status]}
+    return step.model_copy(update=values)

@@ -23,11 +23,11 @@ from stepline.errors import StoreError
 
 Row: TypeAlias = tuple[Any, ...]
 
-STORE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
-FORM = 1  # version of the tables below; a file of a later one is refused
+DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
+DATABASE_FORM = 1  # version of the tables below; a file of a later one is refused
 MAX_WAIT_SECONDS = 30.0  # for another process that holds the file
 
-TABLES = """
+DATABASE_TABLES = """
 CREATE TABLE IF NOT EXISTS correction (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, video TEXT NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS correction_video ON correction(video, number);
@@ -62,7 +62,7 @@ class LibraryDatabase:
         if not folder.is_dir():
             raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
         self.folder = Path(os.path.realpath(folder))
-        self.path = self.folder / STORE
+        self.path = self.folder / DATABASE_FILE
         self._lock = RLock()
         self._connection = self._open(reads_only)
 
@@ -125,9 +125,8 @@ class LibraryDatabase:
     def _open(self, reads_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
         if not (writable or reads_only):
-            raise StoreError(
-                f"{self.folder}: cannot be written, and corrections are kept in it; take a copy of it"
-            )
+            reason = "cannot be written, and corrections are kept in it"
+            raise StoreError(f"{self.folder}: {reason}; take a copy of it")
         with self.guarded():
             connection = sqlite3.connect(
                 self.path if writable else ":memory:",
@@ -142,10 +141,9 @@ class LibraryDatabase:
             form = _prepare_tables(connection)
             if writable:
                 self.path.chmod(0o600)
-        if form > FORM:
-            raise StoreError(
-                f"{self.path}: of a later Stepline (form {form}, this one knows {FORM}); update Stepline"
-            )
+        if form > DATABASE_FORM:
+            forms = f"form {form}, this one knows {DATABASE_FORM}"
+            raise StoreError(f"{self.path}: of a later Stepline ({forms}); update Stepline")
         return connection
 
 
@@ -153,13 +151,13 @@ def _prepare_tables(connection: sqlite3.Connection) -> int:
     """Make the tables that are missing, unless the file is of a later form; return its form."""
     connection.execute("BEGIN IMMEDIATE")
     form: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if form <= FORM:
+    if form <= DATABASE_FORM:
         # Earlier versions of Stepline ignore a table that was added since.
-        for statement in TABLES.split(";"):
+        for statement in DATABASE_TABLES.split(";"):
             connection.execute(statement)
         facts = [("id", uuid.uuid4().hex), ("port", "0")]
         connection.executemany("INSERT OR IGNORE INTO library VALUES (?, ?)", facts)
-        connection.execute(f"PRAGMA user_version = {FORM}")
+        connection.execute(f"PRAGMA user_version = {DATABASE_FORM}")
     connection.execute("COMMIT")
     return form
 

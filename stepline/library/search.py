@@ -1,11 +1,10 @@
 """Search over a folder of records: steps, sentences and text on screen, answered by moments of
 videos.
 
-Two rankings are made, of words (BM25, SQLite's FTS5) and of meaning (cosine of MiniLM vectors), and
+There are two rankings, by words (BM25, SQLite's FTS5) and by meaning (cosine of MiniLM vectors),
 joined by their ranks (reciprocal rank fusion; Cormack, Clarke and Buettcher, SIGIR 2009). A
-sentence, or a text on screen, answers by the step that rests on it. The index is a file beside the
-records, and what changes among them is read again, nothing else. Letters: N moments, D width of a
-vector.
+sentence, or a text on screen, answers by the step that rests on it. The index is a file next to the
+records. An update reads only the records that changed. Letters: N moments, D width of a vector.
 """
 
 import contextlib
@@ -15,41 +14,43 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.atomic_files import files_below
 from stepline.errors import ModelError, SettingsError, StoreError
+from stepline.library.corrected_library import CorrectedLibrary, record_files, video_id
 from stepline.limits import parse_json
 from stepline.locks import lock_output
+from stepline.outputs.text import shown_span
 from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
-from stepline.records import Matrix, Record, Span, Status, Step
+from stepline.records import Matrix, Record, Span, Status
 from stepline.storage import read_record
 from stepline.text import embed
 from stepline.weights import cache_folder
 
 MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
-MomentRows: TypeAlias = tuple[
-    np.ndarray[tuple[int], np.dtype[np.int64]], Matrix, npt.NDArray[np.float32]
-]
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+# ids (N,), vectors (N, D), and the likeness of each to made words (N,)
+MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
-INDEX = ".stepline-search.sqlite"  # beside the records
-FORM = 2  # of the tables below; an index of another is made anew
+INDEX_FILE = ".stepline-search.sqlite"  # next to the records
+INDEX_FORM = 2  # version of the tables below; an index of another one is made again
+MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
 RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
-# share of the moments that hold a word from which it is not searched, "the" and the like
-COMMON = 0.25
-CANDIDATES = 200  # moments of each ranking that are joined
+# share of the moments with a word, "the" and the like, from which the word is not searched
+MAX_WORD_SHARE = 0.25
+MAX_CANDIDATES = 200  # moments of each ranking that are joined
 # cosine of a query and a moment from which that answers by its meaning; benchmarks/search.py
 LEAST_LIKENESS = 0.3
-MADE_WORDS, MADE_SEED = 64, 99  # queries of words that no language has, and what draws them
+MADE_QUERY_COUNT = 64  # queries of words that no language has
+MADE_QUERY_SEED = 99
 
-TABLES = """
+INDEX_TABLES = """
 CREATE TABLE file (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
     first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB);
@@ -68,12 +69,11 @@ CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
 
 @dataclass(frozen=True)
 class Moment:
-    """An answer: what is done, said or written, and when, in seconds; no times where a step is not
-    found.
+    """An answer: what is done, said or written, and when, in seconds; a step that is not found has
+    no times.
 
-    status, score: the verdict on a step, P(shown) of a sentence. file: the record, link: the page
-    at that second, both as seen from the folder that was searched; link is None where the record
-    has no page beside it.
+    status, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page
+    at that second, None where the record has no page. Both are paths below the folder.
     """
 
     video: str
@@ -90,47 +90,36 @@ class Moment:
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """What an update has done, in files: read for the first time or anew, gone, and those that hold
-    no record."""
+    """What an update did, in files: those that it read, those that are gone, and those that hold no
+    record."""
 
     read: int
     gone: int
     other: int
 
 
-class Corrections(Protocol):
-    """What people corrected in the records of a folder, by the record's file as seen from it."""
-
-    def revision_of(self, name: str) -> int:
-        """Return how many corrections a record has."""
-        ...
-
-    def corrected_record(self, name: str) -> Record:
-        """Return a record as people have corrected it."""
-        ...
-
-
 class SearchIndex:
-    """The index of one folder. embedder: None where the weights of MiniLM are missing; then words
-    alone are searched.
+    """The index of a folder of records, which one thread uses.
 
-    corrections: of the records; one that has some is searched as corrected.
-    Raises StoreError where the folder is none, or its index cannot be kept.
+    embedder: None searches by words alone. corrections: the library whose corrected records are
+    searched instead. Raises StoreError where there is no folder, or the index cannot be written.
     """
 
     def __init__(
         self,
         folder: Path,
         embedder: Embedder | None = embed,
-        corrections: Corrections | None = None,
+        corrections: CorrectedLibrary | None = None,
     ) -> None:
         if not folder.is_dir():
             raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
-        self.folder, self._embedder, self._corrections = folder, embedder, corrections
+        self.folder = folder
         self.path = index_path(folder)
+        self._embedder = embedder
+        self._corrections = corrections
         self._database = self._open()
-        self._rows: MomentRows | None = None
-        self._made: Matrix | None = None
+        self._moment_rows: MomentRows | None = None
+        self._made_queries: Matrix | None = None
 
     def close(self) -> None:
         """Close the file of the index."""
@@ -138,48 +127,46 @@ class SearchIndex:
 
     @property
     def meaning(self) -> bool:
-        """Whether moments are found by their meaning too, not by their words alone."""
+        """Whether moments are found by their meaning too, and not by their words alone."""
         return self._embedder is not None
 
     def update(self, progress: Progress | None = None) -> IndexUpdate:
-        """Read the records that are new or have changed since, and forget those that have gone."""
+        """Read the records that are new or have changed, and forget those that are gone."""
         with lock_output(self.path.with_suffix(".lock"), self.folder, wait=True), self._guarded():
-            found = self._stamps()
-            rows = self._database.execute(
+            stamps = self._stamps()
+            # Files without vectors are read again once there is an embedder.
+            current = {}
+            stale = []
+            for name, stamp, lacks_vectors in self._rows(
                 "SELECT name, stamp, vectors IS NULL AND count > 0 FROM file"
-            ).fetchall()
-            lacking = {name for name, _, by_words in rows if by_words and self.meaning}
-            known = {name: stamp for name, stamp, _ in rows if name not in lacking}
-            gone = [name for name, _, _ in rows if name not in found]
-            changed = [name for name, stamp in found.items() if known.get(name) != stamp]
-            self._forget([*gone, *(name for name in changed if name in known or name in lacking)])
-            for number, name in enumerate(changed):
-                self._read(name, found[name])
+            ):
+                if stamps.get(name) == stamp and not (lacks_vectors and self.meaning):
+                    current[name] = stamp
+                else:
+                    stale.append(name)
+            changed = [name for name in stamps if name not in current]
+            self._remove(stale)
+            for number, name in enumerate(changed, start=1):
+                self._add(name, stamps[name])
                 if progress is not None:
-                    progress("indexing", float(number + 1), float(len(changed)))
-            other = self._database.execute(
-                "SELECT count(*) FROM file WHERE video IS NULL"
-            ).fetchone()[0]
-        if gone or changed:
-            self._rows = None
-        return IndexUpdate(len(changed), len(gone), other)
+                    progress("indexing", float(number), float(len(changed)))
+            ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
+        gone = len(set(stale) - set(changed))
+        if stale or changed:
+            self._moment_rows = None
+        return IndexUpdate(len(changed), gone, other)
 
     def _stamps(self) -> dict[str, str]:
-        """Return the JSON files of the folder by their path in it, with what changes when they
-        do."""
-        found = {}
-        for path in files_below(self.folder):
-            if path.suffix == ".json" and not path.name.startswith("."):
-                with contextlib.suppress(FileNotFoundError):  # it has gone between the two
-                    state = path.stat()
-                    name = path.relative_to(self.folder).as_posix()
-                    revision = (
-                        self._corrections.revision_of(name) if self._corrections is not None else 0
-                    )
-                    found[name] = f"{state.st_mtime_ns} {state.st_size}" + f" {revision}" * (
-                        revision > 0
-                    )
-        return found
+        """Return for each JSON file of the folder a text that changes with it and its
+        corrections."""
+        stamps = {}
+        for name, (modified, size) in record_files(self.folder):
+            stamps[name] = f"{modified} {size}"
+            if self._corrections is not None:
+                revision = self._corrections.revision(video_id(name))
+                if revision:
+                    stamps[name] += f" {revision}"
+        return stamps
 
     def search(self, query: str, most: int = 5) -> list[Moment]:
         """Return the moments that answer a query, the best first.
@@ -190,41 +177,38 @@ class SearchIndex:
         if not terms:
             raise SettingsError(f"search {query!r}: no word in it; say what is done")
         with self._guarded():
-            likeness, meant = self._likeness(query)
-            rankings = [self._by_words(terms), meant]
+            likeness, by_meaning = self._by_meaning(query)
             scores: dict[int, float] = {}
-            for ranking in rankings:
+            for ranking in (self._by_words(terms), by_meaning):
                 for rank, answer in enumerate(self._answers(ranking, likeness), start=1):
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))[:most]
             return [self._moment(answer) for answer in best]
 
     def _by_words(self, terms: Sequence[str]) -> list[int]:
-        """Return the moments that hold any of the words, by BM25; words that very many hold tell
-        nothing."""
-        held = {}
+        """Return the moments with any of the words, by BM25; very common words are left out."""
+        counts = {}
         for term in dict.fromkeys(term.lower() for term in terms):
-            counted = self._database.execute(
-                "SELECT count(*) FROM words WHERE words MATCH ?", (f'"{term}"',)
+            ((counts[term],),) = self._rows(
+                "SELECT count(*) FROM words WHERE words MATCH ?", f'"{term}"'
             )
-            held[term] = counted.fetchone()[0]
-        (total,) = self._database.execute("SELECT coalesce(sum(count), 0) FROM file").fetchone()
-        telling = [term for term, count in held.items() if count <= COMMON * total] or [
-            min(held, key=held.__getitem__)
-        ]
-        wanted = " OR ".join(f'"{term}"' for term in telling)
-        rows = self._database.execute(
+        ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")
+        rare = [term for term, count in counts.items() if count <= MAX_WORD_SHARE * total]
+        if not rare:
+            rare = [min(counts, key=counts.__getitem__)]
+        rows = self._rows(
             "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?",
-            (wanted, CANDIDATES),
+            " OR ".join(f'"{term}"' for term in rare),
+            MAX_CANDIDATES,
         )
         return [row for (row,) in rows]
 
-    def _likeness(self, query: str) -> tuple[dict[int, float], list[int]]:
-        """Return the cosine of the query and each of the moments most like it, and, best first,
-        those that it means.
+    def _by_meaning(self, query: str) -> tuple[dict[int, float], list[int]]:
+        """Return the cosine of the query with each moment that is most like it, and, best first,
+        the moments that mean it.
 
-        Those that are less like it than LEAST_LIKENESS, or than made words are, answer nothing: so
-        is a query in made words, or about other things.
+        A moment must be more like it than `LEAST_LIKENESS` and than made words are. So queries in
+        made words, or about other things, have no answer.
         """
         if self._embedder is None:
             return {}, []
@@ -232,135 +216,131 @@ class SearchIndex:
         if not len(ids):
             return {}, []
         scores = vectors @ self._embedder([query])[0]  # (N,)
-        count = min(CANDIDATES, len(ids))
+        count = min(MAX_CANDIDATES, len(ids))
         top = np.argpartition(-scores, count - 1)[:count]
-        meant = [row for row in top if scores[row] >= max(LEAST_LIKENESS, least[row])]
-        meant.sort(key=lambda row: (-scores[row], ids[row]))
-        return {int(ids[row]): float(scores[row]) for row in top}, [int(ids[row]) for row in meant]
+        likeness = {int(ids[row]): float(scores[row]) for row in top}
+        answers = [row for row in top if scores[row] >= max(LEAST_LIKENESS, least[row])]
+        answers.sort(key=lambda row: (-scores[row], ids[row]))
+        return likeness, [int(ids[row]) for row in answers]
 
     def _answers(self, ranking: Sequence[int], likeness: dict[int, float]) -> list[int]:
         """Return the moments to answer with: instead of a sentence its steps, the one most like the
         query first."""
         marks = ", ".join("?" * len(ranking))
-        rows = self._database.execute(
-            f"SELECT id, steps FROM moment WHERE id IN ({marks})", list(ranking)
-        )
-        steps = {row: parse_json(named) for row, named in rows}
-        best = (
-            sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row]
-            for row in ranking
-        )
-        return list(dict.fromkeys(answer for answers in best for answer in answers))
+        rows = self._rows(f"SELECT id, steps FROM moment WHERE id IN ({marks})", *ranking)
+        steps = {row: parse_json(numbers) for row, numbers in rows}
+        answers: list[int] = []
+        for row in ranking:
+            answers += sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row]
+        return list(dict.fromkeys(answers))
 
     def _moment(self, answer: int) -> Moment:
-        video, title, name, kind, text, start, end, status, score = self._database.execute(
-            "SELECT video, title, name, kind, text, start, end, status, score FROM moment "
+        (row,) = self._rows(
+            "SELECT video, title, kind, text, start, end, status, score, name, NULL FROM moment "
             "JOIN file ON file.id = moment.file WHERE moment.id = ?",
-            (answer,),
-        ).fetchone()
-        page = Path(name).with_suffix(".html")
-        link = page.as_posix() + ("" if start is None else f"#t={int(start)}")
-        link_if_there = link if (self.folder / page).is_file() else None
-        return Moment(video, title, kind, text, start, end, status, score, name, link_if_there)
+            answer,
+        )
+        moment = Moment(*row)
+        page = Path(moment.file).with_suffix(".html")
+        if not (self.folder / page).is_file():
+            return moment
+        second = "" if moment.start is None else f"#t={int(moment.start)}"
+        return replace(moment, link=page.as_posix() + second)
 
     def _vectors(self) -> MomentRows:
-        """Return the ids (N,) of the moments, their vectors (N, D), and how like each made words
-        are (N,)."""
-        if self._rows is None:
-            rows = self._database.execute(
-                "SELECT first, count, vectors, least FROM file WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
-            ).fetchall()
-            parts = [
-                np.frombuffer(stored, dtype=np.float16).reshape(count, -1)
-                for _, count, stored, _ in rows
-            ]
-            ids = [np.arange(first, first + count, dtype=np.int64) for first, count, _, _ in rows]
-            least = [np.frombuffer(stored, dtype=np.float32) for _, _, _, stored in rows]
-            if not rows:
-                return np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
-            self._rows = (
-                np.concatenate(ids),
-                np.concatenate(parts).astype(np.float32),
-                np.concatenate(least),
-            )
-        return self._rows
+        """Return the vectors of all moments."""
+        if self._moment_rows is None:
+            ids = [np.zeros(0, np.int64)]
+            least = [np.zeros(0, np.float32)]
+            vectors = []
+            for first, count, stored, stored_least in self._rows(
+                "SELECT first, count, vectors, least FROM file "
+                "WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
+            ):
+                ids.append(np.arange(first, first + count, dtype=np.int64))
+                vectors.append(np.frombuffer(stored, np.float16).reshape(count, -1))
+                least.append(np.frombuffer(stored_least, np.float32))
+            if not vectors:
+                return ids[0], np.zeros((0, 0), np.float32), least[0]
+            matrix = np.concatenate(vectors).astype(np.float32)
+            self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(least))
+        return self._moment_rows
 
-    def _encoded(self, texts: Sequence[str]) -> tuple[bytes, bytes] | tuple[None, None]:
-        """Return the vectors of texts as the index keeps them, and how like each the likest of made
-        words are."""
+    def _encode(self, texts: Sequence[str]) -> tuple[bytes, bytes] | tuple[None, None]:
+        """Return the stored vectors of texts, and the likeness of each to the made query that is
+        most like it."""
         if not texts or self._embedder is None:
             return None, None
-        if self._made is None:
-            self._made = self._embedder(made_words(MADE_WORDS, MADE_SEED))  # (M, D)
+        if self._made_queries is None:
+            made_queries = made_words(MADE_QUERY_COUNT, MADE_QUERY_SEED)
+            self._made_queries = self._embedder(made_queries)  # (M, D)
         vectors = self._embedder(texts)  # (N, D)
-        least = (vectors @ self._made.T).max(axis=1)  # (N,)
+        least = (vectors @ self._made_queries.T).max(axis=1)  # (N,)
         return vectors.astype(np.float16).tobytes(), least.astype(np.float32).tobytes()
 
-    def _read(self, name: str, stamp: str) -> None:
-        """Take the moments of one record into the index; a file that holds none is noted, and not
+    def _add(self, name: str, stamp: str) -> None:
+        """Take the moments of a record into the index; a file without a record is noted, and not
         read again."""
-        found, rests = list[Moment](), list[list[int]]()
-        try:
-            record: Record | None = read_record(self.folder / name)
-            if self._corrections is not None and self._corrections.revision_of(name):
+        rows: list[tuple[Moment, list[int]]] = []
+        video: str | None = None
+        title: str | None = None
+        with contextlib.suppress(StoreError):
+            record = read_record(self.folder / name)
+            if self._corrections is not None and self._corrections.revision(video_id(name)):
                 record = self._corrections.corrected_record(name)
-        except StoreError:
-            record = None
-        if record is not None:
-            found, rests = moments(record, name)
-        texts = [moment.text for moment in found]
-        encoded = self._encoded(texts)
+            rows = moments(record, name)
+            video = record.video.id
+            title = record.video.title or record.id
+        encoded = self._encode([moment.text for moment, _ in rows])
         with self._database:
-            (first,) = self._database.execute(
-                "SELECT coalesce(max(id), 0) + 1 FROM moment"
-            ).fetchone()
-            video = (record.video.id, record.video.title or record.id) if record else (None, None)
-            row = (name, stamp, *video, first, len(found), *encoded)
+            ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
             file = self._database.execute(
                 "INSERT INTO file(name, stamp, video, title, first, count, vectors, least) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
+                (name, stamp, video, title, first, len(rows), *encoded),
             ).lastrowid
-            self._database.executemany(
-                "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
+            for id, (moment, steps) in enumerate(rows, start=first):
+                times = (moment.start, moment.end)
+                numbers = json.dumps([first + step for step in steps])
+                self._database.execute(
+                    "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        first + n,
+                        id,
                         file,
-                        m.kind,
-                        m.text,
-                        m.start,
-                        m.end,
-                        m.status,
-                        m.score,
-                        json.dumps([first + step for step in rests[n]]),
-                    )
-                    for n, m in enumerate(found)
-                ),
-            )
+                        moment.kind,
+                        moment.text,
+                        *times,
+                        moment.status,
+                        moment.score,
+                        numbers,
+                    ),
+                )
 
-    def _forget(self, names: Sequence[str]) -> None:
+    def _remove(self, names: Sequence[str]) -> None:
         with self._database:
             for name in names:
                 file = "(SELECT id FROM file WHERE name = ?)"
                 self._database.execute(f"DELETE FROM moment WHERE file = {file}", (name,))
                 self._database.execute("DELETE FROM file WHERE name = ?", (name,))
 
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        return self._database.execute(query, values).fetchall()
+
     def _open(self) -> sqlite3.Connection:
-        """Open the index; one that is damaged, or of another form, is made anew, for the records
-        hold all of it."""
+        """Open the index; a damaged one, or one of another form, is made again from the records."""
         with self._guarded():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            database = sqlite3.connect(self.path, timeout=60.0)
+            database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
             try:
                 form = database.execute("PRAGMA user_version").fetchone()[0]
             except sqlite3.DatabaseError:
-                form = -1
-            if form != FORM:
+                form = None
+            if form != INDEX_FORM:
                 database.close()
                 self.path.unlink()
-                database = sqlite3.connect(self.path, timeout=60.0)
-                database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {FORM}; COMMIT;")
+                database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
+                version = f"PRAGMA user_version = {INDEX_FORM}"
+                database.executescript(f"BEGIN; {INDEX_TABLES} {version}; COMMIT;")
             return database
 
     @contextlib.contextmanager
@@ -378,71 +358,67 @@ def made_words(count: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
 
     def word() -> str:
-        return "".join(
-            rng.choice(list(letters))
-            for letters in ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
-        )
+        letters = ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
+        return "".join(rng.choice(list(choices)) for choices in letters)
 
     return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
 
 
-def moments(record: Record, name: str) -> tuple[list[Moment], list[list[int]]]:
-    """Return what can be found of a record, its steps first, and for each the places of the steps
-    that rest on it."""
-    found, rests = list[Moment](), list[list[int]]()
+def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
+    """Return the moments of a record, its steps first, each with the numbers of the steps that rest
+    on it."""
+    rows: list[tuple[Moment, list[int]]] = []
+    title = record.video.title or record.id
 
     def add(
         kind: MomentKind,
         text: str,
         span: Span | None,
-        verdict: Step | float | None,
+        status: Status | None,
+        score: float | None,
         steps: list[int],
     ) -> None:
-        status = verdict.status if isinstance(verdict, Step) else None
-        score = verdict.score if isinstance(verdict, Step) else verdict
-        start, end = (span.start, span.end) if span is not None else (None, None)
-        title = record.video.title or record.id
-        found.append(
-            Moment(record.video.id, title, kind, text, start, end, status, score, name, None)
-        )
-        rests.append(steps)
+        start = None if span is None else span.start
+        end = None if span is None else span.end
+        moment = Moment(record.video.id, title, kind, text, start, end, status, score, name, None)
+        rows.append((moment, steps))
 
     citing: dict[int, list[int]] = {}
-    for place, step in enumerate(record.steps):
-        shown = (
-            step.spans[0] if step.spans and step.status in (None, "shown", "unclear") else step.said
-        )
-        add("step", step.text, shown, step, [])
+    for number, step in enumerate(record.steps):
+        add("step", step.text, shown_span(step) or step.said, step.status, step.score, [])
         for source in step.sources:
-            citing.setdefault(source, []).append(place)
+            citing.setdefault(source, []).append(number)
     for number, sentence in enumerate(record.sentences):
-        add("sentence", sentence.text, sentence.span, sentence.shown, citing.get(number, []))
-    for place, step in enumerate(record.steps):
+        steps = citing.get(number, [])
+        add("sentence", sentence.text, sentence.span, None, sentence.shown, steps)
+    for number, step in enumerate(record.steps):
         for remark in step.seen:
-            if text := remark.partition(ON_SCREEN)[2]:
-                add("screen", text, None, None, [place])
-    return found, rests
+            text = remark.partition(ON_SCREEN)[2]
+            if text:
+                add("screen", text, None, None, None, [number])
+    return rows
 
 
-def open_index(folder: Path, corrections: Corrections | None = None) -> SearchIndex:
+def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:
     """Return the index of a folder, by meaning where the weights of MiniLM are there, else by
     words."""
+    embedder: Embedder | None = embed
     try:
         embed(["whether the weights are there"])
     except ModelError:
-        return SearchIndex(folder, None, corrections)
-    return SearchIndex(folder, corrections=corrections)
+        embedder = None
+    return SearchIndex(folder, embedder, corrections)
 
 
-def as_json(found: Sequence[Moment]) -> str:
+def as_json(answers: Sequence[Moment]) -> str:
     """Return moments as a JSON list."""
-    return json.dumps([asdict(moment) for moment in found], ensure_ascii=False, indent=2)
+    return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)
 
 
 def index_path(folder: Path) -> Path:
-    """Return where the index of a folder lies: in it, or in the cache where nothing can be written
-    into it."""
+    """Return the path of a folder's index: in the folder, or in the cache where the folder cannot
+    be written."""
     if os.access(folder, os.W_OK):
-        return folder / INDEX
+        return folder / INDEX_FILE
     digest = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:16]
     return cache_folder() / "search" / f"{digest}.sqlite"

@@ -166,7 +166,10 @@ def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
     if step is None:
         return None
     if event.event == "revised":
-        update: dict[str, Any] = {"said": event.said or step.step.said, "sources": event.sources or ()}
+        update: dict[str, Any] = {
+            "said": event.said or step.step.said,
+            "sources": event.sources or (),
+        }
         if event.text is not None:
             update |= wording
         return step.changed(update, revised=True, withdrawn=event.text is None)

@@ -19,7 +19,7 @@ from typing import Self, cast
 from urllib.parse import urlsplit
 
 from stepline.errors import MediaError
-from stepline.media.http import CHUNK, connect_checked
+from stepline.media.http import CHUNK_BYTES, connect_checked
 from stepline.media.settings import LinkSettings
 
 
@@ -110,7 +110,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             while ready := select.select(list(to), [], [], patience)[0]:
                 for come in ready:
-                    data = come.recv(CHUNK)
+                    data = come.recv(CHUNK_BYTES)
                     if not data:
                         return
                     to[come].sendall(data)

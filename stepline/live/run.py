@@ -24,7 +24,8 @@ from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import OutputOptions, lock_video, run_video
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.vision import frames_per_row, load_backbone
+from stepline.vision import Backbone, frames_per_row, load_backbone
+from stepline.vision.settings import VisionSettings
 
 # what file names end in, after the source's name
 EVENTS_SUFFIX = ".events.jsonl"
@@ -77,11 +78,9 @@ def run_live(
         pictures = PictureRate()
         if backbone is not None:
             files.rows = job.out / f"{stem}{ROWS_SUFFIX}"
-            rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
-            pictures = PictureRate(rate, vision.frame_size)
-        session = LiveSession(
-            files, settings, emit, job.options, backbone, recognise, stop or Event()
-        )
+            pictures = _picture_rate(backbone, vision)
+        stop = stop or Event()
+        session = LiveSession(files, settings, emit, job.options, backbone, recognise, stop)
         _emit_start(job, inputs, log, start, emit)
 
         # the run
@@ -108,10 +107,17 @@ def run_live(
         for recording in recordings:
             recording.close()
 
-        written = [job.out / f"{stem}{VTT_SUFFIX}", log.path]
+        files_written = [job.out / f"{stem}{VTT_SUFFIX}", log.path]
         if job.at_end is not None:
-            written += _write_record(job, inputs[0], stem, settings, recordings)
-    return tuple(path for path in written if path.is_file())
+            files_written += _write_record(job, inputs[0], stem, settings, recordings)
+    return tuple(path for path in files_written if path.is_file())
+
+
+def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
+    """Return how many pictures a second the backbone and the meter of motion take, and their
+    size."""
+    rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
+    return PictureRate(rate, vision.frame_size)
 
 
 def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:

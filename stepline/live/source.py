@@ -24,7 +24,7 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.container import LiveInput, OpenMedia, open_live, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
 from stepline.media.http import display_url
-from stepline.media.reader import SPARSE, PictureTrack, SoundTrack, seek_before
+from stepline.media.reader import MIN_SPARSE_RATIO, PictureTrack, SoundTrack, seek_before
 from stepline.media.settings import LinkSettings, MediaSettings
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ class LiveSource:
             tracks[media.picture.index] = PictureTrack(
                 media, FrameSampler(rate, scaler), self._media, self._base, endless
             )
-            if self._media.skip_nonref and rate * SPARSE <= picture_rate(media.picture):
+            if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if media.sound is not None:
             tracks[media.sound.index] = SoundTrack(media, self._media, self._base, endless)

@@ -10,7 +10,9 @@ import numpy.typing as npt
 Samples = npt.NDArray[np.float32]
 
 SAMPLE_RATE = 16_000  # Hz; what Whisper and the voice detector hear
-HOLE = 0.1  # s by which time stamps may disagree with the samples counted; muxers round to a few ms
+MAX_STAMP_ERROR_SECONDS = (
+    0.1  # s by which time stamps may disagree with the samples counted; muxers round to a few ms
+)
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,10 @@ class AudioTimeline:
             return  # lies before the start of the video
         if self._origin is None:
             self._origin = self._expected = max(0.0, time)
-        if time < self._expected - HOLE:
+        if time < self._expected - MAX_STAMP_ERROR_SECONDS:
             return  # heard already
         audio_format = (frame.format.name, frame.layout.name, frame.sample_rate)
-        if audio_format != self._format or time > self._expected + HOLE:
+        if audio_format != self._format or time > self._expected + MAX_STAMP_ERROR_SECONDS:
             yield from self._restart(max(0.0, time))
             self._format = audio_format
         frame.pts = None  # the resampler would mend holes by its own rule

@@ -24,8 +24,8 @@ CLIP_RATE = 48_000  # Hz, sound of the clip
 # Without macroblock-tree rate control, which reads memory that it has not set: clips would differ
 # from run to run. crf 26 then gives the size and the PSNR of x264's default, 23 with it; hard to
 # tell from the original.
-ENCODING = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
-BEHIND = 10.0  # s by which one stream of a file may lag the other
+X264_OPTIONS = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
+MAX_LAG_SECONDS = 10.0  # s by which one stream of a file may lag the other
 
 
 def cut_clip(
@@ -75,7 +75,7 @@ def encode_clip(images: Sequence[Image], rate: float) -> bytes:
     with av.open(buffer, "w", format="mp4", options={"fflags": "+bitexact"}) as clip:
         name = "libx264" if "libx264" in av.codecs_available else "h264"
         stream = clip.add_stream(
-            name, rate=Fraction(rate).limit_denominator(1001), options=ENCODING
+            name, rate=Fraction(rate).limit_denominator(1001), options=X264_OPTIONS
         )
         context = stream.codec_context
         # 4:2:0 needs even sides
@@ -232,7 +232,7 @@ class _ClipWriter:
                         tracks[packet.stream.index].take(frame)
                 if (
                     all(track.done for track in tracks.values())
-                    or media.packet_end(packet) > span.end + BEHIND
+                    or media.packet_end(packet) > span.end + MAX_LAG_SECONDS
                 ):
                     break
             for track in tracks.values():
@@ -258,7 +258,7 @@ class _PictureEncoder:
         self._clip = clip
         name = "libx264" if "libx264" in av.codecs_available else "h264"
         rate = Fraction(picture_rate(media.picture)).limit_denominator(1001)
-        self._stream = clip.add_stream(name, rate=rate, options=ENCODING)
+        self._stream = clip.add_stream(name, rate=rate, options=X264_OPTIONS)
         width, height = display_size(first, media.aspect)
         self._size = (width + width % 2, height + height % 2)  # 4:2:0 needs even sides
         context = self._stream.codec_context

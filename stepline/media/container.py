@@ -22,7 +22,9 @@ from stepline.media.settings import MediaSettings
 
 log = logging.getLogger(__name__)
 
-SLACK = 1.0  # s that may be missing at the end before a file counts as cut short; encoders round
+MAX_MISSING_SECONDS = (
+    1.0  # s that may be missing at the end before a file counts as cut short; encoders round
+)
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Damage:
         """Return one line for each kind of damage. end: s really read; duration: s claimed, None if
         not known."""
         lines = []
-        if duration is not None and end < duration - SLACK - 0.02 * duration:
+        if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
             lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
         if self.packets:
             lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
@@ -51,8 +53,8 @@ def _counted(number: int, noun: str) -> str:
 
 
 # s by which time may go back before the stamps count as restarted; rounding stays under it
-JUMP = 1.0
-BEYOND = 60.0  # s past the claimed end from which a stamp is not believed
+JUMP_SECONDS = 1.0
+MARGIN_SECONDS = 60.0  # s past the claimed end from which a stamp is not believed
 
 
 class StreamClock:
@@ -66,7 +68,7 @@ class StreamClock:
         """start: second 0 of the video on the stream's own scale. duration: s claimed, None if not
         known."""
         self._start = start
-        self._latest = float("inf") if duration is None else duration + BEYOND
+        self._latest = float("inf") if duration is None else duration + MARGIN_SECONDS
         self._damage = damage
         self._expected: float | None = None
 
@@ -77,7 +79,7 @@ class StreamClock:
             claimed = stamp * time_base.numerator / time_base.denominator - self._start
             if claimed > self._latest:
                 self._damage.stamps += 1
-            elif self._expected is not None and claimed < self._expected - JUMP:
+            elif self._expected is not None and claimed < self._expected - JUMP_SECONDS:
                 self._damage.stamps += 1
                 self._start -= self._expected - claimed
             else:
@@ -105,7 +107,7 @@ class PictureTiming:
             length = float(frame.duration * frame.time_base)
         elif frame.time_base and stamp is not None and self._stamp is not None:
             step = (stamp - self._stamp) * frame.time_base
-            if 0 < step <= JUMP:
+            if 0 < step <= JUMP_SECONDS:
                 self._length = length = float(step)
         self._stamp = stamp
         return self._clock.time_of(stamp, frame.time_base, length), length
@@ -113,21 +115,21 @@ class PictureTiming:
 
 # Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash,
 # sdp) and picture sequences are not among them.
-FORMATS = (
+ALLOWED_FORMATS = (
     "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,h264,hevc,m4v,mpegvideo,obu,"
     "mp3,wav,w64,flac,aac,aiff,caf,amr,ac3,eac3,wv,ape,au"
 )
 
 # Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time
 # stamps.
-GUESSED = frozenset(
+GUESSED_FORMATS = frozenset(
     {"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"}
 )
 
 # Containers that give the second of their end as their duration, also where they do not start at 0.
-ENDS = frozenset({"matroska", "nut"})
+FORMATS_WITH_ENDS = frozenset({"matroska", "nut"})
 
-MICROSECONDS = 1_000_000  # FFmpeg's unit for the times of a container
+MICROSECONDS_PER_SECOND = 1_000_000  # FFmpeg's unit for the times of a container
 USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
 MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
 MOST_ASPECT = 4  # of a stored pixel; anamorphic video stays under 2, more is a broken header
@@ -220,7 +222,9 @@ class OpenMedia:
         base = packet.time_base  # a Fraction, whose own product takes ten times as long
         end = (stamp + (packet.duration or 0)) * base.numerator / base.denominator - self.start
         return (
-            end if self.duration is None or not self.exact or end <= self.duration + BEYOND else 0.0
+            end
+            if self.duration is None or not self.exact or end <= self.duration + MARGIN_SECONDS
+            else 0.0
         )
 
 
@@ -240,21 +244,21 @@ def open_media(
     media = None
     try:
         picture, sound = _streams(path, container, settings)
-        start = (container.start_time or 0) / MICROSECONDS
+        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
         duration = (
-            container.duration / MICROSECONDS
+            container.duration / MICROSECONDS_PER_SECOND
             if container.duration and container.duration > 0
             else None
         )
         if (
             duration is not None
-            and ENDS & set(container.format.name.split(","))
-            and duration > start > SLACK
+            and FORMATS_WITH_ENDS & set(container.format.name.split(","))
+            and duration > start > MAX_MISSING_SECONDS
         ):
             duration -= start
         if duration is not None:
             check_duration(path, duration, settings)
-        exact = not GUESSED & set(container.format.name.split(","))
+        exact = not GUESSED_FORMATS & set(container.format.name.split(","))
         media = OpenMedia(
             path, container, picture, sound, start, duration, exact, settings, on_gpu=on_gpu
         )
@@ -286,7 +290,7 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
 
     options = {"max_streams": str(max(1000, settings.max_streams)), **dict(live.options)}
     if live.format is None:
-        options["format_whitelist"] = f"{FORMATS},hls,rtsp,sdp,rtp"
+        options["format_whitelist"] = f"{ALLOWED_FORMATS},hls,rtsp,sdp,rtp"
     if live.protocols:
         options["protocol_whitelist"] = live.protocols
     if live.format is not None and live.format not in av.formats_available:
@@ -308,9 +312,9 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
         ) from error
     try:
         picture, sound = _streams(Path(live.shown), container, settings)
-        start = (container.start_time or 0) / MICROSECONDS
+        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
         duration = (
-            container.duration / MICROSECONDS
+            container.duration / MICROSECONDS_PER_SECOND
             if container.duration and container.duration > 0
             else None
         )
@@ -344,7 +348,7 @@ def _open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False
     import av
 
     options = {
-        "format_whitelist": FORMATS,
+        "format_whitelist": ALLOWED_FORMATS,
         "protocol_whitelist": "file",
         # FFmpeg's own guard; ours says which limit it was
         "max_streams": str(max(1000, settings.max_streams)),

@@ -13,11 +13,11 @@ Image = npt.NDArray[np.uint8]
 
 # Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG
 # holds it.
-LONGEST = 16
+MAX_SIDE_RATIO = 16
 
-QUALITY = 82  # of JPEG
+JPEG_QUALITY = 82  # of JPEG
 MOST_BYTES = 1 << 25  # of thumbnails in memory, about half an hour of them
-SLACK = 1e-6  # s, of rounding
+ROUNDING_SECONDS = 1e-6  # s, of rounding
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class FrameScaler:
             self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
             if (wanted := self._width or self._shorter) is not None:
                 self._size = (
-                    min(self._size[0], LONGEST * wanted),
-                    min(self._size[1], LONGEST * wanted),
+                    min(self._size[0], MAX_SIDE_RATIO * wanted),
+                    min(self._size[1], MAX_SIDE_RATIO * wanted),
                 )
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
         small = self._swscale.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
@@ -86,7 +86,7 @@ def encode_jpeg(image: Image) -> bytes:
     from PIL import Image as Pillow
 
     buffer = io.BytesIO()
-    Pillow.fromarray(image).save(buffer, "JPEG", quality=QUALITY)
+    Pillow.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITY)
     return buffer.getvalue()
 
 
@@ -108,7 +108,7 @@ class Thumbnails:
         """Take what is on screen at `time`, a decoded frame, where that is the middle of a
         second."""
         second = math.floor(time) + 0.5
-        if abs(time - second) > SLACK or self._bytes >= MOST_BYTES:
+        if abs(time - second) > ROUNDING_SECONDS or self._bytes >= MOST_BYTES:
             return
         if self._last is None or self._last[0] is not frame:
             self._scaler = self._scaler or FrameScaler(width=self._width, aspect=aspect)

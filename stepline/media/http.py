@@ -23,8 +23,8 @@ from stepline.errors import MediaError
 from stepline.media.settings import LinkSettings
 from stepline.version import __version__
 
-NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # addresses of IPv4 within IPv6, RFC 6052
-CHUNK = 65536  # bytes read at once
+NAT64_NETWORK = ipaddress.IPv6Network("64:ff9b::/96")  # addresses of IPv4 within IPv6, RFC 6052
+CHUNK_BYTES = 65536  # bytes read at once
 MIB = 2**20
 
 
@@ -34,7 +34,7 @@ def is_public(address: str) -> bool:
     held: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [ip]
     if isinstance(ip, ipaddress.IPv6Address):
         held += [each for each in (ip.sixtofour, *(ip.teredo or ())) if each is not None]
-        held += [ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)] if ip in NAT64 else []
+        held += [ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)] if ip in NAT64_NETWORK else []
     return all(each.is_global and not each.is_multicast for each in held)
 
 
@@ -109,7 +109,7 @@ class _LimitedResponse(http.client.HTTPResponse):
         left = amt
         while left is None or left > 0:
             # one wait, for a server that drips
-            part = self.read1(CHUNK if left is None else min(left, CHUNK))
+            part = self.read1(CHUNK_BYTES if left is None else min(left, CHUNK_BYTES))
             self.limits.take(len(part))
             if not part:
                 break

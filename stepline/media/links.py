@@ -30,7 +30,7 @@ from stepline.atomic_files import write_atomic
 from stepline.errors import MediaError, SteplineError, missing_extra
 from stepline.limits import parse_json
 from stepline.media.clips import join_tracks
-from stepline.media.http import CHUNK, TransferLimits, connection_class, display_url, open_url
+from stepline.media.http import CHUNK_BYTES, TransferLimits, connection_class, display_url, open_url
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 
@@ -39,15 +39,15 @@ log = logging.getLogger(__name__)
 Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
 Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
 
-MARK = "link.json"
+MARK_NAME = "link.json"
 # What a page, or a list of the pieces of a video, says it is; everything else is taken for the
 # video itself.
-PAGES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
+PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
 LONGEST_NAME, LONGEST_REASON = 60, 160  # characters of a file's name, and of what yt-dlp says
 LONGEST_PAUSE = 30.0  # s between two tries
-CAPTIONS = ("vtt", "srt", "json3")  # forms that are read, best first
-CAPTIONS_SIZE = 64 * 2**20  # bytes
+CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
+MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
     with _one_line(url):
         with _retried(lambda: open_url(url, limits), settings) as answer:
             kind = answer.headers.get_content_type()
-        if not kind.endswith(PAGES):
+        if not kind.endswith(PAGE_TYPES):
             return [Link(url, settings, kind)]
         info = _extract(url, limits)
     if info.get("_type") not in ("playlist", "multi_video"):
@@ -136,7 +136,7 @@ def fetch_link(
         "size": made.path.stat().st_size,
     }
     stored |= {"captions": made.captions.name} if made.captions is not None else {}
-    write_atomic(own / MARK, json.dumps(stored, ensure_ascii=False, indent=2) + "\n")
+    write_atomic(own / MARK_NAME, json.dumps(stored, ensure_ascii=False, indent=2) + "\n")
     return made
 
 
@@ -169,7 +169,7 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
     """Return what an earlier run fetched, where it is still there, whole."""
     own = link_folder(url, folder)
     try:
-        stored = parse_json((own / MARK).read_bytes())
+        stored = parse_json((own / MARK_NAME).read_bytes())
         size, captions = stored.pop("size"), stored["captions"]
         made = LinkedVideo.model_validate_json(
             json.dumps(
@@ -214,7 +214,7 @@ def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report
 def _read(answer: Any, file: BinaryIO) -> bytes:
     """Return the next bytes of an answer; where it breaks off, what came of them is in the file."""
     try:
-        return bytes(answer.read(16 * CHUNK))
+        return bytes(answer.read(16 * CHUNK_BYTES))
     except http.client.IncompleteRead as error:
         file.write(error.partial)
         raise
@@ -341,7 +341,7 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
         for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
             if kind == "automatic_captions" and code.partition("-")[0] != language:
                 continue  # the site translates its own into every language
-            for form in CAPTIONS:
+            for form in CAPTION_FORMS:
                 track = next((each for each in tracks[code] if each.get("ext") == form), None)
                 if track is not None:
                     path = stem.with_name(f"{stem.name}.{code}.{form.removesuffix('3')}")
@@ -349,11 +349,13 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
                     data = (
                         given.encode()
                         if given
-                        else downloader.urlopen(track["url"]).read(CAPTIONS_SIZE)
+                        else downloader.urlopen(track["url"]).read(MAX_CAPTION_BYTES)
                     )
                     path.write_bytes(data)
                     return path
-    raise MediaError(f"its page has no captions in {', '.join(CAPTIONS)}; leave --captions out")
+    raise MediaError(
+        f"its page has no captions in {', '.join(CAPTION_FORMS)}; leave --captions out"
+    )
 
 
 def _extract(url: str, limits: TransferLimits) -> Info:

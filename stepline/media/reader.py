@@ -9,7 +9,7 @@ from typing import Any
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
 from stepline.media.container import (
-    MICROSECONDS,
+    MICROSECONDS_PER_SECOND,
     OpenMedia,
     check_duration,
     open_media,
@@ -19,7 +19,9 @@ from stepline.media.frames import Frame, FrameSampler, FrameScaler, Thumbnails
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
-SPARSE = 4  # frames of the video for each one wanted, from which leaving some out cannot be seen
+MIN_SPARSE_RATIO = (
+    4  # frames of the video for each one wanted, from which leaving some out cannot be seen
+)
 
 
 class MediaReader:
@@ -95,7 +97,7 @@ class MediaReader:
             if (
                 self._settings.skip_nonref
                 and media.exact
-                and self._rate * SPARSE <= picture_rate(media.picture)
+                and self._rate * MIN_SPARSE_RATIO <= picture_rate(media.picture)
             ):
                 media.picture.codec_context.skip_frame = "NONREF"
         if self._sound and media.sound is not None:
@@ -215,7 +217,7 @@ def seek_key_frame(media: OpenMedia, second: float) -> None:
         media.rewind()
         return
     try:
-        media.container.seek(round((second + media.start) * MICROSECONDS), backward=True)
+        media.container.seek(round((second + media.start) * MICROSECONDS_PER_SECOND), backward=True)
     except av.error.FFmpegError:
         media.exact = False
         media.rewind()
@@ -232,10 +234,10 @@ def decode_pictures(media: OpenMedia) -> Iterator[tuple[float, float, Any]]:
                 yield *timing.time_and_length(frame), frame
 
 
-NEAR = 4.0  # s to the next wanted second up to which decoding on is cheaper than seeking
+MAX_GAP_SECONDS = 4.0  # s to the next wanted second up to which decoding on is cheaper than seeking
 # s after the last picture ends during which it still counts as on screen; rows of features are that
 # long
-LINGER = 1.0
+LINGER_SECONDS = 1.0
 
 
 def frames_at(
@@ -290,7 +292,7 @@ class _PictureCursor:
         for last."""
         if self._media.picture is None:
             return None
-        far = self._next is not None and second > self._next[0] + NEAR
+        far = self._next is not None and second > self._next[0] + MAX_GAP_SECONDS
         if self._shown is None or (far and self._media.exact):
             seek_before(self._media, second)
             self._coming = decode_pictures(self._media)
@@ -300,4 +302,4 @@ class _PictureCursor:
         if self._shown is None:
             return None
         time, length, frame = self._shown
-        return frame if self._next is not None or second < time + length + LINGER else None
+        return frame if self._next is not None or second < time + length + LINGER_SECONDS else None

@@ -39,9 +39,9 @@ from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
 from stepline.nasva.onnx_aligner import OnnxAligner
-from stepline.nasva.settings import AlignerSettings, Mode
+from stepline.nasva.settings import AlignerSettings
 from stepline.numeric import sigmoid, softmax, sum_to_one
-from stepline.records import Alignment, FeatureSequence, Matrix, Span
+from stepline.records import FeatureSequence, Matrix, Span
 
 if TYPE_CHECKING:
     from stepline.nasva.model import Aligner
@@ -85,21 +85,6 @@ class AlignmentWindow:
     def shape(self) -> tuple[int, int]:
         """How many texts and rows."""
         return self.last - self.first, self.end - self.start
-
-
-def align(
-    aligner: "Aligner | OnnxAligner",
-    features: FeatureSequence,
-    texts: Sequence[str],
-    vectors: Matrix,
-    *,
-    mode: Mode = "step",
-    said: Sequence[Span] | None = None,
-) -> Alignment:
-    """Return how well each text fits each row, as cosines; `score_texts` says what it takes and
-    raises."""
-    fit = score_texts(aligner, features, vectors, said=said, settings=AlignerSettings(mode=mode))
-    return Alignment(tuple(texts), fit.scores, fit.rate, "cosine")
 
 
 def score_texts(
@@ -276,7 +261,7 @@ def posterior(
     return ordered_posterior(at, p_shown, np.where(both_said, 0.0, settings.order_cost))
 
 
-def compete(at: Array, shown: Array, strength: float, typical: int) -> Array:
+def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
     """Return P(shown in a row), (K, T), of texts that keep `typical` rows to themselves; P(shown at
     all) stays."""
 
@@ -285,10 +270,10 @@ def compete(at: Array, shown: Array, strength: float, typical: int) -> Array:
         free = np.log1p(-np.minimum(window_sums(occupancy, typical), MAX_OCCUPANCY))
         return np.asarray(log_at + strength * (free.sum(axis=0) - free))
 
-    return _mean_field(at, shown, leave_free)
+    return _mean_field(at, p_shown, leave_free)
 
 
-def prefer_order(at: Array, shown: Array, before: Array, most: float) -> Array:
+def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array:
     """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most
     `most`."""
     odds = np.log(_inside_margin(before)) - np.log(_inside_margin(1 - before))
@@ -300,33 +285,33 @@ def prefer_order(at: Array, shown: Array, before: Array, most: float) -> Array:
         later = reached[:, -1:] - reached
         return np.asarray(log_at - cost @ earlier - cost.T @ later)
 
-    return _mean_field(at, shown, keep_order)
+    return _mean_field(at, p_shown, keep_order)
 
 
-def _mean_field(at: Array, shown: Array, adjust: Callable[[Array, Array], Array]) -> Array:
+def _mean_field(at: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]) -> Array:
     """Return P(shown in a row), (K, T), of texts that go half the way, each round, to where the
     others leave them; adjust: log P, and where all are now, to log P with regard to the others."""
-    occupancy = at * shown[:, None]
+    occupancy = at * p_shown[:, None]
     log_at = np.log(at + MIN_PROBABILITY)
     for _ in range(MEAN_FIELD_ROUNDS):
         moved = softmax(adjust(log_at, occupancy))
-        occupancy = (occupancy + moved * shown[:, None]) / 2
+        occupancy = (occupancy + moved * p_shown[:, None]) / 2
     return sum_to_one(occupancy)
 
 
-def ordered_posterior(at: Array, shown: Array, cost: float | Array) -> Posterior:
+def ordered_posterior(at: Array, p_shown: Array, cost: float | Array) -> Posterior:
     """Return the posterior of texts in their order.
 
     cost: nats that a text pays that is shown before one in front of it, one for all or (K,).
-    What the order would take from P(shown) of texts that fit every row alike is given back: with
-    nothing seen, P(shown) stays.
+    What the order would take from P(p_shown) of texts that fit every row alike is given back: with
+    nothing seen, P(p_shown) stays.
     """
     if len(at) < 2:
-        return Posterior(at, shown)
-    occupancy, none = _marginals(at * shown[:, None], 1 - shown, cost)
-    alike = np.full(at.shape, 1 / at.shape[1]) * shown[:, None]
-    _, none_alike = _marginals(alike, 1 - shown, cost)
-    log_odds = _log_odds(1 - none) - _log_odds(1 - none_alike) + _log_odds(shown)
+        return Posterior(at, p_shown)
+    occupancy, none = _marginals(at * p_shown[:, None], 1 - p_shown, cost)
+    alike = np.full(at.shape, 1 / at.shape[1]) * p_shown[:, None]
+    _, none_alike = _marginals(alike, 1 - p_shown, cost)
+    log_odds = _log_odds(1 - none) - _log_odds(1 - none_alike) + _log_odds(p_shown)
     return Posterior(sum_to_one(occupancy), sigmoid(log_odds))
 
 
@@ -381,9 +366,8 @@ def _backward_step(ahead: Array, price: float) -> Array:
 
 def _check(scores: Matrix, shown: Array, prior: Array | None, before: Array | None) -> None:
     if scores.ndim != 2 or not scores.shape[1]:
-        raise ShapeError(
-            f"scores must be (texts, rows) with a row at least, not {scores.shape}; give the video's own"
-        )
+        fault = f"(texts, rows) with a row at least, not {scores.shape}"
+        raise ShapeError(f"scores must be {fault}; give the video's own")
     texts = len(scores)
     inputs = (
         ("shown", shown, (texts,)),

@@ -34,7 +34,7 @@ from stepline.nasva.predict import StepPlacement, place_steps
 from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import Matrix, Record, Step, Video
 from stepline.training.benchmark_answers import (
-    Answers,
+    BenchmarkAnswers,
     Questions,
     StoredFeatures,
     answer_each,
@@ -99,13 +99,13 @@ class TextVectors:
 
 
 BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
-MODES: dict[BenchmarkName, Mode] = {
+BENCHMARK_MODES: dict[BenchmarkName, Mode] = {
     "htm-align": "narration",
     "ht-step": "step",
     "crosstask": "step",
 }
 NO_TEXT = "names no text to place"
-UNSTORABLE = "a text of it is empty or cannot be stored"
+UNSTORABLE_TEXT = "a text of it is empty or cannot be stored"
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _annotated_questions(
                 alignable = tuple(row.alignable for row in rows[id])
                 questions.append(AlignmentQuestion(id, id, texts, alignable))
             elif rows[id]:
-                unasked[id] = UNSTORABLE
+                unasked[id] = UNSTORABLE_TEXT
             continue
         steps = record.reference
         if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
@@ -194,7 +194,9 @@ def _server_questions(
         if steps:
             questions.append(AlignmentQuestion(id, id, steps, None))
         else:
-            unasked[id] = UNSTORABLE if headlines else "the server's file names no headlines of it"
+            unasked[id] = (
+                UNSTORABLE_TEXT if headlines else "the server's file names no headlines of it"
+            )
     return questions, unasked
 
 
@@ -211,7 +213,7 @@ def score_questions(
     loaded: LoadedAligner,
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
-) -> Answers[TextScores]:
+) -> BenchmarkAnswers[TextScores]:
     """Return how the texts of each video fit it."""
 
     def score(question: AlignmentQuestion) -> TextScores:
@@ -230,14 +232,14 @@ def write_answers(
     inputs: BenchmarkInputs,
     out: Path,
     settings: AlignerSettings,
-) -> Answers[TextScores]:
+) -> BenchmarkAnswers[TextScores]:
     """Write the answer of a network in the benchmark's official form, and return what is in it and
     what is not.
 
     out: JSON; for ht-step also .csv, which its mAP needs. Raises DatasetError when no video at all
     can be answered.
     """
-    settings = settings.model_copy(update={"mode": MODES[name]})
+    settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     if out.suffix == ".csv" and any(question.shown is None for question in questions):
         raise DatasetError(
             f"{out}: the server's queries do not number their steps as a .csv does; name a .json"

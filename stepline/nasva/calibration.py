@@ -24,7 +24,7 @@ from stepline.nasva.settings import Mode
 from stepline.numeric import sigmoid, softmax
 
 FEATURE_NAMES = ("best", "rise", "spread", "lead", "uncontested", "alignable")
-TEMPERATURE = 0.07  # NaSVA section 4.2
+SCORE_TEMPERATURE = 0.07  # NaSVA section 4.2
 NEAR_ROWS = 8  # around the best one among which no second-best is sought; NaSVA's 8 s
 
 
@@ -49,7 +49,7 @@ def calibration_features(fit: TextScores) -> Array:
     at = scores.argmax(axis=1)
     text = np.arange(texts)
     best = scores[text, at]
-    p = softmax(scores / TEMPERATURE)
+    p = softmax(scores / SCORE_TEMPERATURE)
     spread = -(p * np.log(p + 1e-12)).sum(axis=1) / max(1e-9, np.log(rows))
     far = np.abs(np.arange(rows) - at[:, None]) > NEAR_ROWS
     second = np.where(far, scores, -1.0).max(axis=1)

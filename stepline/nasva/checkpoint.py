@@ -24,7 +24,13 @@ from stepline.nasva.onnx_aligner import OnnxAligner, onnx_model
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.onnx_graph import Array
 from stepline.records import FeatureSequence
-from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
+from stepline.training.network_file import (
+    UNKNOWN_SOURCES,
+    Header,
+    NetworkFile,
+    TrainedOn,
+    check_weights,
+)
 from stepline.weights import known_weights, sha256
 
 if TYPE_CHECKING:
@@ -36,7 +42,7 @@ log = logging.getLogger(__name__)
 
 N = TypeVar("N")
 
-FILE = NetworkFile(
+NETWORK_FILE = NetworkFile(
     kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",
@@ -86,9 +92,9 @@ class LoadedAligner:
     def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
         """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of
         its training."""
-        space = self.space or FeatureSpace(UNKNOWN[0], UNKNOWN[0], rate)
+        space = self.space or FeatureSpace(UNKNOWN_SOURCES[0], UNKNOWN_SOURCES[0], rate)
         self._trained_on.check_source("features", space.video, video)
-        self._trained_on.check_source("texts", space.text, texts or UNKNOWN[0])
+        self._trained_on.check_source("texts", space.text, texts or UNKNOWN_SOURCES[0])
         self._trained_on.check_rate(space.rate, rate)
 
     def check_scale(self, *, unit: bool) -> None:
@@ -109,13 +115,12 @@ class LoadedAligner:
         if self.space is None and width == MINILM_WIDTH:
             return "minilm"
         # "clip", "internvideo" and the like name vectors that only their files hold
-        if text in UNKNOWN or not (text in known_weights() or Path(text).is_dir()):
+        if text in UNKNOWN_SOURCES or not (text in known_weights() or Path(text).is_dir()):
             whose = f"of {text!r}"
-            if text in UNKNOWN:
+            if text in UNKNOWN_SOURCES:
                 whose = "of an encoder that it does not name"
-            raise ModelError(
-                f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features"
-            )
+            vectors = f"its texts are vectors {width} wide {whose}"
+            raise ModelError(f"{self.path}: {vectors}; give {option}, their features")
         return text
 
     @property
@@ -128,7 +133,7 @@ class LoadedAligner:
 def load_aligner(path: Path) -> LoadedAligner:
     """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
     does not fit."""
-    file = FILE.find(path)
+    file = NETWORK_FILE.find(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
     aligner: Aligner | OnnxAligner
@@ -157,12 +162,12 @@ def export_onnx(path: Path, out: Path) -> None:
 def _from_arrays(
     path: Path, build: Callable[[AlignerNetworkSettings, Mapping[str, Array]], N]
 ) -> tuple[FeatureSpace | None, N]:
-    file = FILE.find(path)
+    file = NETWORK_FILE.find(path)
     if is_official(file):
         settings, weights = import_official(file)
         arrays = {name: weight.numpy() for name, weight in weights.items()}
         return RELEASED_SPACE, build(settings, arrays)
-    (settings, space), arrays = FILE.read_arrays(file, _parse)
+    (settings, space), arrays = NETWORK_FILE.read_arrays(file, _parse)
     try:
         return space, build(settings, arrays)
     except ModelError as error:
@@ -172,7 +177,7 @@ def _from_arrays(
 def read_aligner(path: Path) -> "Aligner":
     """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
     not fit."""
-    return _read(FILE.find(path))[1]
+    return _read(NETWORK_FILE.find(path))[1]
 
 
 def write_aligner(model: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
@@ -189,14 +194,16 @@ def write_weights(
     """Write the weights of a network, its settings and its space in one file, whole or not at
     all."""
     header: Header = {"settings": settings.model_dump(mode="json")}
-    FILE.write(path, weights, header if space is None else header | {"space": asdict(space)})
+    NETWORK_FILE.write(
+        path, weights, header if space is None else header | {"space": asdict(space)}
+    )
 
 
 def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
     """Return the network of a file in either form, ready to infer, and whose features it takes.
     Raises ModelError."""
     if not is_official(file):
-        (_, space), aligner = FILE.load(file, _parse, _build)
+        (_, space), aligner = NETWORK_FILE.load(file, _parse, _build)
         return space, aligner
     from stepline.nasva.model import Aligner
 
@@ -219,7 +226,7 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> "Align
 
 
 # a .pth names no features; its places are seconds
-RELEASED_SPACE = FeatureSpace(UNKNOWN[1], UNKNOWN[1], rate=1.0)
+RELEASED_SPACE = FeatureSpace(UNKNOWN_SOURCES[1], UNKNOWN_SOURCES[1], rate=1.0)
 OFFICIAL_SUFFIXES = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
 # what they begin with, whatever their name: a zip, a pickle of old
 OFFICIAL_MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")
@@ -297,9 +304,8 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     if not isinstance(stored, Mapping) or not all(
         isinstance(value, torch.Tensor) for value in stored.values()
     ):
-        raise ModelError(
-            f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released"
-        )
+        cure = "give the .pth that NaSVA's authors released"
+        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; {cure}")
     weights = {}
     unused = []
     for key, value in stored.items():
@@ -350,9 +356,10 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
     try:
         width, video_width = weights["video_in.0.weight"].shape
         if width % RELEASED_HEADS:
-            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads of the released code"
-            cure = "no weight tells how many it has; give the .pth of its authors, or one of `stepline train nasva`"
-            raise ModelError(f"{path}: {fault}; {cure}")
+            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads"
+            unknown = "no weight tells how many it has"
+            cure = "give the .pth of its authors, or one of `stepline train nasva`"
+            raise ModelError(f"{path}: {fault} of the released code; {unknown}; {cure}")
         return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],

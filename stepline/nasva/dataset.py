@@ -14,16 +14,15 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
-from stepline.features.store import text_digest
+from stepline.features.shard_index import text_digest
 from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.settings import AlignerDataSettings
 from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
 from stepline.training.batches import LazySamples, Mask, Sample
-from stepline.training.gather import FeatureJoin, Flaw, is_held_out, reasons_in_words
+from stepline.training.gather import ExcludedIds, FeatureJoin, Flaw, is_held_out, reasons_in_words
 from stepline.training.settings import TextKind
 from stepline.training.sources import LabelledTexts
 
@@ -185,7 +184,7 @@ def gather_samples(
     vectors: Mapping[TextKind, FeatureStore],
     settings: AlignerDataSettings | None = None,
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: ExcludedIds = frozenset(),
 ) -> AlignerSamples:
     """Return what can be trained on: a sample a video and kind of text, so that a video may come
     twice an epoch.

@@ -31,7 +31,7 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.nasva.align import TextScores
 from stepline.nasva.benchmarks import (
-    MODES,
+    BENCHMARK_MODES,
     AlignmentQuestion,
     BenchmarkInputs,
     BenchmarkName,
@@ -82,16 +82,15 @@ def calibrate(
         raise DatasetError(
             f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
         )
-    settings = settings.model_copy(update={"mode": MODES[name]})
+    settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     answers = score_questions(questions, loaded, inputs, settings)
     looks = []
     for question in questions:
         if question.id in answers.by_id:
             looks.append((answers.by_id[question.id], np.array(question.shown, dtype=bool)))
     if len(looks) < MIN_VIDEOS:
-        raise DatasetError(
-            f"{len(looks)} videos with features and texts; a calibration needs {MIN_VIDEOS} at least"
-        )
+        count = f"{len(looks)} videos with features and texts"
+        raise DatasetError(f"{count}; a calibration needs {MIN_VIDEOS} at least")
     quality = cross_validate(looks)
     modes: Mapping[Mode, Logistic] = loaded.calibration.modes if loaded.calibration else {}
     calibration = Calibration(
@@ -112,9 +111,8 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
         count, absent = int(flags.sum()), int((~flags).sum())
         if min(count, absent) < MIN_ITEMS:
             counts = f"{count} texts shown and {absent} not in a half of the videos"
-            raise DatasetError(
-                f"{counts}; each half, fitted to judge the other, needs {MIN_ITEMS} of each kind: add videos"
-            )
+            rule = f"each half, fitted to judge the other, needs {MIN_ITEMS} of each kind"
+            raise DatasetError(f"{counts}; {rule}: add videos")
     after, judged_truth = [], []
     for fitted, judged in (halves, halves[::-1]):
         rows, flags = _evidence(judged)

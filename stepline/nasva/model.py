@@ -126,7 +126,7 @@ def visible_keys(pad: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PlacedRows:
+class RowsWithPositions:
     """Rows (R, D) with the positions (R, D) that every attention adds to queries and keys, None for
     none, and how the rows lie."""
 
@@ -135,7 +135,7 @@ class PlacedRows:
     layout: PackedRows
 
     @property
-    def placed(self) -> Tensor:
+    def with_positions(self) -> Tensor:
         """The rows with their positions added, (R, D)."""
         return self.values if self.positions is None else self.values + self.positions
 
@@ -156,22 +156,22 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         # as nn.MultiheadAttention, whose own the release keeps
         nn.init.xavier_uniform_(self.project.weight)
 
-    def self_attend(self, rows: PlacedRows) -> Tensor:
+    def self_attend(self, rows: RowsWithPositions) -> Tensor:
         """Return rows (R, D), each attending to those of its own video."""
         if rows.positions is None:
             query, key, value = self._project(rows.values, 0, 3)  # each (R, D)
         else:
-            query, key = self._project(rows.placed, 0, 2)
+            query, key = self._project(rows.with_positions, 0, 2)
             (value,) = self._project(rows.values, 2, 3)
         return self._attend(query, key, value, rows.layout, rows.layout)
 
-    def cross_attend(self, rows: PlacedRows, memory: PlacedRows) -> Tensor:
+    def cross_attend(self, rows: RowsWithPositions, memory: RowsWithPositions) -> Tensor:
         """Return rows (R, D), each attending to the memory of its video."""
-        (query,) = self._project(rows.placed, 0, 1)  # (R, D)
+        (query,) = self._project(rows.with_positions, 0, 1)  # (R, D)
         if memory.positions is None:
             key, value = self._project(memory.values, 1, 3)
         else:
-            (key,) = self._project(memory.placed, 1, 2)
+            (key,) = self._project(memory.with_positions, 1, 2)
             (value,) = self._project(memory.values, 2, 3)
         return self._attend(query, key, value, rows.layout, memory.layout)
 
@@ -231,7 +231,7 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
         self.feed_norm = nn.LayerNorm(settings.width)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, seconds: PlacedRows) -> PlacedRows:
+    def forward(self, seconds: RowsWithPositions) -> RowsWithPositions:
         """Return the seconds after the layer."""
         attended = self.dropout(self.attention.self_attend(seconds))  # (R, D)
         rows = self.attention_norm(seconds.values + attended)
@@ -253,7 +253,7 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
         self.feed_norm = nn.LayerNorm(settings.width)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, texts: PlacedRows, seconds: PlacedRows) -> PlacedRows:
+    def forward(self, texts: RowsWithPositions, seconds: RowsWithPositions) -> RowsWithPositions:
         """Return the texts after the layer."""
         attended = self.dropout(self.self_attention.self_attend(texts))  # (R, D)
         texts = replace(texts, values=self.self_norm(texts.values + attended))
@@ -303,7 +303,9 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             outputs.append(self.decoder_norm(texts.values))
         return self._compare(torch.stack(outputs), texts.layout, seconds)
 
-    def _compare(self, text: Tensor, layout: PackedRows, seconds: PlacedRows) -> AlignerOutput:
+    def _compare(
+        self, text: Tensor, layout: PackedRows, seconds: RowsWithPositions
+    ) -> AlignerOutput:
         """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06
         after tau."""
         with torch.autocast(text.device.type, enabled=False):
@@ -317,13 +319,13 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
                 layout.unpack(text_vectors), seconds.layout.unpack(video_vectors), alignable
             )
 
-    def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> PlacedRows:
+    def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> RowsWithPositions:
         """Return the rows (R, D) with positions (B, N, D) that every attention is to add; the paper
         adds them here, once."""
         packed = layout.pack(positions)
         if self.settings.form == "paper":
-            return PlacedRows(rows + packed, None, layout)
-        return PlacedRows(rows, packed, layout)
+            return RowsWithPositions(rows + packed, None, layout)
+        return RowsWithPositions(rows, packed, layout)
 
     def _video_positions(self, batch: Batch) -> Tensor:
         """Return the fixed positions of seconds, (B, T, D)."""
@@ -353,17 +355,17 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         }
         for name, (rows, width) in widths.items():
             if rows.shape[-1] != width:
-                raise ShapeError(
-                    f"{name} features have width {rows.shape[-1]}, the model takes {width}; use its own"
-                )
+                fault = f"have width {rows.shape[-1]}, the model takes {width}"
+                raise ShapeError(f"{name} features {fault}; use its own")
         if not batch.video.shape[0] or not batch.video.shape[1]:
             raise ShapeError(
                 f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}"
             )
         if batch.text.shape[1] > settings.text_positions and bool(batch.ordered.any()):
+            positions = f"the {settings.text_positions} positions that the model has learned"
             raise ShapeError(
-                f"{batch.text.shape[1]} texts in order are more than the {settings.text_positions} positions that the "
-                "model has learned; give fewer at a time, or in no order"
+                f"{batch.text.shape[1]} texts in order are more than {positions}; "
+                "give fewer at a time, or in no order"
             )
 
 

@@ -49,15 +49,15 @@ class OnnxAligner:
         inputs = (("video", video, settings.video_width), ("text", text, settings.text_width))
         for name, values, width in inputs:
             if values.ndim != 2 or values.shape[1] != width or not np.isfinite(values).all():
-                raise ShapeError(
-                    f"{name} features must be finite, {width} wide, not {values.shape}; use the network's own"
-                )
+                expected = f"finite, {width} wide, not {values.shape}"
+                raise ShapeError(f"{name} features must be {expected}; use the network's own")
         if not len(video):
             raise ShapeError("the video needs at least one feature row; extract its features again")
         if ordered and len(text) > settings.text_positions:
             positions = f"the {settings.text_positions} positions that the network has learned"
             raise ShapeError(
-                f"{len(text)} texts in order are more than {positions}; give fewer at a time, or in no order"
+                f"{len(text)} texts in order are more than {positions}; "
+                "give fewer at a time, or in no order"
             )
         if not len(text):
             logits = np.zeros(0, np.float32) if self.alignable else None
@@ -78,7 +78,7 @@ def onnx_model(settings: AlignerNetworkSettings, weights: Mapping[str, Array]) -
 
 
 # the name of rows in the graph and of their positions, which enter queries and keys alone
-PlacedRows: TypeAlias = tuple[str, str | None]
+RowsWithPositions: TypeAlias = tuple[str, str | None]
 
 
 class _GraphBuilder:
@@ -171,7 +171,7 @@ class _GraphBuilder:
         at_least = self._add("Max", square, self._constant(MIN_SQUARE))
         return self._add("Div", rows, self._add("Sqrt", at_least))
 
-    def _placed(self, rows: str, positions: str) -> PlacedRows:
+    def _placed(self, rows: str, positions: str) -> RowsWithPositions:
         """Return the rows, and the positions that every attention is to add; the paper adds them
         here, once."""
         if self._settings.form == "released":
@@ -203,7 +203,9 @@ class _GraphBuilder:
         number = self._add("Min", self._numbers(rows), self._constant(np.array(count - 1)))
         return self._add("Mul", self._add("Gather", table, number), ordered)
 
-    def _attended(self, name: str, norm: str, rows: PlacedRows, memory: PlacedRows) -> str:
+    def _attended(
+        self, name: str, norm: str, rows: RowsWithPositions, memory: RowsWithPositions
+    ) -> str:
         """Return rows (N, D) that attend to a memory (M, D), added and normalised."""
         width, heads = self._settings.width, self._settings.heads
         weight = self._take(f"{name}.project.weight", 3 * width, width)

@@ -24,7 +24,10 @@ from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, S
 
 log = logging.getLogger(__name__)
 
-UNCALIBRATED = "P(shown) is not calibrated, so every step counts as shown; `stepline calibrate` fits it to a truth"
+UNCALIBRATED_NOTE = (
+    "P(shown) is not calibrated, so every step counts as shown; "
+    "`stepline calibrate` fits it to a truth"
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class AlignerReport:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What the user should know before trusting P(shown)."""
-        return () if self.calibrated else (UNCALIBRATED,)
+        return () if self.calibrated else (UNCALIBRATED_NOTE,)
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def place_steps(
     alignment = Alignment(tuple(step.text for step in steps), at, fit.rate, "probability")
     count = sum(step.status == "shown" for step in placed)
     log.info("aligner: %d of %d steps shown", count, len(placed))
-    note = UNCALIBRATED if logistic is None else None
+    note = UNCALIBRATED_NOTE if logistic is None else None
     return StepPlacement(placed, alignment, chances, tuple(spans), tuple(seconds), note)
 
 

@@ -105,10 +105,10 @@ def choose_labels(
     flags = [span is not None for spans in labels for span in spans]
     share = labelled_fraction(labels)
     if not any(flags) or share < settings.least_kept:
-        raise ShapeError(
-            f"{sum(flags)} of {len(flags)} texts keep a label, fewer than {settings.least_kept:.0%} "
-            f"(eps2 {floor:.2f}); lower refine.threshold, or give refine.threshold_kind=quantile"
-        )
+        counts = f"{sum(flags)} of {len(flags)} texts keep a label"
+        limits = f"fewer than {settings.least_kept:.0%} (eps2 {floor:.2f})"
+        cure = "lower refine.threshold, or give refine.threshold_kind=quantile"
+        raise ShapeError(f"{counts}, {limits}; {cure}")
     if share < MIN_LABELLED_SHARE:
         log.warning(
             "only %d of %d texts keep a label; lower refine.threshold to keep more",

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from stepline.datasets.excluded import ExcludedVideos, read_excluded
+from stepline.datasets.excluded import read_excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_store
 from stepline.grounding.speech import coarse_spans
@@ -31,9 +31,9 @@ from stepline.nasva.settings import RefineRunSettings
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span, Step
 from stepline.storage import write_parquet
 from stepline.training.distributed import first_then_all, is_first, start_processes, wait_for_all
-from stepline.training.gather import FeatureJoin
+from stepline.training.gather import ExcludedIds, FeatureJoin
 from stepline.training.loop import Progress
-from stepline.training.run_folder import OMITTED, write_omitted
+from stepline.training.run_folder import OMITTED_FILE, write_omitted
 from stepline.training.settings import TextKind
 from stepline.training.sources import (
     TextEncoder,
@@ -45,9 +45,11 @@ from stepline.training.sources import (
     text_vectors,
 )
 
-REFINED = "refined.parquet"
+REFINED_FILE = "refined.parquet"
 LINKING_ENCODER = "minilm"  # the text encoder that tells which sentence speaks of a step
-UNLABELLED = "no label after self-training: its best score is too low, or the teachers disagree"
+NO_LABEL_REASON = (
+    "no label after self-training: its best score is too low, or the teachers disagree"
+)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def refine_dataset(
         write_omitted(folder, map(omitted_row, omitted))
     if not videos:
         raise ShapeError(
-            f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}"
+            f"{sources.dataset}: no video has steps and features; see {folder / OMITTED_FILE}"
         )
     stored, text = features[videos[0].id], vectors[videos[0].id]
     if narrations is not None:
@@ -138,7 +140,7 @@ def refine_dataset(
     ).run()
     labels = dict(zip((video.id for video in videos), trained.labels, strict=True))
     if is_first():
-        write_parquet(refined_records(read_records(sources.dataset), labels), folder / REFINED)
+        write_parquet(refined_records(read_records(sources.dataset), labels), folder / REFINED_FILE)
     wait_for_all()
     return RefineResult(trained, len(labels), omitted)
 
@@ -153,7 +155,7 @@ def _gather_narrations(
     folder: Path,
     settings: RefineRunSettings,
     features: FeatureStore,
-    excluded: ExcludedVideos,
+    excluded: ExcludedIds,
 ) -> AlignerSamples | None:
     """Return the samples of what is said, which the final network learns too; None without a
     source."""
@@ -174,9 +176,8 @@ def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> N
     if (encoder, width) != (steps.backbone, steps.width):
         own = f"of {encoder!r}, {width} wide"
         other = f"the steps' of {steps.backbone!r}, {steps.width} wide"
-        raise ShapeError(
-            f"the narrations' vectors are {own}, {other}; give --narration-vectors of the steps' encoder"
-        )
+        cure = "give --narration-vectors of the steps' encoder"
+        raise ShapeError(f"the narrations' vectors are {own}, {other}; {cure}")
 
 
 def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) -> Iterator[Record]:
@@ -191,7 +192,7 @@ def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) 
         dropped = [*record.dropped]
         for step, span in zip(record.steps, spans, strict=True):
             if span is None:
-                dropped.append(Rejected(what="step", text=step.text, reason=UNLABELLED))
+                dropped.append(Rejected(what="step", text=step.text, reason=NO_LABEL_REASON))
             else:
                 changes = {"spans": (span,), "at": None, "status": "shown"}
                 steps.append(step.model_copy(update=changes))
@@ -206,7 +207,7 @@ class _VideoReader:
         features: FeatureStore,
         vectors: FeatureStore,
         settings: RefineRunSettings,
-        excluded: ExcludedVideos | frozenset[str] = frozenset(),
+        excluded: ExcludedIds = frozenset(),
     ) -> None:
         self._features = features
         self._vectors = vectors
@@ -232,11 +233,13 @@ class _VideoReader:
 
         stored = self._features[id]
         length = min(stored.rows, max_rows)
-        said = self._said(record, length / stored.rate)
-        shown: StepSpans = ()
+        said_spans = self._said(record, length / stored.rate)
+        shown_spans: StepSpans = ()
         if self._settings.rounds.asks_where_shown:
-            shown = tuple(map(_best_span, record.steps))
-        return StepVideo(id, said, length, stored.rate, read, shard=stored.shard, shown=shown)
+            shown_spans = tuple(map(_best_span, record.steps))
+        return StepVideo(
+            id, said_spans, length, stored.rate, read, shard=stored.shard, shown=shown_spans
+        )
 
     def _said(self, record: Record, seconds: float) -> StepSpans:
         """Return where each step is said: as the record has it, else by its likeness to the
@@ -245,15 +248,15 @@ class _VideoReader:
         A record that gives no step's `said` but spans (HowToStep's own) has its first labels in
         their best spans.
         """
-        said = [step.said for step in record.steps]
-        unknown = all(span is None for span in said)
+        spans = [step.said for step in record.steps]
+        unknown = all(span is None for span in spans)
         if unknown and (self._settings.said == "given" or not record.sentences):
-            said = [next(iter(step.spans), None) for step in record.steps]
-            unknown = all(span is None for span in said)
+            spans = [next(iter(step.spans), None) for step in record.steps]
+            unknown = all(span is None for span in spans)
         if record.sentences and (unknown or self._settings.said == "likeness"):
             by_step = self._said_by_likeness(record)
-            said = [by_step.get(step.id) for step in record.steps]
-        return tuple(None if span is None or span.start >= seconds else span for span in said)
+            spans = [by_step.get(step.id) for step in record.steps]
+        return tuple(None if span is None or span.start >= seconds else span for span in spans)
 
     def _said_by_likeness(self, record: Record) -> dict[str, Span | None]:
         """Return where the sentences most like each step are said, by the step's id."""

@@ -57,7 +57,7 @@ from stepline.nasva.pseudo_labels import (
     write_labels,
 )
 from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, SelfTrainSettings
-from stepline.nasva.train import FINAL, train_aligner
+from stepline.nasva.train import FINAL_FILE, train_aligner
 from stepline.numeric import cosine_matrix
 from stepline.records import Matrix
 from stepline.training.batches import Sample, joined_samples
@@ -76,7 +76,7 @@ from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)
 
-REPORT = "report.json"
+REPORT_FILE = "report.json"
 SEED_STEP = 1000  # between the seeds of teachers of one round, so that no two runs share a teacher
 
 
@@ -118,7 +118,7 @@ class SelfTraining:
             self.folder,
             self._identity(),
             self._write_result,
-            final=FINAL,
+            final=FINAL_FILE,
             facts={"versions": versions()},
         )
         return run_training(run, lambda _: self._rounds())
@@ -130,14 +130,14 @@ class SelfTraining:
             reports = (*reports, self._round(len(reports)))
             if is_first():
                 tree = [asdict(report) for report in reports]
-                write_atomic(self.folder / REPORT, json.dumps(tree, indent=1) + "\n")
+                write_atomic(self.folder / REPORT_FILE, json.dumps(tree, indent=1) + "\n")
                 log.info("%s", reports[-1])
         labels = self._labels(len(reports) - 1)
         # what lost its label is a target too
         keep_all = self.model.alignability and self.loss.alignability == "kept"
         steps = step_samples(self.videos, labels, keep_all=keep_all)
         samples = joined_samples(steps, self.others, lambda sample: len(sample.video))
-        network = self._trained(self.folder / FINAL, samples, self.training)
+        network = self._trained(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
 
     def _write_result(self, result: SelfTrainingResult, path: Path) -> None:
@@ -316,7 +316,7 @@ class SelfTraining:
         }
 
     def _reports(self) -> tuple[RoundReport, ...]:
-        path = self.folder / REPORT
+        path = self.folder / REPORT_FILE
         if not path.exists():
             return ()
         try:

@@ -80,7 +80,7 @@ class AlignerLossSettings(Settings):
 
 
 HeldOutScore: TypeAlias = Literal["recall", "loss"]
-Unlabelled: TypeAlias = Literal["keep", "drop"]
+UnlabelledTexts: TypeAlias = Literal["keep", "drop"]
 
 
 class AlignerDataSettings(Settings):
@@ -91,7 +91,7 @@ class AlignerDataSettings(Settings):
     # which of a step's places is its label; said alone: stage 1 of the paper
     step_place: StepLabelSource = "shown_or_said"
     # texts without a label: context, and what the alignability head learns from
-    unlabelled: Unlabelled = "keep"
+    unlabelled: UnlabelledTexts = "keep"
     # rows of a video that are seen; supplement: 1200 s
     longest: Annotated[int, Field(ge=1, le=1200)] = 1200
     slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'

@@ -23,7 +23,7 @@ from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, open_store
-from stepline.nasva.checkpoint import FILE, read_aligner, write_aligner
+from stepline.nasva.checkpoint import NETWORK_FILE, read_aligner, write_aligner
 from stepline.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.nasva.loss import alignability_loss, grounding_loss
 from stepline.nasva.model import Aligner, AlignerOutput
@@ -136,8 +136,8 @@ def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]
     return positive.gather(2, best).sum(), positive.any(dim=2).sum()
 
 
-BEST, FINAL = FILE.names
-KINDS: tuple[TextKind, ...] = ("narration", "step")
+BEST_FILE, FINAL_FILE = NETWORK_FILE.names
+TEXT_KINDS: tuple[TextKind, ...] = ("narration", "step")
 # settings of a network that may change when it is trained on
 CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
 
@@ -240,8 +240,8 @@ def train_run(
         folder,
         identity,
         write,
-        final=FINAL,
-        best=BEST,
+        final=FINAL_FILE,
+        best=BEST_FILE,
         facts={"versions": versions(), "data": prepared.counts()},
         omitted=map(omitted_row, samples.omitted),
     )
@@ -252,7 +252,7 @@ def prepare(
     sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
 ) -> PreparedAligner:
     """Return all that a run starts from."""
-    kinds = [kind for kind in KINDS if sources.texts(kind) is not None]
+    kinds = [kind for kind in TEXT_KINDS if sources.texts(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
     features = open_store(sources.features)

@@ -145,13 +145,13 @@ def check_amounts(
     that misses small letters. start: second of the whole video at which the part begins in which
     the lines stand.
     """
-    from stepline.vision_language.describe import SEEN
+    from stepline.vision_language.describe import SEEN_BY_MODEL
     from stepline.writing.llm.writer import named_seconds
     from stepline.writing.quantities import quantities
 
     seconds = [second - start for second in named_seconds(step)]
     seen = [Span(max(0.0, second - READ_NEAR), second + READ_NEAR) for second in seconds]
-    seen += step.spans if SEEN in step.seen else ()
+    seen += step.spans if SEEN_BY_MODEL in step.seen else ()
     if not seen:
         return step
     said = [

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-METADATA = "stepline"  # the one key of metadata
-CUES = ("presenter", "letters")  # arrays of PictureCues
+METADATA_KEY = "stepline"  # the one key of metadata
+CUE_ARRAYS = ("presenter", "letters")  # arrays of PictureCues
 Array = npt.NDArray[np.generic]
 Result = TypeVar("Result")
 Header = TypeVar("Header", bound=FrozenModel)
@@ -52,13 +52,13 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         ) from error
 
 
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
+_adapter_of_kind: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
 
 
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
+    if kind not in _adapter_of_kind:
+        _adapter_of_kind[kind] = TypeAdapter(kind)
+    return _adapter_of_kind[kind]
 
 
 def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
@@ -66,7 +66,7 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     from safetensors.numpy import save
 
     contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    return bytes(save(contiguous, {METADATA: header.model_dump_json()}))
+    return bytes(save(contiguous, {METADATA_KEY: header.model_dump_json()}))
 
 
 def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
@@ -76,7 +76,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
     try:
         length = int.from_bytes(data[:8], "little")
-        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA]
+        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA_KEY]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
@@ -89,49 +89,47 @@ def pack_features(visual: VisualFeatures) -> bytes:
     """Return the visual features of a video as bytes: halves, as a feature store keeps them; no
     backbone."""
     arrays: dict[str, Array] = {}
-    backbone, rate, cuts = None, 1.0, None
-    if visual.features is not None:
-        arrays["features"] = visual.features.values.astype(np.float16)
-        backbone, rate = visual.features.backbone, visual.features.rate
-    if visual.activity is not None:
-        arrays |= {"motion": visual.activity.motion, "peaks": visual.activity.peaks}
-        arrays["looks"] = visual.activity.looks.astype(np.float16)
-        cuts, rate = tuple(float(cut) for cut in visual.activity.cuts), visual.activity.rate
-    lines = None
-    if visual.cues is not None:
-        arrays |= {name: getattr(visual.cues, name) for name in CUES}
-        lines, rate = visual.cues.lines, visual.cues.rate
-    header = FeatureHeader(
-        backbone=backbone,
-        rate=rate,
-        cuts=cuts,
-        end=visual.end,
-        warnings=visual.warnings,
-        lines=lines,
-    )
-    return pack(header, arrays)
+    header = FeatureHeader(end=visual.end, warnings=visual.warnings)
+    facts: dict[str, Any] = {}
+    features, activity, cues = visual.features, visual.activity, visual.cues
+    if features is not None:
+        arrays["features"] = features.values.astype(np.float16)
+        facts["backbone"] = features.backbone
+        facts["rate"] = features.rate
+    if activity is not None:
+        arrays["motion"] = activity.motion
+        arrays["peaks"] = activity.peaks
+        arrays["looks"] = activity.looks.astype(np.float16)
+        facts["cuts"] = tuple(map(float, activity.cuts))
+        facts["rate"] = activity.rate
+    if cues is not None:
+        for name in CUE_ARRAYS:
+            arrays[name] = getattr(cues, name)
+        facts["lines"] = cues.lines
+        facts["rate"] = cues.rate
+    return pack(header.model_copy(update=facts), arrays)
 
 
 def unpack_features(data: bytes) -> VisualFeatures:
     """Return the visual features of a video, without a backbone."""
     from stepline.vision import Activity, PictureCues
 
-    header, arrays = unpack(FeatureHeader, data)
-    features, activity = None, None
-    if "features" in arrays and header.backbone is not None:
-        features = FeatureSequence(
-            arrays["features"].astype(np.float32), header.rate, header.backbone
-        )
-    if header.cuts is not None:
-        motion, peaks, looks = (
-            arrays[name].astype(np.float32) for name in ("motion", "peaks", "looks")
-        )
-        activity = Activity(motion, header.cuts, header.rate, peaks, looks)
+    header, stored = unpack(FeatureHeader, data)
+    arrays = {}
+    for name, array in stored.items():
+        arrays[name] = array.astype(np.float32)
+    features = None
+    activity = None
     cues = None
-    if header.lines is not None:
-        cues = PictureCues(
-            header.rate,
-            **{name: arrays[name].astype(np.float32) for name in CUES},
-            lines=header.lines,
+    if "features" in arrays and header.backbone is not None:
+        features = FeatureSequence(arrays["features"], header.rate, header.backbone)
+    if header.cuts is not None:
+        activity = Activity(
+            arrays["motion"], header.cuts, header.rate, arrays["peaks"], arrays["looks"]
         )
-    return VisualFeatures(features, activity, None, header.end, header.warnings, cues)
+    if header.lines is not None:
+        measured = {name: arrays[name] for name in CUE_ARRAYS}
+        cues = PictureCues(header.rate, **measured, lines=header.lines)
+    return VisualFeatures(
+        features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
+    )

@@ -199,7 +199,7 @@ def describe_by_witness(
         _question_pictures(request, settings, duration),
         duration=duration,
         settings=settings.vision.witness,
-        found=found.steps,
+        network_steps=found.steps,
         start=request.start,
     )
     network = found.network if isinstance(found.network, dict) else {}

@@ -9,7 +9,6 @@ width of a feature row, S steps of all videos, A tokens of what is said, O furth
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +22,9 @@ from stepline.procx.vocabulary import CaptionTokens, Vocabulary, pad_tokens, tok
 from stepline.records import Matrix
 from stepline.training.batches import TensorRecord
 
-ResizeMethod: TypeAlias = Literal["nearest", "linear"]
 
-
-def resize_rows(values: Matrix, size: int, method: ResizeMethod = "nearest") -> Matrix:
-    """Return features (T, C) as (size, C) float32; a single row is repeated.
+def resize_rows(values: Matrix, size: int) -> Matrix:
+    """Return features (T, C) as (size, C) float32, the nearest rows; a single row is repeated.
 
     Raises ShapeError when there is no row, or `size` is not positive.
     """
@@ -35,28 +32,21 @@ def resize_rows(values: Matrix, size: int, method: ResizeMethod = "nearest") -> 
         raise ShapeError(
             f"features must be (rows, width) with a row at least, not {values.shape}; extract them again"
         )
-    if method == "nearest":
-        return np.asarray(values[nearest_rows(len(values), size)], dtype=np.float32)
-    position = np.arange(size) * (len(values) - 1) / max(1, size - 1)  # (L,)
-    low = np.minimum(position.astype(np.int64), max(0, len(values) - 2))
-    fraction = (position - low)[:, None]
-    high = np.minimum(low + 1, len(values) - 1)
-    # (L, C)
-    return np.asarray(values[low] * (1 - fraction) + values[high] * fraction, dtype=np.float32)
+    return np.asarray(values[nearest_rows(len(values), size)], dtype=np.float32)
 
 
 def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
-    """Return which of `length` rows stands nearest to each of `size` positions, (size,); a half
+    """Return which of `length` rows is nearest to each of `size` positions, (size,); a half
     rounds down.
 
     In whole numbers, so that a half is one. Raises ShapeError when either is not positive.
     """
     if length < 1 or size < 1:
         raise ShapeError(f"{length} rows cannot be resized to {size}; both must be at least 1")
-    apart = max(1, size - 1)
-    # 2 (place - 1/2), times `apart`
-    doubled = 2 * np.arange(size, dtype=np.int64) * (length - 1) - apart
-    return np.maximum(0, -(-doubled // (2 * apart)))
+    gaps = max(1, size - 1)
+    # 2 (place - 1/2), times `gaps`
+    doubled = 2 * np.arange(size, dtype=np.int64) * (length - 1) - gaps
+    return np.maximum(0, -(-doubled // (2 * gaps)))
 
 
 @dataclass(frozen=True)
@@ -83,15 +73,13 @@ class StepSample:
             raise ShapeError(
                 f"{self.id}: features must be finite, (rows, width), not {self.values.shape}"
             )
-        for name, texts in (
-            ("sentences", self.sentences),
-            ("texts of speech", self.speech),
-            ("alternatives", self.alternatives or None),
-        ):
-            if texts is not None and len(texts) != len(self.spans):
-                raise ShapeError(
-                    f"{self.id}: {len(self.spans)} spans need as many {name}, not {len(texts)}"
-                )
+        count = len(self.spans)
+        speech = ("",) * count if self.speech is None else self.speech
+        alternatives = self.alternatives or ((),) * count
+        names = ("sentences", "texts of speech", "alternatives")
+        for name, texts in zip(names, (self.sentences, speech, alternatives), strict=True):
+            if len(texts) != count:
+                raise ShapeError(f"{self.id}: {count} spans need as many {name}, not {len(texts)}")
 
     @property
     def order(self) -> list[int]:
@@ -153,9 +141,9 @@ def stack_videos(
     width: C, needed only where every video is empty. Raises ShapeError when widths differ or there
     is no video.
     """
-    widths = {matrix.shape[1] for matrix in values if len(matrix)} | (
-        set() if width is None else {width}
-    )
+    widths = {matrix.shape[1] for matrix in values if len(matrix)}
+    if width is not None:
+        widths.add(width)
     if len(widths) != 1 or len(values) != len(durations):
         raise ShapeError(
             f"features of one batch must have one width, not {sorted(widths)}; use one backbone"
@@ -178,30 +166,26 @@ def collate(
     """
     if not samples:
         raise ShapeError("a batch needs at least one video, not 0")
-    values = [sample.values for sample in samples]
-    durations = [sample.duration for sample in samples]
     ordered = [(sample, step) for sample in samples for step in sample.order]
-    speech = speech_pad = None
+    longest = settings.captioner.longest
+    speech, speech_pad = None, None
     if any(sample.speech is not None for sample in samples if sample.spans):
-        longest = settings.captioner.longest_transcript
-        said = [sample.speech[step] if sample.speech else None for sample, step in ordered]
-        speech, speech_pad = pad_tokens(
-            [[] if text is None else vocabulary.encode(text)[:longest] for text in said]
-        )
+        max_tokens = settings.captioner.longest_transcript
+        texts = [sample.speech[step] if sample.speech else "" for sample, step in ordered]
+        speech, speech_pad = pad_tokens([vocabulary.encode(text)[:max_tokens] for text in texts])
+    durations = [sample.duration for sample in samples]
+    spans = [[sample.spans[step] for step in sample.order] for sample in samples]
+    sentences = [sample.sentences[step] for sample, step in ordered]
     return StepBatch(
         tuple(sample.id for sample in samples),
-        stack_videos(values, durations, settings.rows, settings.features),
-        build_targets(
-            [[sample.spans[step] for step in sample.order] for sample in samples], durations
+        stack_videos(
+            [sample.values for sample in samples], durations, settings.rows, settings.features
         ),
-        tokenize(
-            [sample.sentences[step] for sample, step in ordered],
-            vocabulary,
-            settings.captioner.longest,
-        ),
+        build_targets(spans, durations),
+        tokenize(sentences, vocabulary, longest),
         speech,
         speech_pad,
-        _alternative_captions(samples, vocabulary, settings.captioner.longest),
+        _alternative_captions(samples, vocabulary, longest),
     )
 
 
@@ -209,15 +193,16 @@ def _alternative_captions(
     samples: Sequence[StepSample], vocabulary: Vocabulary, longest: int
 ) -> AlternativeCaptions | None:
     """Return the further wordings of all steps, in the order of the targets; None for none."""
-    texts = [
-        (video, number, text)
-        for video, sample in enumerate(samples)
-        for number, step in enumerate(sample.order)
-        for text in (sample.alternatives[step] if sample.alternatives else ())
-    ]
+    places = []
+    texts: list[str] = []
+    for video, sample in enumerate(samples):
+        if not sample.alternatives:
+            continue
+        for number, step in enumerate(sample.order):
+            wordings = sample.alternatives[step]
+            texts += wordings
+            places += [(video, number)] * len(wordings)
     if not texts:
         return None
-    numbers = torch.tensor([row[:2] for row in texts])  # (O, 2)
-    return AlternativeCaptions(
-        tokenize([row[2] for row in texts], vocabulary, longest), numbers[:, 0], numbers[:, 1]
-    )
+    videos, steps = torch.tensor(places).T  # (O,) each
+    return AlternativeCaptions(tokenize(texts, vocabulary, longest), videos, steps)

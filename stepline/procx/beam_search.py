@@ -1,7 +1,7 @@
 """Captions from a captioner: the likeliest token each time, or a beam of hypotheses ranked by their
 length.
 
-Letters: M captions, k hypotheses a caption, V vocabulary, W tokens said so far.
+Letters: M captions, k hypotheses per caption, V vocabulary, W tokens so far.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from stepline.procx.captioner import CaptionContext
 from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import BEGIN, END, PAD
 
-IMPOSSIBLE = float("-inf")  # log P of what may not be said
+IMPOSSIBLE_LOG_P = float("-inf")  # of what may not be said
 
 
 class Selectable(Protocol):
@@ -78,22 +78,21 @@ def greedy_search(
 ) -> list[Caption]:
     """Return captions of the likeliest next tokens."""
     state = decoder.begin(context)
-    last = torch.full((len(context.queries),), BEGIN, device=context.queries.device)  # (M,)
-    total, done = (
-        context.queries.new_zeros(len(last), dtype=torch.float32),
-        torch.zeros_like(last, dtype=torch.bool),
-    )
-    said: list[Tensor] = []
+    count, device = len(context.queries), context.queries.device
+    last = torch.full((count,), BEGIN, device=device)  # (M,)
+    total = torch.zeros(count, device=device)
+    ended = torch.zeros(count, dtype=torch.bool, device=device)
+    tokens: list[Tensor] = []
     for length in range(longest):
         # (M,) each
         best, last = _log_probability(decoder.step(last, state), length, settings).max(dim=1)
-        total = torch.where(done, total, total + best)
-        last = torch.where(done, PAD, last)
-        said.append(last)
-        done = done | (last == END)
-        if bool(done.all()):
+        total = torch.where(ended, total, total + best)
+        last = torch.where(ended, PAD, last)
+        tokens.append(last)
+        ended = ended | (last == END)
+        if bool(ended.all()):
             break
-    return _captions_of(torch.stack(said, dim=1), total, done)
+    return _captions_of(torch.stack(tokens, dim=1), total, ended)
 
 
 def beam_search(
@@ -106,94 +105,89 @@ def beam_search(
     among the k likeliest of all and beats the best before it. The search stops when no hypothesis
     can rank above those, however it goes on.
     """
-    captions, k, device = len(context.queries), settings.beam, context.queries.device
+    k, penalty = settings.beam, settings.length_penalty
+    captions, device = len(context.queries), context.queries.device
     state = decoder.begin(context)
-    total = torch.full((captions, k), IMPOSSIBLE, device=device)
+    total = torch.full((captions, k), IMPOSSIBLE_LOG_P, device=device)
     total[:, 0] = 0.0  # all k begin alike: one of them counts
-    said = torch.full((captions, k, longest), PAD, device=device)
+    tokens = torch.full((captions, k, longest), PAD, device=device)
     last = torch.full((captions, k), BEGIN, device=device)
     best = _BestEnded.none(captions, longest, device)
     first = torch.arange(captions, device=device)[:, None]  # (M, 1)
     for length in range(longest):
-        tokens = last[:, 0] if length == 0 else last.flatten()
-        scores = _log_probability(decoder.step(tokens, state), length, settings)  # (M or M k, V)
-        scores = (
-            scores.view(captions, -1, scores.shape[-1]) + total[:, : 1 if length == 0 else k, None]
-        )
-        # (M, 2 k), of which k go on
+        beam = 1 if length == 0 else k  # hypotheses of a caption so far
+        logits = decoder.step(last[:, :beam].flatten(), state)
+        scores = _log_probability(logits, length, settings)  # (M beam, V)
+        scores = scores.view(captions, beam, -1) + total[:, :beam, None]  # (M, beam, V)
+
+        # the 2 k likeliest next tokens, of which k go on: (M, 2 k)
         top, index = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)
         parent, token = index // scores.shape[2], index % scores.shape[2]
         ends = token == END
-        best.offer(
-            top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE),
-            said,
-            parent[:, :k],
-            length,
-            settings.length_penalty,
-        )
-        # those that go on first, in their order
+        ending = top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE_LOG_P)
+        best.offer(ending, tokens, parent[:, :k], length, penalty)
+
+        # those that go on first, in their order; a vocabulary may have fewer tokens than the beam
         going = ends.int().argsort(dim=1, stable=True)[:, :k]
-        total = top.masked_fill(ends, IMPOSSIBLE).gather(1, going)
-        parent, last = parent.gather(1, going), token.gather(1, going)  # (M, k) each
-        # a vocabulary may have fewer tokens than the beam
-        fills = ((total, IMPOSSIBLE), (parent, 0), (last, PAD))
-        # (M, k) each
-        total, parent, last = (
-            F.pad(part, (0, k - part.shape[1]), value=fill) for part, fill in fills
-        )
-        said = said[first, parent]
-        said[:, :, length] = last
-        state.take((first * (1 if length == 0 else k) + parent).flatten())
-        if bool((total[:, 0] / longest**settings.length_penalty <= best.rank).all()):
+        missing = (0, k - going.shape[1])
+        total = top.masked_fill(ends, IMPOSSIBLE_LOG_P).gather(1, going)
+        total = F.pad(total, missing, value=IMPOSSIBLE_LOG_P)  # (M, k)
+        parent = F.pad(parent.gather(1, going), missing)
+        last = F.pad(token.gather(1, going), missing, value=PAD)
+        tokens = tokens[first, parent]
+        tokens[:, :, length] = last
+        state.take((first * beam + parent).flatten())
+        if bool((total[:, 0] / longest**penalty <= best.rank).all()):
             break
-    ended = best.rank >= total[:, 0] / longest**settings.length_penalty
-    said = torch.where(ended[:, None], best.said, said[:, 0])
-    return _captions_of(said, torch.where(ended, best.total, total[:, 0]), ended)
+    ended = best.rank >= total[:, 0] / longest**penalty
+    tokens = torch.where(ended[:, None], best.tokens, tokens[:, 0])
+    return _captions_of(tokens, torch.where(ended, best.total, total[:, 0]), ended)
 
 
 @dataclass
 class _BestEnded:
-    """The best ended hypothesis of each caption: rank and total (M,), said (M, longest)."""
+    """The best ended hypothesis of each caption: rank and total (M,), tokens (M, longest)."""
 
     rank: Tensor
     total: Tensor
-    said: Tensor
+    tokens: Tensor
 
     @staticmethod
     def none(captions: int, longest: int, device: torch.device) -> "_BestEnded":
-        never = torch.full((captions,), IMPOSSIBLE, device=device)
-        return _BestEnded(never, never.clone(), torch.full((captions, longest), PAD, device=device))
+        never = torch.full((captions,), IMPOSSIBLE_LOG_P, device=device)
+        return _BestEnded(never, never, torch.full((captions, longest), PAD, device=device))
 
     def offer(
-        self, total: Tensor, said: Tensor, parent: Tensor, length: int, penalty: float
+        self, total: Tensor, tokens: Tensor, parent: Tensor, length: int, penalty: float
     ) -> None:
-        """Take hypotheses that end here where they rank higher. total: (M, k), NEVER for those that
-        do not end."""
+        """Take hypotheses that end here where they rank higher. total: (M, k), IMPOSSIBLE_LOG_P for
+        those that do not end."""
         value, which = total.max(dim=1)  # all are of one length
         rank = value / (length + 1) ** penalty
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)
-        ended = said[rows, parent[rows, which]]
+        ended = tokens[rows, parent[rows, which]]
         ended[:, length] = END
-        self.rank, self.total = (
-            torch.where(better, rank, self.rank),
-            torch.where(better, value, self.total),
-        )
-        self.said = torch.where(better[:, None], ended, self.said)
+        self.rank = torch.where(better, rank, self.rank)
+        self.total = torch.where(better, value, self.total)
+        self.tokens = torch.where(better[:, None], ended, self.tokens)
 
 
 def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> Tensor:
     """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor
-    it too soon."""
+    is the end too soon."""
     scores = logits.float().log_softmax(dim=-1)
-    scores[:, [PAD, BEGIN]] = IMPOSSIBLE
+    scores[:, [PAD, BEGIN]] = IMPOSSIBLE_LOG_P
     if length < settings.shortest:
-        scores[:, END] = IMPOSSIBLE
+        scores[:, END] = IMPOSSIBLE_LOG_P
     return scores
 
 
-def _captions_of(said: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
-    """Return rows of tokens (M, W) as captions; what follows the end mark is not of them."""
-    marks = (PAD, BEGIN, END)
-    rows = [tuple(token for token in row if token not in marks) for row in said.tolist()]
-    return [Caption(*caption) for caption in zip(rows, total.tolist(), ended.tolist(), strict=True)]
+def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
+    """Return rows of tokens (M, W) as captions without marks; what follows the end mark is left
+    out."""
+    captions = []
+    for row, log_p, has_end in zip(tokens.tolist(), total.tolist(), ended.tolist(), strict=True):
+        words = [token for token in row if token not in (PAD, BEGIN, END)]
+        captions.append(Caption(tuple(words), log_p, has_end))
+    return captions

@@ -10,7 +10,12 @@ from stepline.procx.checkpoint import LoadedProcx
 from stepline.procx.inference import StepDescriber, VideoToDescribe
 from stepline.procx.settings import DescribeSettings
 from stepline.records import Record, Transcript, Video
-from stepline.training.benchmark_answers import Answers, FeatureReader, Questions, answer_each
+from stepline.training.benchmark_answers import (
+    BenchmarkAnswers,
+    Questions,
+    StoredFeatures,
+    answer_each,
+)
 
 NO_ROWS = "its features hold no row"
 
@@ -29,12 +34,12 @@ def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Q
 def write_predictions(
     ids: Sequence[str],
     loaded: LoadedProcx,
-    features: FeatureReader,
+    features: StoredFeatures,
     out: Path,
     settings: DescribeSettings,
     *,
     speech: Mapping[str, Transcript] | None = None,
-) -> Answers[Record]:
+) -> BenchmarkAnswers[Record]:
     """Write the steps of videos as densevid_eval's results, and return what is in it and what is
     not.
 
@@ -55,7 +60,7 @@ def write_predictions(
 
     around = loaded.trained.around or 0.0
     describer = StepDescriber(loaded.model, loaded.vocabulary, settings, around)
-    answers: Answers[Record] = Answers({}, {})
+    answers: BenchmarkAnswers[Record] = BenchmarkAnswers({}, {})
     for first in range(0, len(ids), settings.batch):
         batch = ids[first : first + settings.batch]
         videos = answer_each({id: id for id in batch}, read_video)

@@ -52,6 +52,12 @@ class SamplingPoints:
     order: Tensor
     start: Tensor
 
+    @property
+    def rows(self) -> tuple[Tensor, ...]:
+        """Which rows are read, and by what, as `_WeightedGather` and `_GatherDotProducts` take
+        it."""
+        return self.position, self.row, self.reader, self.order, self.start
+
 
 def sampling_points(
     locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool
@@ -68,27 +74,24 @@ def sampling_points(
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
     # of every head, level and point: long rows broadcast fast, short ones slowly
     length = numbers[:, None].expand(locations.shape[2:]).flatten()  # (H L P,)
-    position = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
+    place = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
     if padding == "border":
-        inside = (position > 0) & (position < length - 1)
-        position = torch.where(
-            inside, position, position.detach().clamp(torch.zeros_like(length), length - 1)
-        )
-    floor = position.detach().floor()
-    part = position - floor  # (B, N, H L P) in [0, 1)
+        inside = (place > 0) & (place < length - 1)
+        nearest = place.detach().clamp(torch.zeros_like(length), length - 1)
+        place = torch.where(inside, place, nearest)
+
+    # the positions on both sides of each place, and their weights by its fraction between them
+    floor = place.detach().floor()
+    fraction = place - floor  # (B, N, H L P) in [0, 1)
     floor = floor.nan_to_num(0.0)
-    (left, left_exists), (right, right_exists) = (
-        _nearest_position(floor, length),
-        _nearest_position(floor + 1, length),
-    )
-    left_weight, right_weight = (
-        weight.unflatten(2, (heads, -1))
-        for weight in ((1 - part) * left_exists, part * right_exists)
-    )  # (B, N, H, L P)
+    left, left_exists = _nearest_position(floor, length)
+    right, right_exists = _nearest_position(floor + 1, length)
+    left_weight = ((1 - fraction) * left_exists).unflatten(2, (heads, -1))  # (B, N, H, L P)
+    right_weight = (fraction * right_exists).unflatten(2, (heads, -1))
+
     position, row = _table_rows(left, right, lengths, heads)
-    return SamplingPoints(
-        left_weight, right_weight, position, row, *_readers(row, sum(lengths), backward=backward)
-    )
+    readers = _readers(row, sum(lengths), backward=backward)
+    return SamplingPoints(left_weight, right_weight, position, row, *readers)
 
 
 def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,7 +101,8 @@ def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]
     In arithmetic, which on a CPU takes a tenth of what comparing takes.
     """
     nearest = position.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
-    return nearest, (1 - (position - nearest).abs()).clamp(min=0) * (length > 0).to(length.dtype)
+    is_equal = (1 - (position - nearest).abs()).clamp(min=0)
+    return nearest, is_equal * (length > 0).to(length.dtype)
 
 
 def _table_rows(
@@ -109,15 +113,13 @@ def _table_rows(
     total = sum(lengths)
     # an empty one needs some row
     starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]
+    start = torch.tensor(starts, dtype=torch.int32, device=left.device)
     points = left.shape[2] // (heads * len(lengths))
-    # (L, P)
-    start = torch.tensor(starts, dtype=torch.int32, device=left.device)[:, None].expand(-1, points)
     sides = [side.int().unflatten(2, (heads, -1)) for side in (left, right)]
-    position = torch.cat(sides, dim=3) + start.flatten().repeat(2)  # (B, N, H, K)
-    # (B, H)
-    first = _int_range(len(left), left.device)[:, None] * (total * heads) + _int_range(
-        heads, left.device
-    )
+    # (B, N, H, K)
+    position = torch.cat(sides, dim=3) + start.repeat_interleave(points).repeat(2)
+    video = _int_range(len(left), left.device)[:, None]
+    first = video * (total * heads) + _int_range(heads, left.device)  # (B, H)
     return position, position * heads + first[:, None, :, None]
 
 
@@ -128,9 +130,8 @@ def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor
         return nothing, nothing, nothing
     videos, _, heads, count = row.shape
     ordered, order = row.flatten().sort(stable=True)
-    start = torch.searchsorted(
-        ordered, _int_range(videos * total * heads, row.device), out_int32=True
-    )
+    rows = _int_range(videos * total * heads, row.device)
+    start = torch.searchsorted(ordered, rows, out_int32=True)
     return torch.div(order, count, rounding_mode="floor").int(), order, start
 
 
@@ -148,16 +149,9 @@ def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Te
     """
     # (B, N, H, K)
     both = torch.cat((weight * points.left_weight, weight * points.right_weight), dim=3)
-    read: Tensor = _WeightedGather.apply(
-        value.contiguous(),
-        both,
-        points.position,
-        points.row,
-        points.reader,
-        points.order,
-        points.start,
-    )  # (B, N, H, D)
-    return read
+    # (B, N, H, D)
+    total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.rows)
+    return total
 
 
 def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
@@ -167,13 +161,11 @@ def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> T
     output[b, n, h, p] = query[b, n, h] . key(location p), which is the products with the rows on
     its left and right, each times that side's weight. In the dtype of these weights.
     """
-    query, key = query.contiguous(), key.contiguous()
-    found = _GatherDotProducts.apply(
-        query, key, points.position, points.row, points.reader, points.order, points.start
-    )  # (B, N, H, K)
-    left, right = found.to(points.left_weight.dtype).chunk(2, dim=3)  # (B, N, H, L P) each
-    read: Tensor = left * points.left_weight + right * points.right_weight
-    return read
+    # (B, N, H, K)
+    products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.rows)
+    left, right = products.to(points.left_weight.dtype).chunk(2, dim=3)  # (B, N, H, L P) each
+    between: Tensor = left * points.left_weight + right * points.right_weight
+    return between
 
 
 class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -182,20 +174,17 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
     @staticmethod
     def forward(context: Any, table: Tensor, weight: Tensor, *points: Tensor) -> Tensor:
         context.save_for_backward(table, weight, *points)
-        _, row, *_ = points
-        return _gather_sum(table, weight, row)
+        return _gather_sum(table, weight, points[1])
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        table, weight, position, _, reader, order, start = context.saved_tensors
+        table, weight, position, _, *readers = context.saved_tensors
         gradient = gradient.contiguous()
-        wanted = context.needs_input_grad
-        to_table = (
-            _scatter_sum(gradient, weight, table, reader, order, start) if wanted[0] else None
-        )
-        to_weight = (
-            _gather_products(gradient, table, position).to(weight.dtype) if wanted[1] else None
-        )
+        to_table, to_weight = None, None
+        if context.needs_input_grad[0]:
+            to_table = _scatter_sum(gradient, weight, table, *readers)
+        if context.needs_input_grad[1]:
+            to_weight = _gather_products(gradient, table, position).to(weight.dtype)
         return to_table, to_weight, None, None, None, None, None
 
 
@@ -205,16 +194,17 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
     @staticmethod
     def forward(context: Any, query: Tensor, table: Tensor, *points: Tensor) -> Tensor:
         context.save_for_backward(query, table, *points)
-        position, *_ = points
-        return _gather_products(query, table, position)
+        return _gather_products(query, table, points[0])
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, table, _, row, reader, order, start = context.saved_tensors
+        query, table, _, row, *readers = context.saved_tensors
         gradient = gradient.contiguous()
-        wanted = context.needs_input_grad
-        to_query = _gather_sum(table, gradient, row) if wanted[0] else None
-        to_table = _scatter_sum(query, gradient, table, reader, order, start) if wanted[1] else None
+        to_query, to_table = None, None
+        if context.needs_input_grad[0]:
+            to_query = _gather_sum(table, gradient, row)
+        if context.needs_input_grad[1]:
+            to_table = _scatter_sum(query, gradient, table, *readers)
         return to_query, to_table, None, None, None, None, None
 
 
@@ -223,9 +213,8 @@ def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     N, H, D)."""
     flat = table.view(-1, table.shape[-1])  # (B M H, D)
     weights = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
-    bags = F.embedding_bag(
-        row.view(-1, row.shape[-1]), flat, mode="sum", per_sample_weights=weights
-    )
+    rows = row.view(weights.shape)
+    bags = F.embedding_bag(rows, flat, mode="sum", per_sample_weights=weights)
     return bags.view(*row.shape[:3], table.shape[-1])
 
 
@@ -239,9 +228,8 @@ def _scatter_sum(
     """
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
     weights = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
-    return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=weights).view_as(
-        table
-    )
+    bags = F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=weights)
+    return bags.view_as(table)
 
 
 def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
@@ -250,24 +238,22 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
 
     On a CPU a head at a time, whose dense products stay in the cache.
     """
-    videos, count, heads, read = position.shape
+    videos, count, heads, reads = position.shape
     positions = table.shape[1]
-    # (N, 1)
-    line = torch.arange(0, count * positions, positions, dtype=torch.int32, device=position.device)[
-        :, None
-    ]
+    line = _int_range(count, position.device)[:, None] * positions  # (N, 1)
     cells = (position.transpose(1, 2) + line).flatten(2)  # (B, H, N K), of a dense (N, M)
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         dense = torch.einsum("bnhd,bmhd->bhnm", query, table).flatten(2)  # (B, H, N M)
-        found = dense.gather(2, cells.long())
+        products = dense.gather(2, cells.long())
     else:
-        found = query.new_empty(cells.shape)
+        products = query.new_empty(cells.shape)
         dense = query.new_empty(count, positions)
         for video in range(videos):
             for head in range(heads):
                 torch.mm(query[video, :, head], table[video, :, head].t(), out=dense)  # (N, M)
-                torch.index_select(dense.view(-1), 0, cells[video, head], out=found[video, head])
-    return found.view(videos, heads, count, read).transpose(1, 2).contiguous()
+                out = products[video, head]
+                torch.index_select(dense.view(-1), 0, cells[video, head], out=out)
+    return products.view(videos, heads, count, reads).transpose(1, 2).contiguous()
 
 
 def deformable_attention(
@@ -314,9 +300,9 @@ def key_aware_attention(
     """
     _check(value, locations, lengths)
     if key.shape != value.shape or query.shape != (*locations.shape[:3], value.shape[-1]):
-        wanted = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
+        expected = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
         raise ShapeError(
-            f"query and key must be {wanted}, not {tuple(query.shape)} and {tuple(key.shape)}"
+            f"query and key must be {expected}, not {tuple(query.shape)} and {tuple(key.shape)}"
         )
     points = _points_of(locations, lengths, padding, key, value)
     logits = gather_dot_products(query, key, points) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
@@ -347,11 +333,12 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
     def _initialise(self) -> None:
         """Set weights as Deformable DETR does; with a query projection of zero all points count
         alike, as there."""
+        zero = {"offsets", "weights"}
+        if self.settings.query_start == "zero":
+            zero.add("query")
         for name, layer in self.named_children():
             nn.init.zeros_(layer.bias)
-            if name in ("offsets", "weights") or (
-                name == "query" and self.settings.query_start == "zero"
-            ):
+            if name in zero:
                 nn.init.zeros_(layer.weight)
             else:
                 nn.init.xavier_uniform_(layer.weight)
@@ -377,22 +364,17 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         memory_pad: (B, M), True on padding, which is read as zeros. Raises ShapeError where shapes
         do not fit.
         """
-        heads = self.settings.heads
         locations = self.locations(query, references, lengths)
-        value = self._split_heads(self.value(memory), memory_pad)
+        value = self._by_head(self.value(memory), memory_pad)
+        padding = self.settings.padding
         if self.settings.form == "key-aware":
-            key = self._split_heads(self.key(memory), memory_pad)
-            by_head = self.query(query).unflatten(-1, (heads, -1))  # (B, N, H, D)
-            read = key_aware_attention(
-                by_head, key, value, locations, lengths, self.settings.padding
-            )
+            key = self._by_head(self.key(memory), memory_pad)
+            by_head = self._by_head(self.query(query))  # (B, N, H, D)
+            read = key_aware_attention(by_head, key, value, locations, lengths, padding)
         else:
-            weights = (
-                self.weights(query).to(locations.dtype).unflatten(-1, (heads, -1)).softmax(dim=-1)
-            )
-            read = deformable_attention(
-                value, locations, weights.view_as(locations), lengths, self.settings.padding
-            )
+            logits = self._by_head(self.weights(query).to(locations.dtype))  # (B, N, H, L P)
+            weights = logits.softmax(dim=-1).view_as(locations)
+            read = deformable_attention(value, locations, weights, lengths, padding)
         return self.out(read.flatten(2))
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -402,29 +384,25 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         An offset of 1 is a position of its level beside a point, and 1 / P of half of its length
         beside a box.
         """
-        shape = (*query.shape[:2], self.settings.levels)
-        if (
-            references.shape[:-1] != shape
-            or references.shape[-1] not in (1, 2)
-            or len(lengths) != shape[-1]
-        ):
-            wanted = f"{(*shape, 1)} or {(*shape, 2)}, for {shape[-1]} levels"
+        levels, points = self.settings.levels, self.settings.points
+        shape = (*query.shape[:2], levels)
+        shapes = (*shape, 1), (*shape, 2)
+        if references.shape not in shapes or len(lengths) != levels:
+            expected = f"{shapes[0]} or {shapes[1]}, for {levels} levels"
             raise ShapeError(
-                f"references must be {wanted}, not {tuple(references.shape)} for {len(lengths)}"
+                f"references must be {expected}, not {tuple(references.shape)} for {len(lengths)}"
             )
         references = _exact(references)[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
-        offsets = offsets.unflatten(
-            -1, (self.settings.heads, self.settings.levels, self.settings.points)
-        )
+        offsets = offsets.unflatten(-1, (-1, levels, points))  # (B, N, H, L, P)
         if references.shape[4] == 2:
-            unit = references[..., 1, :] * (0.5 / self.settings.points)
+            unit = references[..., 1, :] * (0.5 / points)
         else:
             length = torch.tensor(lengths, dtype=references.dtype, device=references.device)
             unit = 1 / length.clamp(min=1)[:, None]  # (L, 1)
         return references[..., 0, :] + offsets * unit
 
-    def _split_heads(self, rows: Tensor, pad: Tensor | None) -> Tensor:
+    def _by_head(self, rows: Tensor, pad: Tensor | None = None) -> Tensor:
         """Return rows (B, M, C) by heads, (B, M, H, D), padding zero."""
         if pad is not None:
             rows = rows.masked_fill(pad[..., None], 0.0)
@@ -453,10 +431,7 @@ def _check(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
             f"levels of {tuple(lengths)} positions need {total}, at least 1, not {tuple(value.shape)}"
         )
     videos, _, heads, _ = value.shape
-    if locations.ndim != 5 or (*locations.shape[0::2][:2], locations.shape[3]) != (
-        videos,
-        heads,
-        len(lengths),
-    ):
-        wanted = f"({videos}, queries, {heads}, {len(lengths)}, points)"
-        raise ShapeError(f"locations must be {wanted}, not {tuple(locations.shape)}")
+    shape = tuple(locations.shape)
+    if len(shape) != 5 or (shape[0], *shape[2:4]) != (videos, heads, len(lengths)):
+        expected = f"({videos}, queries, {heads}, {len(lengths)}, points)"
+        raise ShapeError(f"locations must be {expected}, not {shape}")

@@ -35,7 +35,7 @@ from stepline.procx.model import ModelOutput, Predictions, ProcX
 from stepline.procx.settings import CountForm, LossSettings
 from stepline.training.loop import Loss
 
-IGNORED = -100  # a target that cross_entropy leaves out
+IGNORED_TOKEN = -100  # a target that cross_entropy leaves out
 MASKED_LOGIT = -1e4  # of what is no positive; finite, so that no gradient is NaN
 
 
@@ -56,8 +56,12 @@ def training_losses(
 def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
     """Return the named losses times their weights, as the training loop adds them; weight 0 leaves
     one out."""
-    weights: dict[str, float] = {name: getattr(settings, f"{name}_weight") for name in losses}
-    return [loss.weighted(weights[name]) for name, loss in losses.items() if weights[name]]
+    weighted = []
+    for name, loss in losses.items():
+        weight: float = getattr(settings, f"{name}_weight")
+        if weight:
+            weighted.append(loss.weighted(weight))
+    return weighted
 
 
 def batch_losses(
@@ -74,9 +78,10 @@ def batch_losses(
     """
     settings = settings or LossSettings()
     output = model(batch.videos)
-    located, matches = localization_losses(output.predictions, batch.targets, settings, rates)
-    return located | _text_losses(
-        model, output, batch, caption_matches(matches, settings, len(output.queries)), settings
+    losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
+    layers = len(output.queries)
+    return losses | _text_losses(
+        model, output, batch, caption_matches(matches, settings, layers), settings
     )
 
 
@@ -86,37 +91,34 @@ def _text_losses(
     """Return the losses "caption" and "contrast" of the matches' sentences."""
     rows = batch.rows(matches.video, matches.step)  # (M,)
     captions = batch.captions.take(rows)
-    speech, speech_pad = (
-        None if part is None else part[rows] for part in (batch.speech, batch.speech_pad)
-    )
+    speech, speech_pad = None, None
+    if batch.speech is not None and batch.speech_pad is not None:
+        speech, speech_pad = batch.speech[rows], batch.speech_pad[rows]
     context = model.context(output, matches, speech, speech_pad)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
     layers = len(output.queries) if settings.text_layers == "every" else 1
-    caption = caption_loss(
-        decoded.logits,
-        captions.targets,
-        captions.token_pad,
-        settings.label_smoothing,
-        layers=layers,
-    )
-    if (
-        decoded.text_vectors is None
-        or not isinstance(model.captioner, Captioner)
-        or not settings.contrast_weight
-    ):
-        return {"caption": caption}
-    queries, further = model.captioner.query_vectors(context.queries), None  # (M, d)
-    if batch.alternatives is not None and settings.contrast == "multiple":
-        more = batch.alternatives
-        # (O, d)
-        sentences = model.captioner.sentence_vectors(
-            more.sentences.tokens, more.sentences.token_pad
+    losses = {
+        "caption": caption_loss(
+            decoded.logits,
+            captions.targets,
+            captions.token_pad,
+            settings.label_smoothing,
+            layers=layers,
         )
-        further = AlternativeTexts(sentences, more.video, more.step)
-    contrast = contrastive_loss(
-        queries, decoded.text_vectors, matches, model.temperature(), settings, further
+    }
+    texts, captioner = decoded.text_vectors, model.captioner
+    if texts is None or not isinstance(captioner, Captioner) or not settings.contrast_weight:
+        return losses
+    queries = captioner.query_vectors(context.queries)  # (M, d)
+    further, more = None, batch.alternatives
+    if more is not None and settings.contrast == "multiple":
+        sentences = more.sentences
+        vectors = captioner.sentence_vectors(sentences.tokens, sentences.token_pad)  # (O, d)
+        further = AlternativeTexts(vectors, more.video, more.step)
+    losses["contrast"] = contrastive_loss(
+        queries, texts, matches, model.temperature(), settings, further
     )
-    return {"caption": caption, "contrast": contrast}
+    return losses
 
 
 def localization_losses(
@@ -133,10 +135,11 @@ def localization_losses(
     settings = settings or LossSettings()
     matches = hungarian_match(predictions.logits, predictions.boxes, targets, settings.match)
     steps = targets.counts.sum()
-    # (M, 2) each
-    found, true = matches.of_queries(predictions.boxes).float(), matches.of_steps(targets.boxes)
-    agreement = giou(boxes_to_spans(found), boxes_to_spans(true))  # (M,)
-    counted = count_loss(
+    boxes = matches.of_queries(predictions.boxes).float()  # (M, 2)
+    truth = matches.of_steps(targets.boxes)
+    agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))  # (M,)
+    confidence = _confidence_loss(predictions.logits, matches, agreement, settings)
+    count = count_loss(
         predictions.counts,
         targets.counts,
         settings.count,
@@ -145,13 +148,13 @@ def localization_losses(
         beta=settings.count_beta,
     )
     videos = torch.tensor(len(targets.boxes), device=steps.device)
-    confidence = _confidence_loss(predictions.logits, matches, agreement, settings)
-    return {
+    losses = {
         "giou": Loss((1 - agreement).sum(), steps),
-        "l1": Loss((found - true).abs().sum(), steps),
+        "l1": Loss((boxes - truth).abs().sum(), steps),
         "confidence": Loss(confidence.sum(), steps.clamp(min=1)),
-        "count": Loss(counted.sum(), videos),
-    }, matches
+        "count": Loss(count.sum(), videos),
+    }
+    return losses, matches
 
 
 def _confidence_loss(
@@ -161,13 +164,11 @@ def _confidence_loss(
     (M,)."""
     index = (matches.layer, matches.video, matches.query)
     if settings.confidence == "focal":
-        matched = torch.zeros_like(logits, dtype=torch.bool).index_put_(
-            index, torch.tensor(True, device=logits.device)
-        )
+        matched = torch.zeros_like(logits, dtype=torch.bool)
+        matched[index] = True
         return focal_loss(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
-    quality = torch.zeros_like(logits, dtype=torch.float32).index_put_(
-        index, 0.5 * (1 + agreement.detach())
-    )
+    quality = torch.zeros_like(logits, dtype=torch.float32)
+    quality[index] = 0.5 * (1 + agreement.detach())
     return varifocal_loss(
         logits, quality, alpha=settings.varifocal_alpha, gamma=settings.varifocal_gamma
     )
@@ -222,19 +223,17 @@ def count_loss(
         )
     logits, true = logits.float(), counts.clamp(max=classes - 1)
     if form == "cross_entropy":
-        return (
-            -logits.log_softmax(dim=-1)
-            .gather(-1, true.expand(logits.shape[:-1])[..., None])
-            .squeeze(-1)
-        )
+        index = true.expand(logits.shape[:-1])[..., None]  # (..., B, 1)
+        return -logits.log_softmax(dim=-1).gather(-1, index)[..., 0]
     right = F.one_hot(true, classes).to(logits)  # (B, C)
-    away = torch.arange(classes, device=logits.device) - true[:, None]  # (B, C)
-    wrong = (1 - (-away.square() / (2 * spread**2)).exp()) ** beta
-    weight = torch.where(right > 0, 1.0, wrong) * (1.0 if rates is None else 1 - rates)
+    distance = torch.arange(classes, device=logits.device) - true[:, None]  # (B, C)
+    wrong = (1 - (-distance.square() / (2 * spread**2)).exp()) ** beta
+    weight = torch.where(right > 0, 1.0, wrong)
+    if rates is not None:
+        weight = weight * (1 - rates)
     target = right.expand(logits.shape)
-    # (..., B, C)
-    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none") * weight
-    return losses.mean(dim=-1)
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # (..., B, C)
+    return (losses * weight).mean(dim=-1)
 
 
 def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
@@ -271,11 +270,10 @@ def caption_loss(
         raise ShapeError(
             f"logits must be (captions, tokens, vocabulary), tokens and mask the first two, not {shapes}"
         )
-    wanted = tokens.masked_fill(token_pad, IGNORED).flatten()  # (M W,)
     total = F.cross_entropy(
         logits.float().flatten(0, 1),
-        wanted,
-        ignore_index=IGNORED,
+        tokens.masked_fill(token_pad, IGNORED_TOKEN).flatten(),  # (M W,)
+        ignore_index=IGNORED_TOKEN,
         reduction="sum",
         label_smoothing=smoothing,
     )
@@ -294,8 +292,7 @@ class AlternativeTexts:
     def positives(self, matches: Matches, neighbours: int = 0) -> Tensor:
         """Return which of them are right for which matches' queries, (M, O); as `positive_mask` has
         it."""
-        same = matches.video[:, None] == self.video  # (M, O)
-        return same & ((matches.step[:, None] - self.step).abs() <= neighbours)
+        return _of_same_steps(matches, self.video, self.step, neighbours)
 
 
 def contrastive_loss(
@@ -317,12 +314,14 @@ def contrastive_loss(
     layers = matches.layer.unique().tolist()
     total = queries.sum() * 0
     for layer in layers:
-        here, own = matches.layer == layer, matches.of_layer(layer)
-        sentences, right = texts[here], positive_mask(own, reach)
+        rows = matches.layer == layer
+        own = matches.of_layer(layer)
+        sentences = texts[rows]
+        positive = positive_mask(own, reach)
         if further is not None and settings.contrast == "multiple":
             sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
-            right = torch.cat((right, further.positives(own, reach)), dim=1)
-        total = total + info_nce(queries[here], sentences, right, temperature) * len(layers)
+            positive = torch.cat((positive, further.positives(own, reach)), dim=1)
+        total = total + info_nce(queries[rows], sentences, positive, temperature) * len(layers)
     return Loss(total, torch.tensor(len(matches), device=queries.device))
 
 
@@ -338,17 +337,17 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
     more gives MIL-InfoNCE. A row or a column without a positive adds nothing. Raises ShapeError
     when `positive` is not (M, P).
     """
-    if positive.shape != (len(queries), len(texts)):
-        want = (len(queries), len(texts))
+    shape = (len(queries), len(texts))
+    if positive.shape != shape:
         raise ShapeError(
-            f"positives must be {want}, queries by sentences, not {tuple(positive.shape)}"
+            f"positives must be {shape}, queries by sentences, not {tuple(positive.shape)}"
         )
     if not positive.numel():
         return queries.sum() * 0 + texts.sum() * 0
     with torch.autocast(queries.device.type, enabled=False):
         logits = queries.float() @ texts.float().T / temperature  # (M, P)
-    # (M,), (P,)
-    to_text, to_query = (_negative_log_positive(logits, positive, dim) for dim in (1, 0))
+    to_text = _negative_log_positive(logits, positive, dim=1)  # (M,)
+    to_query = _negative_log_positive(logits, positive, dim=0)  # (P,)
     return 0.5 * (to_text.sum() + to_query.sum() * len(queries) / len(texts))
 
 
@@ -365,5 +364,10 @@ def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
     layer, and the steps of a video sorted in time. The paper leaves the positives of MIL-InfoNCE
     open; `AlternativeTexts` adds some.
     """
-    same = matches.video[:, None] == matches.video  # (M, M)
-    return same & ((matches.step[:, None] - matches.step).abs() <= neighbours)
+    return _of_same_steps(matches, matches.video, matches.step, neighbours)
+
+
+def _of_same_steps(matches: Matches, video: Tensor, step: Tensor, neighbours: int) -> Tensor:
+    """Return which of steps (P,) of videos (P,) are a match's own or its neighbours, (M, P)."""
+    same = matches.video[:, None] == video
+    return same & ((matches.step[:, None] - step).abs() <= neighbours)

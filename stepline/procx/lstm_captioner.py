@@ -54,8 +54,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
     def __init__(self, settings: AttentionSettings) -> None:
         super().__init__()
         self.settings = settings
-        width, count = settings.width, settings.levels * settings.points
-        self.offsets = Linear(2 * width, count)
+        width = settings.width
+        self.offsets = Linear(2 * width, settings.levels * settings.points)
         self.value, self.hint, self.hidden = (Linear(width, width) for _ in range(3))
         self.share = Linear(width, 1)
         nn.init.zeros_(self.offsets.weight)
@@ -75,14 +75,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         if context.feature_pad is not None:
             values = values.masked_fill(context.feature_pad[..., None], 0.0)
         values = values.flatten(0, 1)  # (B P, D)
-        return AttendedLevels(
-            values,
-            self.hint(values),
-            video * levels.shape[1],
-            boxes,
-            context.queries,
-            context.lengths,
-        )
+        hints, first = self.hint(values), video * levels.shape[1]
+        return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
         """Return what each caption reads now, (R, D). hidden: (R, D) of the LSTM."""
@@ -94,16 +88,14 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         by_level = locations.unflatten(1, (self.settings.levels, -1))[:, None, None]
         points = sampling_points(by_level, attended.lengths, self.settings.padding, backward=False)
         rows = points.position.flatten(1) + attended.first[:, None]  # (R, 2 L K)
-        left, right = points.left_weight.flatten(1), points.right_weight.flatten(1)  # (R, L K) each
-        # (R, 2 L K, D)
-        hints = F.embedding(rows, attended.hints) * torch.cat((left, right), dim=1)[..., None]
+        sides = torch.cat((points.left_weight.flatten(1), points.right_weight.flatten(1)), dim=1)
+        hints = F.embedding(rows, attended.hints) * sides[..., None]  # (R, 2 L K, D)
         hints = torch.add(*hints.chunk(2, dim=1))  # (R, L K, D)
         scores = self.share((hints + self.hidden(hidden)[:, None]).tanh())[..., 0]  # (R, L K)
-        weights = scores.float().softmax(dim=-1)  # (R, L K)
-        both = torch.cat((weights * left, weights * right), dim=1)  # (R, 2 L K)
+        weights = scores.float().softmax(dim=-1).repeat(1, 2) * sides  # (R, 2 L K)
         values = F.embedding(rows, attended.values)  # (R, 2 L K, D)
-        read: Tensor = (both[:, None].to(values.dtype) @ values)[:, 0]  # (R, D)
-        return read
+        mixed: Tensor = (weights[:, None].to(values.dtype) @ values)[:, 0]  # (R, D)
+        return mixed
 
 
 @dataclass
@@ -118,12 +110,11 @@ class LstmState:
 
     def take(self, rows: Tensor) -> None:
         """Go on with these rows, (R,) indices into the present ones."""
-        self.queries, self.hidden, self.cell = (
-            self.queries[rows],
-            self.hidden[rows],
-            self.cell[rows],
-        )
-        self.attended = None if self.attended is None else self.attended.take(rows)
+        self.queries = self.queries[rows]
+        self.hidden = self.hidden[rows]
+        self.cell = self.cell[rows]
+        if self.attended is not None:
+            self.attended = self.attended.take(rows)
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -172,9 +163,8 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
     def begin(self, context: CaptionContext) -> LstmState:
         """Return the state from which captions of this context are written."""
         empty = torch.zeros_like(context.queries)
-        return LstmState(
-            context.queries, empty, empty, self.looking and self.looking.attended_levels(context)
-        )
+        attended = None if self.looking is None else self.looking.attended_levels(context)
+        return LstmState(context.queries, empty, empty, attended)
 
     def step(self, tokens: Tensor, state: LstmState) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
@@ -185,11 +175,9 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and
         query add to gates."""
         recurrent = state.hidden
-        if self.looking is not None and state.attended is not None:
-            # (R, 2 D)
-            recurrent = torch.cat(
-                (self.looking(state.hidden, state.attended), state.hidden), dim=-1
-            )
+        if self.looking is not None:
+            video_rows = self.looking(state.hidden, state.attended)  # (R, D)
+            recurrent = torch.cat((video_rows, state.hidden), dim=-1)  # (R, 2 D)
         enter, forget, new, show = (fed + self.kept(recurrent)).chunk(4, dim=-1)  # (R, D) each
         state.cell = forget.sigmoid() * state.cell + enter.sigmoid() * new.tanh()
         state.hidden = show.sigmoid() * state.cell.tanh()

@@ -18,7 +18,7 @@ from stepline.errors import ShapeError
 from stepline.procx.settings import MatchSettings
 from stepline.training.batches import TensorRecord
 
-EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
+UNION_EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
 LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
 
 
@@ -38,27 +38,26 @@ def iou(first: Tensor, second: Tensor) -> Tensor:
     """Return the overlap of (start, end) spans over their union, (...): (M, 1, 2) and (K, 2) give
     (M, K)."""
     overlap, union = _overlap_and_union(first, second)
-    return overlap / (union + EPSILON)
+    return overlap / (union + UNION_EPSILON)
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
     """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...); shapes
     as `iou`."""
     overlap, union = _overlap_and_union(first, second)
-    hull = torch.maximum(first[..., 1], second[..., 1]) - torch.minimum(
-        first[..., 0], second[..., 0]
-    )
-    hull = hull.clamp(min=0)
-    return overlap / (union + EPSILON) - (hull - union) / (hull + EPSILON)
+    ends = torch.maximum(first[..., 1], second[..., 1])
+    starts = torch.minimum(first[..., 0], second[..., 0])
+    hull = (ends - starts).clamp(min=0)
+    return overlap / (union + UNION_EPSILON) - (hull - union) / (hull + UNION_EPSILON)
 
 
 def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lengths of intersection and union."""
-    overlap = torch.minimum(first[..., 1], second[..., 1]) - torch.maximum(
-        first[..., 0], second[..., 0]
-    )
-    overlap = overlap.clamp(min=0)
-    return overlap, (first[..., 1] - first[..., 0]) + (second[..., 1] - second[..., 0]) - overlap
+    ends = torch.minimum(first[..., 1], second[..., 1])
+    starts = torch.maximum(first[..., 0], second[..., 0])
+    overlap = (ends - starts).clamp(min=0)
+    lengths = (first[..., 1] - first[..., 0]) + (second[..., 1] - second[..., 0])
+    return overlap, lengths - overlap
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,9 @@ class Matches(QueryIndex):
     def of_layer(self, layer: int) -> "Matches":
         """Return the matches of one layer, whose number is not below 0."""
         rows = self.layer == layer
-        return Matches(
-            self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched
-        )
+        parts = (self.layer, self.video, self.query, self.step)
+        layers, videos, queries, steps = (part[rows] for part in parts)
+        return Matches(layers, videos, queries, steps, self.unmatched)
 
     def of_queries(self, values: Tensor) -> Tensor:
         """Return what (L, B, N, ...) holds for each match's query, (M, ...)."""
@@ -161,9 +160,9 @@ def hungarian_match(
     from scipy.optimize import linear_sum_assignment
 
     if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
-        want = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
+        shapes = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
         raise ShapeError(
-            f"matching takes {want}, not {tuple(logits.shape)} and {tuple(boxes.shape)}"
+            f"matching takes {shapes}, not {tuple(logits.shape)} and {tuple(boxes.shape)}"
         )
     if logits.shape[1] != len(targets.boxes):
         raise ShapeError(
@@ -176,30 +175,27 @@ def hungarian_match(
         )
     # numbers of each video's steps
     real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]
-    matched: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
     for layer, videos in enumerate(costs.numpy()):
         for video, (cost, numbers) in enumerate(zip(videos, real, strict=True)):
-            pairs = zip(*linear_sum_assignment(cost[:, numbers]), strict=True)
-            matched += [(layer, video, int(query), numbers[column]) for query, column in pairs]
-    layer, video, query, step = (
-        torch.tensor(matched, dtype=torch.int64, device=logits.device).view(-1, 4).T
-    )  # (M,) each
-    return Matches(layer, video, query, step, sum(map(len, real)) * len(logits) - len(matched))
+            queries, columns = linear_sum_assignment(cost[:, numbers])
+            for query, column in zip(queries.tolist(), columns, strict=True):
+                rows.append((layer, video, query, numbers[column]))
+    table = torch.tensor(rows, dtype=torch.int64, device=logits.device).view(-1, 4)  # (M, 4)
+    unmatched = sum(map(len, real)) * len(logits) - len(rows)
+    return Matches(table[:, 0], table[:, 1], table[:, 2], table[:, 3], unmatched)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
     """Return the matching cost of each query and step, (L, B, N, K) float32; padded steps mean
     nothing."""
-    # (B, 1, K, 2)
-    logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]
-    p = logits.sigmoid()  # (L, B, N)
+    p = logits.float().sigmoid()  # (L, B, N)
     with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + LOG_EPSILON).log()
     without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + LOG_EPSILON).log()
-    distance = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
-    agree = giou(boxes_to_spans(boxes)[..., None, :], boxes_to_spans(wanted))  # (L, B, N, K)
-    return (
-        settings.confidence * (with_step - without)[..., None]
-        + settings.l1 * distance
-        - settings.giou * agree
-    )
+    confidence = settings.confidence * (with_step - without)[..., None]  # (L, B, N, 1)
+    boxes = boxes.float()[..., None, :]  # (L, B, N, 1, 2)
+    truth = targets.boxes.float()[:, None]  # (B, 1, K, 2)
+    distance = (boxes - truth).abs().sum(dim=-1)  # (L, B, N, K)
+    agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))
+    return confidence + settings.l1 * distance - settings.giou * agreement

@@ -146,25 +146,6 @@ PDVC_MODEL: Final = ModelSettings(  # the baseline, as its release trains YouCoo
     fuse=False,
     captioner=CaptionerSettings(kind="lstm", dropout=0.5, longest=30),
 )
-SMALL: Final = ModelSettings(  # learns the simulated world in minutes
-    attention=AttentionSettings(width=64, heads=4),
-    encoder_layers=2,
-    decoder_layers=2,
-    feed_forward=128,
-    queries=20,
-    captioner=CaptionerSettings(
-        width=64, heads=4, text_layers=1, joint_layers=1, feed_forward=128, projection=32
-    ),
-)
-SMALL_PDVC: Final = ModelSettings(
-    attention=AttentionSettings(width=64, heads=4, form="vanilla"),
-    encoder_layers=2,
-    decoder_layers=2,
-    feed_forward=128,
-    queries=20,
-    fuse=False,
-    captioner=CaptionerSettings(kind="lstm", width=64, heads=4, longest=48),
-)
 
 
 ConfidenceForm: TypeAlias = Literal["varifocal", "focal"]

@@ -47,9 +47,14 @@ from stepline.records import Rejected
 from stepline.training.distributed import is_first, start_processes
 from stepline.training.gather import FeatureSpec
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
-from stepline.training.network_file import UNKNOWN
+from stepline.training.network_file import UNKNOWN_SOURCES
 from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.training.run_folder import LOG, settings_that_matter, settings_to_train_on, versions
+from stepline.training.run_folder import (
+    LOG_FILE,
+    settings_that_matter,
+    settings_to_train_on,
+    versions,
+)
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import read_records
 
@@ -228,7 +233,7 @@ def _settings_of_start(
     own = settings_to_train_on(loaded.model.settings, asked, DROPOUT_SETTINGS, loaded.path)
     before = loaded.trained.backbone
     if spec.width != own.features or (
-        spec.backbone != before and not {spec.backbone, before} & set(UNKNOWN)
+        spec.backbone != before and not {spec.backbone, before} & set(UNKNOWN_SOURCES)
     ):
         takes = f"takes features of {before!r}, {own.features} wide, not {spec.backbone!r}, {spec.width} wide"
         raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
@@ -279,7 +284,9 @@ def _train_seed(
         )
 
     run_training(run, train)
-    lines = [parse_json(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    lines = [
+        parse_json(line) for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines()
+    ]
     scores = [line["score"] for line in lines if "score" in line]
     return SeedResult(training.seed, folder, max(scores, default=None), lines[-1]["loss"])
 

@@ -19,15 +19,15 @@ from pathlib import Path
 from stepline.atomic_files import remove_file
 from stepline.errors import StoreError
 from stepline.locks import lock_file_now
-from stepline.remote.path import DEFAULTS, RemotePath
+from stepline.remote.path import DEFAULT_SETTINGS, RemotePath
 from stepline.remote.settings import RemoteSettings
 from stepline.weights import cache_folder
 
-SHARDS = "*.safetensors"  # files that make room; all others are small, or wanted whole
-IN_USE = 60.0  # s since a file was asked for, in which it stays
-AT_ONCE = 16  # files that are fetched at the same time
-ASKED_AGAIN = 5.0  # s between two notes that a file is used
-LOCK_PAUSE = 0.05  # s
+SHARD_PATTERN = "*.safetensors"  # files that make room; all others are small, or wanted whole
+IN_USE_SECONDS = 60.0  # s since a file was asked for, in which it stays
+MAX_PARALLEL_FETCHES = 16  # files that are fetched at the same time
+NOTE_SECONDS = 5.0  # s between two notes that a file is used
+LOCK_PAUSE_SECONDS = 0.05  # s
 
 
 def is_remote(place: object) -> bool:
@@ -43,7 +43,7 @@ class CachedFolder:
     """
 
     def __init__(
-        self, url: str, settings: RemoteSettings = DEFAULTS, *, most: int | None = None
+        self, url: str, settings: RemoteSettings = DEFAULT_SETTINGS, *, most: int | None = None
     ) -> None:
         self._remote, self._most = RemotePath(url, settings), most
         self._entries = {
@@ -64,7 +64,7 @@ class CachedFolder:
         """Return a file, fetched where it is not here. Raises StoreError where it cannot be, or is
         another by now."""
         path, now = self.folder / name, time.monotonic()
-        if now - self._asked.get(name, -ASKED_AGAIN) < ASKED_AGAIN:
+        if now - self._asked.get(name, -NOTE_SECONDS) < NOTE_SECONDS:
             return path
         entry = self._entries[name]
         _fetch_once(self._remote / name, path, entry.fingerprint, entry.size, self._most)
@@ -74,12 +74,12 @@ class CachedFolder:
 
     def fetch(self, names: Iterable[str]) -> None:
         """Fetch several files."""
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetch") as pool:
+        with ThreadPoolExecutor(MAX_PARALLEL_FETCHES, thread_name_prefix="fetch") as pool:
             for _ in pool.map(self.path, names):
                 pass
 
 
-def local_copy(url: str, settings: RemoteSettings = DEFAULTS) -> Path:
+def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
     """Return a remote file, or a folder with all its files, on this disk. Raises StoreError where
     it is not there."""
     cached = CachedFolder(url, settings)
@@ -115,10 +115,10 @@ def _fetch_once(
     path.parent.mkdir(parents=True, exist_ok=True)
     with lock, path.with_name(f".{path.name}.lock").open("ab") as file:
         while not lock_file_now(file):
-            time.sleep(LOCK_PAUSE)
+            time.sleep(LOCK_PAUSE_SECONDS)
         if path.exists():
             return
-        if path.match(SHARDS):
+        if path.match(SHARD_PATTERN):
             _make_room(size, most)
         if remote.fetch(path) != fingerprint:
             remove_file(path)
@@ -131,7 +131,7 @@ def _make_room(size: int, most: int | None) -> None:
     """Remove the shards that were not asked for the longest, as many as are in the way."""
     root, now = cache_folder() / "remote", time.time()
     held = []
-    for path in root.rglob(SHARDS):
+    for path in root.rglob(SHARD_PATTERN):
         try:
             status = path.stat()
         except FileNotFoundError:  # another process made room
@@ -140,7 +140,7 @@ def _make_room(size: int, most: int | None) -> None:
     taken = sum(bytes for _, bytes, _ in held) + size
     limit = (taken + shutil.disk_usage(root).free) // 2 if most is None else most
     for used, bytes, path in sorted(held):
-        if taken <= limit or now - used < IN_USE:
+        if taken <= limit or now - used < IN_USE_SECONDS:
             break
         path.unlink(missing_ok=True)
         taken -= bytes

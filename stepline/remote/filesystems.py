@@ -22,7 +22,7 @@ from stepline.errors import StoreError
 from stepline.media.http import is_public
 from stepline.remote.settings import MIB, RemoteSettings
 
-KINDS = {
+FILESYSTEM_KINDS = {
     "s3": "s3",
     "s3a": "s3",
     "gs": "gs",
@@ -31,28 +31,28 @@ KINDS = {
     "https": "http",
     "memory": "memory",
 }
-EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
-PAGE = 1000  # objects of a listing that one request gives; the most of S3 and of Google
+EXTRA_OF_KIND = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
+PAGE_OBJECTS = 1000  # objects of a listing that one request gives; the most of S3 and of Google
 GS_FIELDS = "items(name,size,etag),nextPageToken"  # of a listing, a tenth of what Google would tell
-WHOLE = 5 * MIB  # bytes from which gcsfs uploads a file in parts
-LISTING = 16 * MIB  # bytes of a page that lists files
-DEPTH = 32  # folders in folders that are listed over http
-RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+MAX_WHOLE_BYTES = 5 * MIB  # bytes from which gcsfs uploads a file in parts
+MAX_LISTING_BYTES = 16 * MIB  # bytes of a page that lists files
+MAX_FOLDER_DEPTH = 32  # folders in folders that are listed over http
+RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 def filesystem(url: str, settings: RemoteSettings) -> Any:
     """Return the filesystem of a URL. Raises StoreError for a kind that is unknown or not
     installed."""
     scheme = url.partition("://")[0].lower()
-    if scheme not in KINDS:
-        near = difflib.get_close_matches(scheme, KINDS, n=1, cutoff=0.5)
+    if scheme not in FILESYSTEM_KINDS:
+        near = difflib.get_close_matches(scheme, FILESYSTEM_KINDS, n=1, cutoff=0.5)
         cure = (
             f"did you mean {near[0]}://?"
             if near
-            else f"known: a path, {', '.join(f'{kind}://' for kind in KINDS)}"
+            else f"known: a path, {', '.join(f'{kind}://' for kind in FILESYSTEM_KINDS)}"
         )
         raise StoreError(f"{scheme}://: no such kind of address; {cure}")
-    return _create(KINDS[scheme], settings, os.getpid())
+    return _create(FILESYSTEM_KINDS[scheme], settings, os.getpid())
 
 
 @lru_cache(maxsize=8)
@@ -63,7 +63,7 @@ def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: 
         create = _google_storage if kind == "gs" else partial(fsspec.filesystem, kind)
         created = create(skip_instance_cache=kind != "memory", **_options(kind, settings))
     except ImportError as error:
-        package = EXTRA.get(kind, kind)
+        package = EXTRA_OF_KIND.get(kind, kind)
         raise StoreError(
             f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'"
         ) from error
@@ -100,7 +100,7 @@ def _google_storage(**options: Any) -> Any:
 
         async def _put_file(self, lpath: str, rpath: str) -> None:
             source = Path(lpath)
-            if source.stat().st_size < WHOLE:
+            if source.stat().st_size < MAX_WHOLE_BYTES:
                 await self._pipe_file(rpath, source.read_bytes())
             else:
                 await super()._put_file(lpath, rpath)
@@ -154,12 +154,12 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 
         async def read(self) -> bytes:
             if self._body is None:
-                asked = RANGE.fullmatch(self.request_info.headers.get("Range", ""))
+                asked = RANGE_PATTERN.fullmatch(self.request_info.headers.get("Range", ""))
                 is_page = self.content_type == "text/html"
                 limit = (
                     int(asked[2]) - int(asked[1]) + 1
                     if asked
-                    else LISTING
+                    else MAX_LISTING_BYTES
                     if is_page
                     else settings.largest * MIB
                 )
@@ -189,8 +189,8 @@ def host_of(url: str) -> str:
     """Return the host of an http address; of others the kind, as s3://, for there a host is a
     bucket."""
     scheme = url.partition("://")[0].lower()
-    if KINDS.get(scheme) != "http":
-        return f"{KINDS.get(scheme, scheme)}://"
+    if FILESYSTEM_KINDS.get(scheme) != "http":
+        return f"{FILESYSTEM_KINDS.get(scheme, scheme)}://"
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -237,11 +237,13 @@ def list_objects(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name relative to the URL, what is known) of every object below it; buckets by pages,
     each tried alone."""
-    files, kind = filesystem(url, settings), KINDS[url.partition("://")[0].lower()]
+    files, kind = filesystem(url, settings), FILESYSTEM_KINDS[url.partition("://")[0].lower()]
     root = files._strip_protocol(url).rstrip("/")
     if kind not in ("s3", "gs"):
         found = attempt(
-            lambda: request(files, "find", root, settings.seconds * 10, maxdepth=DEPTH, detail=True)
+            lambda: request(
+                files, "find", root, settings.seconds * 10, maxdepth=MAX_FOLDER_DEPTH, detail=True
+            )
         )
         for name, about in sorted(found.items()):
             yield name.removeprefix(root).lstrip("/"), about
@@ -265,7 +267,7 @@ def _s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -
     query = {
         "Bucket": bucket,
         "Prefix": prefix,
-        "MaxKeys": PAGE,
+        "MaxKeys": PAGE_OBJECTS,
         **({"ContinuationToken": token} if token else {}),
     }
     page = request(files, "call_s3", "list_objects_v2", seconds, **query)
@@ -276,7 +278,7 @@ def _s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -
 def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
     query = {
         "prefix": prefix,
-        "maxResults": PAGE,
+        "maxResults": PAGE_OBJECTS,
         "pageToken": token or None,
         "fields": GS_FIELDS,
         "json_out": True,

@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, Self, TypeVar, cast
 from urllib.parse import unquote
 
-from stepline.atomic_files import PARTIAL, atomic_path, remove_file, write_atomic
+from stepline.atomic_files import PARTIAL_SUFFIX, atomic_path, remove_file, write_atomic
 from stepline.errors import StoreError
 from stepline.limits import is_storable
 from stepline.remote.filesystems import filesystem, list_objects, request
@@ -35,13 +35,13 @@ from stepline.remote.settings import MIB, RemoteSettings
 
 T = TypeVar("T")
 
-DEFAULTS = RemoteSettings()
+DEFAULT_SETTINGS = RemoteSettings()
 BYTE_RANGE = re.compile(
     r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL
 )
 # of disks that know no hard links
 NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-MARKS = (
+LOCK_MARKS = (
     "ETag",
     "etag",
     "md5Hash",
@@ -65,18 +65,17 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class RemotePath:
-    """A file or folder by URL or path. Every failure is a StoreError in one line that tells no
-    secret of the URL."""
+class FileAddress:
+    """A URL or path, and what can be known of it without asking anybody."""
 
     url: str
-    settings: RemoteSettings = field(default=DEFAULTS, repr=False)
+    settings: RemoteSettings = field(default=DEFAULT_SETTINGS, repr=False)
 
-    def __truediv__(self, name: str) -> "RemotePath":
-        return RemotePath(f"{self.url.rstrip('/')}/{name}", self.settings)
+    def __truediv__(self, name: str) -> Self:
+        return type(self)(f"{self.url.rstrip('/')}/{name}", self.settings)
 
     def __repr__(self) -> str:
-        return f"RemotePath({self.display_url!r})"
+        return f"{type(self).__name__}({self.display_url!r})"
 
     @property
     def display_url(self) -> str:
@@ -95,15 +94,13 @@ class RemotePath:
         return self.display_url.rstrip("/").rpartition("/")[2]
 
     @property
-    def byte_range(self) -> tuple["RemotePath", int, int] | None:
-        """The file that this is a part of, with its first byte and the one behind its last; None
+    def byte_range(self) -> tuple[Self, int, int] | None:
+        """The file that this is a part of, with its first byte and the one after its last; None
         for a whole file."""
-        found = BYTE_RANGE.match(self.url)
-        return (
-            (RemotePath(found["file"], self.settings), int(found["start"]), int(found["end"]))
-            if found
-            else None
-        )
+        match = BYTE_RANGE.match(self.url)
+        if match is None:
+            return None
+        return type(self)(match["file"], self.settings), int(match["start"]), int(match["end"])
 
     @property
     def local(self) -> Path | None:
@@ -113,6 +110,12 @@ class RemotePath:
         if self.url.startswith("file://"):
             return Path(unquote(self.url.removeprefix("file://")))
         return None if "://" in self.url else Path(self.url)
+
+
+@dataclass(frozen=True, repr=False)
+class RemotePath(FileAddress):
+    """A file or folder by URL or path. Every failure is a StoreError in one line that shows no
+    secret of the URL."""
 
     def exists(self) -> bool:
         """Return whether a file or folder is here; a bucket that refuses to say is an error."""
@@ -349,7 +352,7 @@ class RangeReader(io.RawIOBase):
 def fingerprint_of(about: dict[str, Any]) -> str:
     """Return the fingerprint of a file from what its filesystem says about it."""
     size = about.get("size", about.get("Size"))
-    mark = next((about[key] for key in MARKS if about.get(key) is not None), "")
+    mark = next((about[key] for key in LOCK_MARKS if about.get(key) is not None), "")
     mark = mark.timestamp() if isinstance(mark, datetime) else mark
     return f"{size}-{json.dumps(mark, default=str)}".replace('"', "").replace("\\", "")
 
@@ -357,7 +360,7 @@ def fingerprint_of(about: dict[str, Any]) -> str:
 def create_local(path: Path, data: bytes) -> bool:
     """Write a file of this machine where none is; tell whether that was done."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL}"
+    whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
     try:
         whole.write_bytes(data)
         os.link(whole, path)

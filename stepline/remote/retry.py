@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # what clients call a connection that failed; they are named, since they need not be installed
-BROKEN = frozenset(
+BROKEN_CONNECTIONS = frozenset(
     {
         "HTTPClientError",
         "ClientConnectionError",
@@ -33,8 +33,10 @@ BROKEN = frozenset(
 )
 _TRANSIENT_NAMES = ("EAGAIN", "EBUSY", "EINTR", "EIO", "ESTALE", "EREMOTEIO", "ETIMEDOUT")
 # Linux has all
-TRANSIENT = frozenset(getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name))
-CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
+TRANSIENT_ERRNOS = frozenset(
+    getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name)
+)
+CREDENTIALS_CURE = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
 REFUSED_KEY = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 )
@@ -84,7 +86,11 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
 
 def retry_reason(error: BaseException) -> str | None:
     """Return why another try may succeed; None where it cannot."""
-    if any(kind.__name__ in BROKEN for cause in causes(error) for kind in type(cause).__mro__):
+    if any(
+        kind.__name__ in BROKEN_CONNECTIONS
+        for cause in causes(error)
+        for kind in type(cause).__mro__
+    ):
         return "the connection failed"
     if _code(error) == "ConditionalRequestConflict":
         return "another one writes it at the same time"
@@ -98,7 +104,7 @@ def retry_reason(error: BaseException) -> str | None:
             return "no answer in time"
         if isinstance(cause, ConnectionError):
             return "the connection failed"
-        if isinstance(cause, OSError) and cause.errno in TRANSIENT:
+        if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS:
             return "the disk or server is busy"
     return None
 
@@ -122,12 +128,12 @@ def failure_reason(error: BaseException) -> str:
     names = {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
     code = _code(error)
     if names & NO_CREDENTIALS:
-        return f"no credentials were found; {CREDENTIALS}"
+        return f"no credentials were found; {CREDENTIALS_CURE}"
     lost = (str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError))
     if code == "NoSuchBucket" or any(map(GS_OBJECTS.search, lost)):
         return "there is no such bucket; make it first, or correct its name"
     if code in REFUSED_KEY:
-        return f"the server does not know these credentials ({code}); {CREDENTIALS}"
+        return f"the server does not know these credentials ({code}); {CREDENTIALS_CURE}"
     if "PermissionError" in names or _status(error) in (401, 403):
         return "access is denied; check the credentials, or ask its owner for the right to read, and to write --out"
     if "FileNotFoundError" in names or _status(error) == 404:

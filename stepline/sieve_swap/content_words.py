@@ -24,6 +24,7 @@ from stepline.atomic_files import atomic_path
 from stepline.errors import StoreError, first_line
 from stepline.parquet import ParquetError, ParquetReader
 from stepline.sieve_swap.pairing import WordSets, WordVocabulary
+from stepline.sieve_swap.part_files import DIGEST_DIGITS
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.text_base.base import TextBase
 from stepline.text_base.documents import Document
@@ -33,18 +34,18 @@ if TYPE_CHECKING:
     from pyarrow import ListArray as ListColumn
     from spacy.tokens import Token
 
-CLASSES = frozenset({"NOUN", "PROPN", "VERB", "ADV", "ADJ"})
-NUMERAL = "NUM"
-UNITS = word_set(
+WORD_CLASSES = frozenset({"NOUN", "PROPN", "VERB", "ADV", "ADJ"})
+NUMERAL_CLASS = "NUM"
+UNIT_WORDS = word_set(
     """
     g gram kg kilogram mg milligram oz ounce lb pound ml milliliter millilitre l liter litre dl cl cup tbsp tablespoon
     tsp teaspoon pint quart gallon inch cm centimeter mm millimeter degree celsius fahrenheit sec second min minute
     hr hour day
     """
 )
-IDLE_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
-BATCH = 256  # texts a tagger call
-LONGEST = 100_000  # characters of a text that are read; a transcript of ten minutes has about 9,000
+UNUSED_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
+BATCH_TEXTS = 256  # texts per call of the tagger
+MAX_TEXT_CHARS = 100_000  # of a text that are read; a transcript of ten minutes has about 9,000
 
 
 def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[list[str]]:
@@ -57,16 +58,16 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
     from stepline.writing.extractive.english import parser
 
     language = parser()
-    lowered = (text[:LONGEST].lower() for text in texts)
-    idle = [part for part in IDLE_PARTS if part in language.pipe_names]
-    for document in language.pipe(lowered, batch_size=BATCH, disable=idle):
+    lowered = (text[:MAX_TEXT_CHARS].lower() for text in texts)
+    idle = [part for part in UNUSED_PARTS if part in language.pipe_names]
+    for document in language.pipe(lowered, batch_size=BATCH_TEXTS, disable=idle):
         yield [str(token.lemma_) for token in document if _counts(token, numerals)]
 
 
 def _counts(token: "Token", numerals: bool) -> bool:
-    if numerals and (token.pos_ == NUMERAL or token.like_num or token.lemma_ in UNITS):
+    if numerals and (token.pos_ == NUMERAL_CLASS or token.like_num or token.lemma_ in UNIT_WORDS):
         return True
-    return token.pos_ in CLASSES and token.text[0].isalpha() and len(token.text) > 1
+    return token.pos_ in WORD_CLASSES and token.text[0].isalpha() and len(token.text) > 1
 
 
 @cache
@@ -84,9 +85,6 @@ def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
         yield list(dict.fromkeys(word for word in words if word not in generic))
 
 
-CUT = 16  # hex digits of a digest in a file's name
-
-
 @dataclass(frozen=True)
 class DocumentWords:
     """The words of each document's title and of its steps, by number. digest: of texts, sources,
@@ -102,25 +100,23 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
     """Return the words of every document of a base; those not yet in `folder` are found and written
     there."""
     vocabulary = WordVocabulary()
-    titles, contents, whole = [], [], hashlib.sha256()
-    for number, documents in enumerate(_blocks(base, settings.run.words)):
-        digest = _digest(documents, numerals=settings.pairing.numerals)
-        whole.update(digest.encode())
-        file = folder / f"{number:05d}-{digest[:CUT]}.parquet"
+    titles: list[WordSets] = []
+    contents: list[WordSets] = []
+    digests = hashlib.sha256()
+    documents = iter(base.documents())
+    numerals = settings.pairing.numerals
+    while block := list(itertools.islice(documents, settings.run.words)):
+        digest = _digest(block, numerals=numerals)
+        digests.update(digest.encode())
+        file = folder / f"{len(titles):05d}-{digest[:DIGEST_DIGITS]}.parquet"
         if not file.is_file():
-            _write(documents, file, numerals=settings.pairing.numerals)
-        title, content = _read(file, vocabulary)
+            _write(block, file, numerals=numerals)
+        title, content = read_words(file, vocabulary)
         titles.append(title)
         contents.append(content)
     return DocumentWords(
-        WordSets.join(titles), WordSets.join(contents), vocabulary, whole.hexdigest()
+        WordSets.join(titles), WordSets.join(contents), vocabulary, digests.hexdigest()
     )
-
-
-def _blocks(base: TextBase, size: int) -> Iterator[list[Document]]:
-    documents = iter(base.documents())
-    while block := list(itertools.islice(documents, size)):
-        yield block
 
 
 def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
@@ -147,12 +143,13 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
         parquet.write_table(arrow.table(columns, schema=schema), partial)
 
 
-def _read(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
+def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
+    """Return the words of titles and of contents that a file holds. Raises StoreError for a damaged
+    one."""
     try:
         table = ParquetReader(file).table().combine_chunks()
-        title, content = (
-            _sets(table.column(name).chunk(0), vocabulary) for name in ("title", "content")
-        )
+        title = _sets(table.column("title").chunk(0), vocabulary)
+        content = _sets(table.column("content").chunk(0), vocabulary)
     except (ParquetError, KeyError) as error:
         reason = first_line(error)
         raise StoreError(
@@ -165,12 +162,9 @@ def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     """Return an Arrow column of word lists as sets of numbers, without a Python object a word."""
     encoded = column.flatten().dictionary_encode()
     numbers = np.asarray(vocabulary.add(encoded.dictionary.to_pylist()), dtype=np.int32)
-    words = (
-        numbers[encoded.indices.to_numpy(zero_copy_only=False)]
-        if len(encoded)
-        else np.empty(0, np.int32)
-    )
+    indices = encoded.indices.to_numpy(zero_copy_only=False)
+    words = numbers[indices.astype(np.int64)]
     sizes = column.value_lengths().to_numpy(zero_copy_only=False)
     order = np.lexsort((words, np.repeat(np.arange(len(sizes)), sizes)))
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return WordSets(starts, words[order].astype(np.int32), np.zeros(len(sizes), dtype=np.int64))
+    starts = np.cumsum([0, *sizes], dtype=np.int64)
+    return WordSets(starts, words[order], np.zeros(len(sizes), dtype=np.int64))

@@ -38,28 +38,27 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
     sentence comes, so that none outgrows 2 x longest_merged + merge_gap; the paper leaves that
     open. Sentences without text are left out.
     """
-    single = [
-        NarrationSegment(sentence.text.strip(), sentence.span, (index,))
-        for index, sentence in enumerate(sentences)
-        if sentence.text.strip()
-    ]
+    single = []
+    for index, sentence in enumerate(sentences):
+        text = sentence.text.strip()
+        if text:
+            single.append(NarrationSegment(text, sentence.span, (index,)))
     if settings.merge == "after":
         return single
     merged: list[NarrationSegment] = []
     for segment in single:
-        if merged and _short_neighbours(merged[-1], segment, settings):
+        if merged and _are_short_neighbours(merged[-1], segment, settings):
             merged[-1] = join([merged[-1], segment])
         else:
             merged.append(segment)
     return merged
 
 
-def _short_neighbours(
+def _are_short_neighbours(
     first: NarrationSegment, second: NarrationSegment, settings: SwapSettings
 ) -> bool:
-    longest = settings.longest_merged
-    short = first.span.duration < longest and second.span.duration < longest
-    return short and near(first.span, second.span, settings)
+    longest = max(first.span.duration, second.span.duration)
+    return longest < settings.longest_merged and near(first.span, second.span, settings)
 
 
 def near(first: Span, second: Span, settings: SwapSettings) -> bool:
@@ -71,13 +70,14 @@ def near(first: Span, second: Span, settings: SwapSettings) -> bool:
 def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
     """Return consecutive segments as one, from the first's start to the latest end."""
     text = " ".join(part.text for part in parts)
+    sources = tuple(index for part in parts for index in part.sources)
     span = Span(min(part.span.start for part in parts), max(part.span.end for part in parts))
-    return NarrationSegment(text, span, tuple(index for part in parts for index in part.sources))
+    return NarrationSegment(text, span, sources)
 
 
 Assigned: TypeAlias = npt.NDArray[np.int64]
 
-IDLE = -1  # the sentence tells no step
+IDLE_SENTENCE = -1  # the sentence tells no step
 
 
 def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
@@ -96,41 +96,33 @@ def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
     # best[k + 1]: most that the sentences so far can gain when the last step told is at most k.
     best = np.zeros(steps + 1)
     # the sentence tells exactly step k, and that beats idling
-    taken = np.zeros((sentences, steps), dtype=bool)
+    tells = np.zeros((sentences, steps), dtype=bool)
     came_from = np.zeros((sentences, steps + 1), dtype=np.int64)
     for row in range(sentences):
-        told = best[1:] + gain[row]
-        taken[row] = told > best[1:]
-        reached = np.concatenate([[best[0]], np.where(taken[row], told, best[1:])])
-        best = np.maximum.accumulate(reached)
-        came_from[row] = _first_reaching(reached, best)
-    return _traced(taken, came_from), float(best[-1])
-
-
-def _first_reaching(values: npt.NDArray[np.float64], best: npt.NDArray[np.float64]) -> Assigned:
-    """Return, for each place, the first place whose value is the running maximum there."""
-    new = np.concatenate([[True], best[1:] > best[:-1]])
-    return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
-
-
-def _traced(taken: npt.NDArray[np.bool_], came_from: Assigned) -> Assigned:
-    sentences, steps = taken.shape
-    assigned = np.full(sentences, IDLE, dtype=np.int64)
+        with_step = best[1:] + gain[row]
+        tells[row] = with_step > best[1:]
+        gains = np.concatenate([best[:1], np.maximum(with_step, best[1:])])
+        best = np.maximum.accumulate(gains)
+        # the first place whose gain is the running maximum
+        is_new = np.concatenate([[True], best[1:] > best[:-1]])
+        came_from[row] = np.maximum.accumulate(np.where(is_new, np.arange(steps + 1), 0))
+    # back from the last sentence
+    assigned = np.full(sentences, IDLE_SENTENCE, dtype=np.int64)
     place = steps
     for row in range(sentences - 1, -1, -1):
         place = int(came_from[row, place])
-        if place and taken[row, place - 1]:
+        if place and tells[row, place - 1]:
             assigned[row] = place - 1
-    return assigned
+    return assigned, float(best[-1])
 
 
 DocumentIds: TypeAlias = npt.NDArray[np.int64]
 
-FAR = "no step is near enough"
-UNORDERED = "no step of the document that fits best is near enough, in its order"
-UNPAIRED = "the video has no document"
+TOO_FAR = "no step is near enough"
+NOT_IN_ORDER = "no step of the document that fits best is near enough, in its order"
+NO_DOCUMENT = "the video has no document"
 
-ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
+COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
 
 
 @dataclass(frozen=True)
@@ -163,7 +155,7 @@ SegmentOutcome: TypeAlias = Match | KeptAsSaid | SieveRejection
 
 
 def nearest_steps(
-    told: Sequence[NarrationSegment],
+    narration: Sequence[NarrationSegment],
     vectors: Matrix,
     base: TextBase,
     documents: DocumentIds | None,
@@ -176,46 +168,45 @@ def nearest_steps(
     number, a unit or a negation gives way to the next nearest, up to `candidates`. None of them
     nearer than `swap_similarity` and in agreement: `unswapped` says what becomes of the segment.
     """
-    if not told or (documents is not None and not len(documents)):
-        return [SieveRejection(segment, UNPAIRED) for segment in told]
-    rows, cosines = base.nearest(
-        vectors, settings.candidates if settings.check else 1, documents=documents
-    )
-    near_enough = (cosines >= settings.floor - ROUNDING) & (rows >= 0)
-    wanted = np.unique(rows[near_enough])
-    steps = dict(zip(wanted.tolist(), base.steps(wanted), strict=True)) if len(wanted) else {}
+    if not narration or (documents is not None and not len(documents)):
+        return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
+    count = settings.candidates if settings.check else 1
+    rows, cosines = base.nearest(vectors, count, documents=documents)
+    is_near = (cosines >= settings.floor - COSINE_ROUNDING) & (rows >= 0)
+    near_rows = np.unique(rows[is_near])
+    steps: dict[int, TextStep] = {}
+    if len(near_rows):
+        steps = dict(zip(near_rows.tolist(), base.steps(near_rows), strict=True))
     outcomes: list[SegmentOutcome] = []
-    for place, segment in enumerate(told):
-        tried = [
-            (steps[int(row)], float(cosine))
-            for row, cosine in zip(
-                rows[place][near_enough[place]], cosines[place][near_enough[place]], strict=True
-            )
-        ]
-        outcomes.append(_first_that_agrees(segment, tried, settings))
+    for n, segment in enumerate(narration):
+        near_steps = [steps[row] for row in rows[n][is_near[n]].tolist()]
+        candidates = list(zip(near_steps, cosines[n][is_near[n]].tolist(), strict=True))
+        outcomes.append(_first_that_agrees(segment, candidates, settings))
     return outcomes
 
 
 def _first_that_agrees(
-    segment: NarrationSegment, tried: Sequence[tuple[TextStep, float]], settings: SwapSettings
+    segment: NarrationSegment, candidates: Sequence[tuple[TextStep, float]], settings: SwapSettings
 ) -> SegmentOutcome:
-    reason = FAR
-    for step, cosine in tried:
-        if cosine < settings.swap_similarity - ROUNDING:
+    if not candidates:
+        return SieveRejection(segment, TOO_FAR)
+    reason = TOO_FAR
+    for step, cosine in candidates:
+        if cosine < settings.swap_similarity - COSINE_ROUNDING:
             break
-        changed = (
-            change(segment.text, step.text, new_numbers=settings.new_numbers)
-            if settings.check
-            else None
-        )
+        changed = _change(segment.text, step, settings)
         if changed is None:
             return Match(segment, step, cosine)
-        reason = changed if reason == FAR else reason
-    return (
-        _unmatched(segment, reason, tried[0][1], settings)
-        if tried
-        else SieveRejection(segment, FAR)
-    )
+        if reason == TOO_FAR:
+            reason = changed
+    return _unmatched(segment, reason, candidates[0][1], settings)
+
+
+def _change(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
+    """Return what a step changes of what was said; None for nothing, or where nobody checks."""
+    if not settings.check:
+        return None
+    return change(narration, step.text, new_numbers=settings.new_numbers)
 
 
 def _unmatched(
@@ -223,15 +214,13 @@ def _unmatched(
 ) -> SegmentOutcome:
     """Return what becomes of a segment that passes the sieve and has no step; cosine: of its
     nearest."""
-    return (
-        KeptAsSaid(segment, cosine)
-        if settings.unswapped == "own words"
-        else SieveRejection(segment, reason)
-    )
+    if settings.unswapped == "own words":
+        return KeptAsSaid(segment, cosine)
+    return SieveRejection(segment, reason)
 
 
 def ordered_steps(
-    told: Sequence[NarrationSegment],
+    narration: Sequence[NarrationSegment],
     vectors: Matrix,
     base: TextBase,
     documents: DocumentIds,
@@ -242,56 +231,50 @@ def ordered_steps(
     documents: those tried, the likeliest first; ties prefer the earlier. Steps that change what was
     said are not taken.
     """
-    best_gain, best_rows = 0.0, np.full(len(told), IDLE, dtype=np.int64)
-    best_cosines: Matrix = np.zeros(len(told), dtype=np.float32)
+    best_gain = 0.0
+    best_rows = np.full(len(narration), IDLE_SENTENCE, dtype=np.int64)
+    best_cosines: Matrix = np.zeros(len(narration), dtype=np.float32)
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T  # (S, K)
-        allowed = _without_changes(told, similarity, base.steps(rows), settings)
+        allowed = _without_changes(narration, similarity, base.steps(rows), settings)
         assigned, gain = align_in_order(allowed, settings.floor)
         if gain > best_gain:
-            place = np.maximum(assigned, 0)
-            best_gain, best_rows = gain, np.where(assigned == IDLE, IDLE, rows[place])
-            told_at = np.take_along_axis(similarity, place[:, None], axis=1)[:, 0]
-            best_cosines = np.where(
-                assigned == IDLE, _refused(similarity, allowed, settings.floor), told_at
-            )
-    taken = best_rows[best_rows != IDLE]
-    steps = iter(base.steps(taken) if len(taken) else [])
-    missed = UNORDERED if len(documents) else UNPAIRED
+            best_gain = gain
+            is_idle = assigned == IDLE_SENTENCE
+            columns = np.maximum(assigned, 0)
+            best_rows = np.where(is_idle, IDLE_SENTENCE, rows[columns])
+            cosines = np.take_along_axis(similarity, columns[:, None], axis=1)[:, 0]
+            # of segments whose near steps all change what was said: that of the nearest
+            is_near = (similarity >= settings.floor).any(axis=1)
+            is_refused = is_near & ~(allowed >= settings.floor).any(axis=1)
+            nearest = np.where(is_refused, similarity.max(axis=1, initial=0.0), 0.0)
+            best_cosines = np.where(is_idle, nearest.astype(np.float32), cosines)
+    step_rows = best_rows[best_rows != IDLE_SENTENCE]
+    steps = iter(base.steps(step_rows) if len(step_rows) else [])
+    reason = NOT_IN_ORDER if len(documents) else NO_DOCUMENT
     outcomes: list[SegmentOutcome] = []
-    for segment, row, cosine in zip(told, best_rows, best_cosines.tolist(), strict=True):
-        step = None if row == IDLE else next(steps)
-        if step is not None and cosine >= settings.swap_similarity - ROUNDING:
+    for segment, row, cosine in zip(narration, best_rows, best_cosines.tolist(), strict=True):
+        step = None if row == IDLE_SENTENCE else next(steps)
+        if step is not None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
             outcomes.append(Match(segment, step, cosine))
+        elif cosine > 0:
+            outcomes.append(_unmatched(segment, reason, cosine, settings))
         else:
-            outcomes.append(
-                _unmatched(segment, missed, cosine, settings)
-                if cosine > 0
-                else SieveRejection(segment, missed)
-            )
+            outcomes.append(SieveRejection(segment, reason))
     return outcomes
 
 
-def _refused(similarity: Matrix, allowed: Matrix, floor: float) -> Matrix:
-    """Return the cosine of each segment's nearest step (S,) where all near ones change what was
-    said; 0 elsewhere."""
-    only = (similarity >= floor).any(axis=1) & ~(allowed >= floor).any(axis=1)
-    return np.where(only, similarity.max(axis=1, initial=0.0), 0.0).astype(np.float32)
-
-
 def _without_changes(
-    told: Sequence[NarrationSegment],
+    narration: Sequence[NarrationSegment],
     similarity: Matrix,
     steps: Sequence[TextStep],
     settings: SwapSettings,
 ) -> Matrix:
     """Return the similarity with -1 where a step near enough changes what was said."""
-    if not settings.check:
-        return similarity
     allowed: Matrix = similarity.copy()
     for row, column in np.argwhere(similarity >= settings.floor):
-        if change(told[row].text, steps[column].text, new_numbers=settings.new_numbers) is not None:
+        if _change(narration[row].text, steps[column], settings) is not None:
             allowed[row, column] = -1.0
     return allowed
 
@@ -309,25 +292,20 @@ def merge_matches(
     merged: list[SegmentOutcome] = []
     for outcome in outcomes:
         last = merged[-1] if merged else None
-        if (
-            isinstance(last, Match)
-            and isinstance(outcome, Match)
-            and _one_telling(last, outcome, settings)
-        ):
-            whole = join([last.segment, outcome.segment])
-            merged[-1] = Match(whole, last.step, max(last.similarity, outcome.similarity))
+        if not isinstance(last, Match) or not isinstance(outcome, Match):
+            merged.append(outcome)
+        elif _tell_one_step(last, outcome, settings):
+            both = join([last.segment, outcome.segment])
+            merged[-1] = Match(both, last.step, max(last.similarity, outcome.similarity))
         else:
             merged.append(outcome)
     return merged
 
 
-def _one_telling(first: Match, second: Match, settings: SwapSettings) -> bool:
-    if first.step.id != second.step.id or not near(
-        first.segment.span, second.segment.span, settings
-    ):
+def _tell_one_step(first: Match, second: Match, settings: SwapSettings) -> bool:
+    if first.step.id != second.step.id:
         return False
-    whole = f"{first.segment.text} {second.segment.text}"
-    return (
-        not settings.check
-        or change(whole, first.step.text, new_numbers=settings.new_numbers) is None
-    )
+    if not near(first.segment.span, second.segment.span, settings):
+        return False
+    text = f"{first.segment.text} {second.segment.text}"
+    return _change(text, first.step, settings) is None

@@ -14,6 +14,7 @@ would keep: the paper's figure 7a.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ from stepline.sieve_swap.settings import PairingSettings
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.int32]
 
-UNKNOWN = -1  # number of a word that a closed vocabulary lacks
+UNKNOWN_WORD = -1  # number of a word that a closed vocabulary lacks
 
 
 @dataclass
@@ -43,8 +44,8 @@ class WordVocabulary:
         return [self.numbers.setdefault(word, len(self.numbers)) for word in words]
 
     def find(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words; UNKNOWN where a word never came."""
-        return [self.numbers.get(word, UNKNOWN) for word in words]
+        """Return the numbers of words; UNKNOWN_WORD where a word never came."""
+        return [self.numbers.get(word, UNKNOWN_WORD) for word in words]
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,16 @@ class WordSets:
 
     @staticmethod
     def of(lists: Iterable[Sequence[int]]) -> "WordSets":
-        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN counts as a word
+        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN_WORD counts as a word
         of its own."""
-        rows, unknown = [], []
+        rows = [np.empty(0, np.int32)]
+        unknown = []
         for numbers in lists:
             row = np.unique(np.asarray(numbers, dtype=np.int32))
-            unknown.append(sum(number == UNKNOWN for number in numbers))
+            unknown.append(numbers.count(UNKNOWN_WORD))
             rows.append(row[row >= 0])
-        starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        words = np.concatenate(rows) if rows else np.empty(0, np.int32)
-        return WordSets(starts, words.astype(np.int32), np.asarray(unknown, dtype=np.int64))
+        starts = np.cumsum(list(map(len, rows)), dtype=np.int64)
+        return WordSets(starts, np.concatenate(rows), np.asarray(unknown, dtype=np.int64))
 
     @staticmethod
     def join(parts: Sequence["WordSets"]) -> "WordSets":
@@ -100,7 +101,7 @@ class WordSets:
 
 
 # videos whose counts are held at once: a byte a document each, where no document has 256 words
-BATCH = 64
+BATCH_VIDEOS = 64
 
 Ratios = npt.NDArray[np.float64]
 
@@ -129,41 +130,42 @@ class PairFinder:
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
         self._sizes = contents.sizes
-        self._titles, self._contents = (_incidence(sets, vocabulary) for sets in (titles, contents))
+        self._titles = _incidence(titles, vocabulary)
+        self._contents = _incidence(contents, vocabulary)
 
     def all_pairs(
         self, titles: WordSets, contents: WordSets, settings: PairingSettings
     ) -> Iterator[Pairs]:
         """Yield the pairs of each video in turn."""
-        sizes = contents.sizes
         of_transcript = settings.recall_of == "transcript"
+        video_sizes = contents.sizes
         # a first sieve by recall; both rules are applied exactly to what is left
-        enough = (
-            0
-            if of_transcript
-            else np.floor(settings.recall * self._sizes).astype(self._contents.dtype)[:, None]
-        )
-        for start in range(0, len(titles), BATCH):
-            videos = range(start, min(start + BATCH, len(titles)))
-            named = _shared(self._titles, [titles[video] for video in videos])
-            shared = _shared(self._contents, [contents[video] for video in videos])
-            likely = np.ascontiguousarray(((named > 0) & (shared >= enough)).T)
+        least: Numbers | int = 0
+        if not of_transcript:
+            shares = np.floor(settings.recall * self._sizes)
+            least = shares.astype(self._contents.dtype)[:, None]
+        for start in range(0, len(titles), BATCH_VIDEOS):
+            videos = range(start, min(start + BATCH_VIDEOS, len(titles)))
+            title_words = _shared(self._titles, [titles[video] for video in videos])
+            words = _shared(self._contents, [contents[video] for video in videos])
+            is_likely = np.ascontiguousarray(((title_words > 0) & (words >= least)).T)
             for row, video in enumerate(videos):
-                documents = np.flatnonzero(likely[row])
-                both, whole = shared[documents, row].astype(np.int64), self._sizes[documents]
-                iou = both / np.maximum(1, sizes[video] + whole - both)
-                recall = both / np.maximum(1, sizes[video] if of_transcript else whole)
-                kept = (iou >= settings.iou) & (recall >= settings.recall)
-                yield Pairs(documents[kept], iou[kept], recall[kept])
+                documents = np.flatnonzero(is_likely[row])
+                both = words[documents, row].astype(np.int64)
+                size = video_sizes[video]
+                sizes = self._sizes[documents]
+                iou = both / np.maximum(1, size + sizes - both)
+                recall = both / np.maximum(1, size if of_transcript else sizes)
+                is_pair = (iou >= settings.iou) & (recall >= settings.recall)
+                yield Pairs(documents[is_pair], iou[is_pair], recall[is_pair])
 
 
 def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     """Return which set has which word, (N, V), in the least type of number that can count the words
     of a set."""
-    kind = np.min_scalar_type(int(np.diff(sets.starts).max(initial=1)))
-    return sparse.csr_array(
-        (np.ones(len(sets.words), kind), sets.words, sets.starts), shape=(len(sets), vocabulary)
-    )
+    type = np.min_scalar_type(int(np.diff(sets.starts).max(initial=1)))
+    ones = np.ones(len(sets.words), type)
+    return sparse.csr_array((ones, sets.words, sets.starts), shape=(len(sets), vocabulary))
 
 
 def _shared(
@@ -193,23 +195,23 @@ class ThresholdRow:
 
 
 def threshold_table(
-    found: Iterable[Pairs],
+    videos: Sequence[Pairs],
     ious: Sequence[float] = IOU_THRESHOLDS,
     recalls: Sequence[float] = RECALL_THRESHOLDS,
 ) -> list[ThresholdRow]:
-    """Return a row for each pair of thresholds; `found` must have been paired at thresholds as low
-    as the least."""
-    listed = list(found)
-    iou = np.concatenate([np.empty(0), *(pairs.iou for pairs in listed)])
-    recall = np.concatenate([np.empty(0), *(pairs.recall for pairs in listed)])
-    document = np.concatenate([np.empty(0, np.int64), *(pairs.documents for pairs in listed)])
-    video = np.repeat(np.arange(len(listed)), [len(pairs) for pairs in listed])
+    """Return a row for each pair of thresholds. videos: the pairs of each, found at thresholds as
+    low as the least."""
+    iou = np.concatenate([np.empty(0), *(pairs.iou for pairs in videos)])
+    recall = np.concatenate([np.empty(0), *(pairs.recall for pairs in videos)])
+    document = np.concatenate([np.empty(0, np.int64), *(pairs.documents for pairs in videos)])
+    video = np.repeat(np.arange(len(videos)), [len(pairs) for pairs in videos])
     rows = []
-    for least_iou in ious:
-        for least_recall in recalls:
-            kept = (iou >= least_iou) & (recall >= least_recall)
-            videos, documents = len(np.unique(video[kept])), len(np.unique(document[kept]))
-            rows.append(ThresholdRow(least_iou, least_recall, videos, documents, int(kept.sum())))
+    for least_iou, least_recall in product(ious, recalls):
+        is_pair = (iou >= least_iou) & (recall >= least_recall)
+        video_count = len(np.unique(video[is_pair]))
+        document_count = len(np.unique(document[is_pair]))
+        pair_count = int(is_pair.sum())
+        rows.append(ThresholdRow(least_iou, least_recall, video_count, document_count, pair_count))
     return rows
 
 

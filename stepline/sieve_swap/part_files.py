@@ -19,12 +19,12 @@ from stepline.records import Record
 from stepline.storage import to_json
 
 # folders of a run's output
-TRAIN = "train"
-VALIDATION = "validation"
+TRAIN_SPLIT = "train"
+VALIDATION_SPLIT = "validation"
 LEFT_OUT = "left_out"
-PAIRS = "pairs"
-PARTS = "parts"
-FOLDERS = (TRAIN, VALIDATION, LEFT_OUT, PAIRS, PARTS)
+PAIRS_FOLDER = "pairs"
+PARTS_FOLDER = "parts"
+RUN_FOLDERS = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT, PAIRS_FOLDER, PARTS_FOLDER)
 DIGEST_DIGITS = 16  # hex digits of a digest in a file's name
 
 
@@ -120,7 +120,7 @@ def _write_parquet(
 
 def remove_leftovers(out: Path, words: Path) -> None:
     """Remove what killed runs left half-written, in the folder of the documents' words too."""
-    for folder in (out, words, *(out / name for name in FOLDERS)):
+    for folder in (out, words, *(out / name for name in RUN_FOLDERS)):
         if folder.is_dir():
             remove_partial_files(folder)
 
@@ -130,7 +130,7 @@ def keep_only(out: Path, files: Iterable[Path]) -> int:
     folders."""
     current = set(files)
     stale = []
-    for folder in FOLDERS:
+    for folder in RUN_FOLDERS:
         stale += sorted(set((out / folder).glob("[0-9]*-*.*")) - current)
     for file in stale:
         remove_file(file)

@@ -25,13 +25,13 @@ from stepline.sieve_swap.pairing import (
     ThresholdRow,
     threshold_table,
 )
-from stepline.sieve_swap.part_files import TRAIN, VALIDATION, read_pairs
+from stepline.sieve_swap.part_files import TRAIN_SPLIT, VALIDATION_SPLIT, read_pairs
 from stepline.sieve_swap.run import Job, RunResult
 from stepline.sieve_swap.statistics import (
     DENSITY_BARS,
     MAX_BAR,
     OWN_WORDS,
-    SWAPPED,
+    SWAPPED_SENTENCE,
     VIDEO_BAR_SECONDS,
     Statistics,
 )
@@ -86,10 +86,10 @@ def _section(title: str, body: str) -> str:
 
 
 def _numbers(s: Statistics) -> str:
-    videos = s.videos.get(TRAIN, 0) + s.videos.get(VALIDATION, 0)
+    videos = s.videos.get(TRAIN_SPLIT, 0) + s.videos.get(VALIDATION_SPLIT, 0)
     steps = sum(s.words_a_step.values())
     sentences = sum(s.sentences.values())
-    swapped = s.sentences.get(SWAPPED, 0)
+    swapped = s.sentences.get(SWAPPED_SENTENCE, 0)
     own = s.sentences.get(OWN_WORDS, 0)
     rows = {
         "videos in, videos kept": f"{sum(s.videos.values()):,}, {videos:,}",
@@ -197,18 +197,18 @@ def _example(record: Record) -> str:
     # "mix" has two steps of one telling
     tellings = list(dict.fromkeys(step.sources for step in record.steps))
     owner = {source: number for number, sources in enumerate(tellings) for source in sources}
-    left = [
+    narration = [
         _line(_colour(owner.get(n)), sentence.span.start, escape(sentence.text))
         for n, sentence in enumerate(record.sentences)
     ]
-    right = []
+    steps = []
     for step in record.steps:
         source = _source(step.source_text, step.licence, step.score)
         text = f"{escape(step.text)}<small>{escape(source)}</small>"
         start = step.said.start if step.said else 0.0
-        right.append(_line(_colour(tellings.index(step.sources)), start, text))
+        steps.append(_line(_colour(tellings.index(step.sources)), start, text))
     title = escape(record.video.title or record.id)
-    lists = f'<div class="pair"><ol>{"".join(left)}</ol><ol>{"".join(right)}</ol></div>'
+    lists = f'<div class="pair"><ol>{"".join(narration)}</ol><ol>{"".join(steps)}</ol></div>'
     return f"<h3>{title}</h3>{lists}"
 
 
@@ -231,7 +231,9 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     """Write train.json, validation.json, statistics.json and report.html into the job's folder;
     return their paths."""
     out = job.out
-    records = _records(path for split in (VALIDATION, TRAIN) for path in _parts(out, split))
+    records = _records(
+        path for split in (VALIDATION_SPLIT, TRAIN_SPLIT) for path in _parts(out, split)
+    )
     html = page(
         outcome.statistics,
         titles=_titles(outcome.statistics, job.base),
@@ -241,7 +243,7 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     files = [out / "statistics.json", out / "report.html"]
     write_atomic(files[0], outcome.statistics.model_dump_json(indent=1) + "\n")
     write_atomic(files[1], html)
-    for split in (TRAIN, VALIDATION):
+    for split in (TRAIN_SPLIT, VALIDATION_SPLIT):
         write_released(_parts(out, split), out / f"{split}.json")
         files.append(out / f"{split}.json")
     return tuple(files)
@@ -266,15 +268,15 @@ def _titles(statistics: Statistics, base: TextBase) -> dict[str, str]:
 def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
     """Return what the run's thresholds and higher ones keep; lower ones were not paired."""
     settings = job.settings.pairing
-    found = []
+    videos = []
     for row in (row for file in pairs for row in read_pairs(file)):
         if row.documents:
             documents = np.asarray(row.documents, dtype=np.int64)
-            found.append(Pairs(documents, np.asarray(row.iou), np.asarray(row.recall)))
-    if not found:
+            videos.append(Pairs(documents, np.asarray(row.iou), np.asarray(row.recall)))
+    if not videos:
         return []
     ious = _from(settings.iou, IOU_THRESHOLDS)
-    return threshold_table(found, ious, _from(settings.recall, RECALL_THRESHOLDS))
+    return threshold_table(videos, ious, _from(settings.recall, RECALL_THRESHOLDS))
 
 
 def _from(least: float, thresholds: Sequence[float]) -> list[float]:

@@ -35,10 +35,10 @@ from stepline.sieve_swap.match import DocumentIds
 from stepline.sieve_swap.pairing import PairFinder, WordSets
 from stepline.sieve_swap.part_files import (
     LEFT_OUT,
-    PAIRS,
-    PARTS,
-    TRAIN,
-    VALIDATION,
+    PAIRS_FOLDER,
+    PARTS_FOLDER,
+    TRAIN_SPLIT,
+    VALIDATION_SPLIT,
     PairedVideo,
     digest,
     file_stem,
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 WORDS_FOLDER = "words"
 MAX_NAMED_VIDEOS = 3  # unreadable videos whose reason is said
-UNPAIRED = "no document goes with it"
+NO_DOCUMENT_FITS = "no document goes with it"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def run(job: Job) -> RunResult:
     retained = _retained(pairs) if job.settings.match.needs_pairs else None
     parts, earlier = _swap(job, words, pairs, retained)
 
-    splits = (TRAIN, VALIDATION, LEFT_OUT)
+    splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
     records = [job.out / split / f"{part.stem}.parquet" for part in parts for split in splits]
     stale = keep_only(job.out, [*pairs, *parts, *records])
     job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
@@ -168,7 +168,7 @@ def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Pat
         needs_pairs = job.settings.match.needs_pairs
         videos = digest(*map(_deciding_text, part))
         stem = file_stem(number, videos, words.digest, settings, reasons, needs_pairs)
-        file = job.out / PAIRS / f"{stem}.parquet"
+        file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
             write_pairs(_pair_part(job, part, reasons, words, finder()), file)
             job.say(f"part {number} paired")
@@ -200,7 +200,7 @@ def _pair_part(
                 records[len(rows)] = video
         rows.append(PairedVideo(_id(video), reason, None, evaluation=list(sets)))
     if not job.settings.match.needs_pairs:
-        return [row if row.reason else replace(row, split=TRAIN) for row in rows]
+        return [row if row.reason else replace(row, split=TRAIN_SPLIT) for row in rows]
     settings = job.settings.pairing
     titles = [record.video.title or record.video.task or "" for record in records.values()]
     speech = [
@@ -209,14 +209,14 @@ def _pair_part(
     find = words.vocabulary.find
     title_sets = WordSets.of(map(find, title_words(titles)))
     speech_words = content_words(speech, numerals=settings.numerals)
-    speech_sets = WordSets.of(find(sorted(set(found))) for found in speech_words)
+    speech_sets = WordSets.of(find(sorted(set(words_of_video))) for words_of_video in speech_words)
     for row, pairs in zip(
         records, finder.all_pairs(title_sets, speech_sets, settings), strict=True
     ):
         best = np.lexsort((pairs.documents, -pairs.recall, -pairs.iou))
         rows[row] = replace(
             rows[row],
-            reason=None if len(pairs) else UNPAIRED,
+            reason=None if len(pairs) else NO_DOCUMENT_FITS,
             split=pairs.split(settings),
             documents=pairs.documents[best].tolist(),
             iou=pairs.iou[best].tolist(),
@@ -253,7 +253,7 @@ def _swap(
     earlier = 0
     for number, (part, pairs_file) in enumerate(zip(job.parts(), pairs, strict=True)):
         stem = file_stem(number, pairs_file.stem, made_with)
-        file = job.out / PARTS / f"{stem}.json"
+        file = job.out / PARTS_FOLDER / f"{stem}.json"
         if file.is_file():
             earlier += 1
         else:
@@ -273,7 +273,7 @@ def _swap_part(
     retained: DocumentIds | None,
 ) -> Statistics:
     """Write the records of one part, one file a split that has any, and return its counts."""
-    by_split: dict[str, list[Record]] = {TRAIN: [], VALIDATION: [], LEFT_OUT: []}
+    by_split: dict[str, list[Record]] = {TRAIN_SPLIT: [], VALIDATION_SPLIT: [], LEFT_OUT: []}
     records: list[Record] = []
     record_rows: list[PairedVideo] = []
     for video, row in zip(part, rows, strict=True):
@@ -291,7 +291,7 @@ def _swap_part(
         retained=retained,
         embed=job.embed,
     )
-    splits = [row.split or TRAIN for row in record_rows]
+    splits = [row.split or TRAIN_SPLIT for row in record_rows]
     for record, row, split in zip(swapped, record_rows, splits, strict=True):
         by_split[split].append(_signed(record, row, job))
     for split, split_records in by_split.items():

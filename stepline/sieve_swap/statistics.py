@@ -3,63 +3,70 @@ added up."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from pydantic import Field
 
 from stepline.records import FrozenModel, Record, Step
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.agreement.check import NEW
+from stepline.sieve_swap.agreement.check import NEW_NUMBER
 from stepline.sieve_swap.content_words import content_words
 from stepline.sieve_swap.videos import length
 
 DENSITY_BARS = 20  # bars of the density of content words, each 5 per cent
 MAX_BAR = 60  # words or seconds from which on they are counted as one
 VIDEO_BAR_SECONDS = 10  # of a video's length that are one bar
-SWAPPED = "swapped"
+SWAPPED_SENTENCE = "swapped"
 OWN_WORDS = "kept in its own words"
 MAX_WORDS = 2_000  # most frequent words of a part that are stored
+
+
+Counts: TypeAlias = dict[str, int]
+NO_COUNTS: Any = Field(default_factory=dict)
 
 
 class Statistics(FrozenModel):
     """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
 
-    videos: dict[str, int] = Field(default_factory=dict)  # split, or why a video was left out
+    videos: Counts = NO_COUNTS  # split, or why a video was left out
     # SWAPPED, OWN_WORDS, or why one was sieved
-    sentences: dict[str, int] = Field(default_factory=dict)
-    steps_a_video: dict[str, int] = Field(default_factory=dict)
-    words_a_step: dict[str, int] = Field(default_factory=dict)
-    seconds_a_step: dict[str, int] = Field(default_factory=dict)
-    seconds_a_video: dict[str, int] = Field(default_factory=dict)  # tens
+    sentences: Counts = NO_COUNTS
+    steps_a_video: Counts = NO_COUNTS
+    words_a_step: Counts = NO_COUNTS
+    seconds_a_step: Counts = NO_COUNTS
+    seconds_a_video: Counts = NO_COUNTS  # tens
     # twentieths: content words among a text's words
-    density_before: dict[str, int] = Field(default_factory=dict)
-    density_after: dict[str, int] = Field(default_factory=dict)
+    density_before: Counts = NO_COUNTS
+    density_after: Counts = NO_COUNTS
     # content word -> times, raw narration
-    words_before: dict[str, int] = Field(default_factory=dict)
-    words_after: dict[str, int] = Field(default_factory=dict)  # the same, steps
+    words_before: Counts = NO_COUNTS
+    words_after: Counts = NO_COUNTS  # the same, steps
     # "source: id" of a document -> steps taken from it
-    documents: dict[str, int] = Field(default_factory=dict)
-    licences: dict[str, int] = Field(default_factory=dict)
+    documents: Counts = NO_COUNTS
+    licences: Counts = NO_COUNTS
     # swaps with a number that is not said, and others
-    checks: dict[str, int] = Field(default_factory=dict)
-    excluded: dict[str, int] = Field(default_factory=dict)  # evaluation set -> videos kept out
+    checks: Counts = NO_COUNTS
+    excluded: Counts = NO_COUNTS  # evaluation set -> videos kept out
     seconds: float = 0.0  # of all steps
 
 
 def add(parts: Sequence[Statistics]) -> Statistics:
     """Return the sum of parts."""
-    sums = {}
-    for name in Statistics.model_fields:
-        if name != "seconds":
-            counts = (Counter(getattr(part, name)) for part in parts)
-            sums[name] = _sorted(sum(counts, Counter()))
-    return Statistics.model_validate(sums | {"seconds": sum(part.seconds for part in parts)})
+    sums: dict[str, Counter[str]] = {
+        name: Counter() for name in Statistics.model_fields if name != "seconds"
+    }
+    for part in parts:
+        for name, counts in sums.items():
+            counts.update(getattr(part, name))
+    totals = {name: _sorted(+counts) for name, counts in sums.items()}
+    return Statistics.model_validate(totals | {"seconds": sum(part.seconds for part in parts)})
 
 
-def _sorted(counts: Counter[str]) -> dict[str, int]:
+def _sorted(counts: Counter[str]) -> Counts:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _counted(values: Iterable[object]) -> dict[str, int]:
+def _counted(values: Iterable[object]) -> Counts:
     return _sorted(Counter(map(str, values)))
 
 
@@ -104,15 +111,15 @@ def _fates(record: Record) -> list[str]:
     fates: dict[int, str] = {}
     # a step without source_text has the words that were said
     for step in sorted(record.steps, key=lambda step: bool(step.source_text)):
-        fates |= dict.fromkeys(step.sources, SWAPPED if step.source_text else OWN_WORDS)
+        fates |= dict.fromkeys(step.sources, SWAPPED_SENTENCE if step.source_text else OWN_WORDS)
     return [*sieved, *fates.values()]
 
 
-def _bars(values: Sequence[float]) -> dict[str, int]:
+def _bars(values: Sequence[float]) -> Counts:
     return _counted(min(MAX_BAR, int(value)) for value in values)
 
 
-def _content(texts: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
+def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
     """Return how often each content word comes, numerals and units too, and texts by their share of
     such words."""
     counts: Counter[str] = Counter()
@@ -124,9 +131,9 @@ def _content(texts: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
     return _sorted(Counter(dict(counts.most_common(MAX_WORDS)))), _counted(bars)
 
 
-def _checks(swapped: Sequence[Step]) -> dict[str, int]:
+def _checks(swapped: Sequence[Step]) -> Counts:
     """Count the swaps that change something, read again from what was written: none may but a
     number not said."""
     changes = [change(step.alternatives[0], step.text, new_numbers=False) for step in swapped]
     counts = Counter(reason or "nothing is changed" for reason in changes)
-    return _sorted(counts + Counter({NEW: 0}))
+    return _sorted(counts + Counter({NEW_NUMBER: 0}))

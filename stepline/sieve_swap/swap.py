@@ -21,11 +21,8 @@ cooking steps and to talk between steps about the same food. Beyond the paper, w
 threshold on similarity alone.
 """
 
-import functools
 import itertools
-import json
 from collections.abc import Callable, Sequence
-from importlib import resources
 
 import numpy as np
 
@@ -33,7 +30,6 @@ from stepline.errors import ShapeError
 from stepline.records import Matrix, Record, Rejected, Step
 from stepline.sieve_swap.match import (
     DocumentIds,
-    KeptAsSaid,
     Match,
     NarrationSegment,
     SegmentOutcome,
@@ -44,10 +40,11 @@ from stepline.sieve_swap.match import (
     segments,
 )
 from stepline.sieve_swap.settings import SwapSettings
+from stepline.text.visibility import predict_by_wording
 from stepline.text_base.base import TextBase
 
-ENCODER = "minilm"  # whose vectors the weights are for
-IDLE_TALK = "it sounds like no instruction"
+WORDING_ENCODER = "minilm"  # whose vectors the weights are for
+NO_INSTRUCTION = "it sounds like no instruction"
 
 
 def instruction_probability(vectors: Matrix) -> Matrix:
@@ -55,14 +52,8 @@ def instruction_probability(vectors: Matrix) -> Matrix:
 
     Raises ShapeError for another width.
     """
-    weights, intercept = _model()
-    if vectors.ndim != 2 or vectors.shape[1] != len(weights):
-        raise ShapeError(
-            f"the sieve by wording needs MiniLM vectors (S, {len(weights)}), not {vectors.shape}"
-        )
-    return (1 / (1 + np.exp(-(vectors.astype(np.float64) @ weights + intercept)))).astype(
-        np.float32
-    )
+    probabilities = predict_by_wording(vectors, "stepline.sieve_swap", "instruction_wording.json")
+    return probabilities.astype(np.float32)
 
 
 def are_instructions(
@@ -73,15 +64,8 @@ def are_instructions(
     if vectors is None:
         from stepline.text import embed
 
-        vectors = embed(texts, model=ENCODER)
+        vectors = embed(texts, model=WORDING_ENCODER)
     return [bool(chance >= floor) for chance in instruction_probability(vectors)]
-
-
-@functools.cache
-def _model() -> tuple[Matrix, float]:
-    file = resources.files("stepline.sieve_swap").joinpath("instruction_wording.json")
-    model = json.loads(file.read_text(encoding="utf-8"))
-    return np.array(model["weights"]), float(model["intercept"])
 
 
 Embed = Callable[[Sequence[str]], Matrix]
@@ -111,103 +95,75 @@ def sieve_and_swap(
         raise ShapeError(
             "scope 'paired' and method 'monotone' need each record's documents; give `paired`"
         )
-    told = [segments(record.sentences, settings) for record in records]
+    narration = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
-        return [_raw(record, pieces) for record, pieces in zip(records, told, strict=True)]
-    texts = [segment.text for pieces in told for segment in pieces]
+        return [_raw(record, own) for record, own in zip(records, narration, strict=True)]
+    texts = [segment.text for own in narration for segment in own]
     vectors = (embed or base.embed)(texts)
-    cuts = np.cumsum([0, *map(len, told)])
-    outcomes = _outcomes(told, vectors, cuts, base, settings, paired, retained)
-    if settings.sieve == "wording":
-        known = vectors if base.encoder == ENCODER else None
-        verdicts = iter(are_instructions(texts, settings.instruction, known))
-        outcomes = [[_heard(outcome, next(verdicts)) for outcome in found] for found in outcomes]
-    return [
-        _swapped(record, merge_matches(found, settings), settings)
-        for record, found in zip(records, outcomes, strict=True)
-    ]
-
-
-def _outcomes(
-    told: Sequence[Sequence[NarrationSegment]],
-    vectors: Matrix,
-    cuts: DocumentIds,
-    base: TextBase,
-    settings: SwapSettings,
-    paired: Sequence[DocumentIds] | None,
-    retained: DocumentIds | None,
-) -> list[list[SegmentOutcome]]:
-    """Return the outcomes of each record; steps of one set of documents are searched for all
-    records at once."""
+    cuts = np.cumsum([0, *map(len, narration)])
     if settings.method == "nearest" and settings.scope != "paired":
+        # the steps of one set of documents are searched for all records together
         documents = retained if settings.scope == "retained" else None
-        found = nearest_steps(
-            [s for pieces in told for s in pieces], vectors, base, documents, settings
-        )
-        return [found[start:end] for start, end in itertools.pairwise(cuts)]
-    match = ordered_steps if settings.method == "monotone" else nearest_steps
+        all_segments = [segment for own in narration for segment in own]
+        joined = nearest_steps(all_segments, vectors, base, documents, settings)
+        outcomes = [joined[start:end] for start, end in itertools.pairwise(cuts)]
+    else:
+        match = ordered_steps if settings.method == "monotone" else nearest_steps
+        blocks = [vectors[start:end] for start, end in itertools.pairwise(cuts)]
+        outcomes = [
+            match(own, block, base, documents, settings)
+            for own, block, documents in zip(narration, blocks, paired or (), strict=True)
+        ]
+    if settings.sieve == "wording":
+        at_hand = vectors if base.encoder == WORDING_ENCODER else None
+        verdicts = iter(are_instructions(texts, settings.instruction, at_hand))
+        outcomes = [[_heard(outcome, next(verdicts)) for outcome in own] for own in outcomes]
     return [
-        match(pieces, vectors[start:end], base, documents, settings)
-        for pieces, start, end, documents in zip(
-            told, cuts[:-1], cuts[1:], paired or (), strict=True
-        )
+        _swapped(record, merge_matches(own, settings), settings)
+        for record, own in zip(records, outcomes, strict=True)
     ]
 
 
-def _heard(outcome: SegmentOutcome, instruction_probability: bool) -> SegmentOutcome:
+def _heard(outcome: SegmentOutcome, is_instruction: bool) -> SegmentOutcome:
     """Return the outcome, or a miss where a step is near to what sounds like no instruction."""
-    return (
-        outcome
-        if instruction_probability or isinstance(outcome, SieveRejection)
-        else SieveRejection(outcome.segment, IDLE_TALK)
-    )
+    if is_instruction or isinstance(outcome, SieveRejection):
+        return outcome
+    return SieveRejection(outcome.segment, NO_INSTRUCTION)
 
 
-def _raw(record: Record, pieces: Sequence[NarrationSegment]) -> Record:
-    steps = [_step(number, piece, piece.text) for number, piece in enumerate(pieces)]
+def _raw(record: Record, narration: Sequence[NarrationSegment]) -> Record:
+    steps = [_step(number, segment, segment.text) for number, segment in enumerate(narration)]
     return record.model_copy(update={"steps": tuple(steps)})
 
 
 def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> Record:
     forms = ("swap", "only-sieve") if settings.variant == "mix" else (settings.variant,)
     steps: list[Step] = []
-    for match in outcomes:
-        if isinstance(match, Match):
-            steps += [_step_of(match, len(steps) + place, form) for place, form in enumerate(forms)]
-        elif isinstance(match, KeptAsSaid):
-            steps.append(_step(len(steps), match.segment, match.segment.text, score=_score(match)))
-    sentences = record.sentences
-    sieved = [
-        Rejected(what="sentence", text=sentences[source].text, reason=miss.reason)
-        for miss in outcomes
-        if isinstance(miss, SieveRejection)
-        for source in miss.segment.sources
-    ]
-    return Record.model_validate(
-        dict(record) | {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)}
-    )
-
-
-def _step_of(match: Match, number: int, form: str) -> Step:
-    score = _score(match)
-    if form == "only-sieve":
-        return _step(number, match.segment, match.segment.text, score=score)
-    source = f"{match.step.source}: {match.step.id}"
-    said = (match.segment.text,)
-    made = {
-        "score": score,
-        "source_text": source,
-        "licence": match.step.licence,
-        "alternatives": said,
-    }
-    return _step(number, match.segment, match.step.text, **made)
-
-
-def _score(outcome: Match | KeptAsSaid) -> float:
-    return min(1.0, max(0.0, outcome.similarity))
+    sieved: list[Rejected] = []
+    for outcome in outcomes:
+        segment = outcome.segment
+        if isinstance(outcome, SieveRejection):
+            for source in segment.sources:
+                text = record.sentences[source].text
+                sieved.append(Rejected(what="sentence", text=text, reason=outcome.reason))
+            continue
+        score = min(1.0, max(0.0, outcome.similarity))
+        for form in forms if isinstance(outcome, Match) else ("only-sieve",):
+            if isinstance(outcome, Match) and form == "swap":
+                written = outcome.step
+                origin = {
+                    "source_text": f"{written.source}: {written.id}",
+                    "licence": written.licence,
+                    "alternatives": (segment.text,),
+                }
+                steps.append(_step(len(steps), segment, written.text, score=score, **origin))
+            else:
+                steps.append(_step(len(steps), segment, segment.text, score=score))
+    changes = {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)}
+    return Record.model_validate(dict(record) | changes)
 
 
 def _step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
     """Return a step at the seconds in which it is said."""
-    placed = {"spans": (segment.span,), "said": segment.span, "sources": segment.sources}
-    return Step.model_validate({"id": str(number), "text": text, **placed, **more})
+    place = {"spans": (segment.span,), "said": segment.span, "sources": segment.sources}
+    return Step.model_validate({"id": str(number), "text": text, **place, **more})

@@ -40,10 +40,15 @@ from stepline.sieve_swap.settings import PairingSettings
 from stepline.storage import from_json, read_record
 from stepline.text_base.json_stream import JsonDamage, json_members
 
-VIDEOS, TITLES, LENGTHS = "HowTo100M_v1.csv", "task_ids.csv", "htm_vlen.csv"
-TABLES = (VIDEOS, TITLES, LENGTHS)
-BLOCK = 65_536  # rows held as objects at once
-ID, NUMBER, WORDS = 16, 12, 48  # bytes kept of an id, a number and a category
+# HowTo100M's tables
+VIDEOS_FILE = "HowTo100M_v1.csv"
+TITLES_FILE = "task_ids.csv"
+LENGTHS_FILE = "htm_vlen.csv"
+TABLE_FILES = (VIDEOS_FILE, TITLES_FILE, LENGTHS_FILE)
+BLOCK_ROWS = 65_536  # rows held as objects at a time
+ID_BYTES = 16  # stored of an id
+NUMBER_BYTES = 12  # stored of a number
+CATEGORY_BYTES = 48  # stored of a category
 
 Cells = npt.NDArray[np.bytes_]
 
@@ -53,27 +58,22 @@ class CsvTable:
     bytes."""
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
-        blocks: list[list[Cells]] = [[] for _ in columns]
+        parts = [[np.empty(0, f"S{width}")] for _, width in columns]
         for rows in _blocks(path, [name for name, _ in columns]):
-            for place, (_, width) in enumerate(columns):
-                blocks[place].append(
-                    np.array([row[place].encode() for row in rows], dtype=f"S{width}")
-                )
-        whole = [
-            np.concatenate([np.empty(0, f"S{width}"), *parts])
-            for parts, (_, width) in zip(blocks, columns, strict=True)
-        ]
-        order = np.argsort(whole[0], kind="stable")
-        self._ids, *self._cells = (column[order] for column in whole)
+            for part, cells in zip(parts, zip(*rows, strict=True), strict=True):
+                part.append(np.array([cell.encode() for cell in cells], dtype=part[0].dtype))
+        arrays = [np.concatenate(part) for part in parts]
+        order = np.argsort(arrays[0], kind="stable")
+        self._ids, *self._cells = (array[order] for array in arrays)
 
     def find(self, key: str) -> list[str] | None:
         """Return the other cells of a row; None where the key is not there. The first row of a key
         counts."""
-        wanted = key.encode()
-        place = int(np.searchsorted(self._ids, wanted))
-        if place == len(self._ids) or self._ids[place] != wanted:
+        data = key.encode()
+        row = int(np.searchsorted(self._ids, data))
+        if row == len(self._ids) or self._ids[row] != data:
             return None
-        return [column[place].decode(errors="replace") for column in self._cells]
+        return [column[row].decode(errors="replace") for column in self._cells]
 
 
 def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
@@ -85,9 +85,8 @@ def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
                 raise DatasetError(
                     f"{path}: line 1 lacks the column {lacking[0]!r}; it needs {', '.join(columns)}"
                 )
-            while block := [
-                [row[column] or "" for column in columns] for row in islice(rows, BLOCK)
-            ]:
+            cells = ([row[column] or "" for column in columns] for row in rows)
+            while block := list(islice(cells, BLOCK_ROWS)):
                 yield block
     except (OSError, csv.Error) as error:
         raise DatasetError(f"{path}: cannot be read ({error}); download it again") from error
@@ -101,28 +100,32 @@ class VideoTable:
         def table(name: str, columns: Sequence[tuple[str, int]]) -> CsvTable | None:
             return CsvTable(folder / name, columns) if (folder / name).is_file() else None
 
-        self._videos = table(VIDEOS, (("video_id", ID), ("category_1", WORDS), ("task_id", NUMBER)))
-        self._lengths = table(LENGTHS, (("vid", ID), ("vlen", NUMBER)))
-        self._titles = read_titles(folder / TITLES)
+        category = ("category_1", CATEGORY_BYTES)
+        self._videos = table(
+            VIDEOS_FILE, [("video_id", ID_BYTES), category, ("task_id", NUMBER_BYTES)]
+        )
+        self._lengths = table(LENGTHS_FILE, [("vid", ID_BYTES), ("vlen", NUMBER_BYTES)])
+        self._titles = read_titles(folder / TITLES_FILE)
 
     def with_table_facts(self, record: Record) -> Record:
         """Return a record with its video's task, title and duration, and its category in
         `settings`."""
-        category, task = (self._videos.find(record.video.id) if self._videos else None) or (
-            None,
-            None,
-        )
-        length = self._lengths.find(record.video.id) if self._lengths else None
-        title = self._titles.get(task, task) if task else None
-        known = {
-            "title": title,
-            "task": title,
-            "duration": seconds_of(length[0]) if length else None,
-        }
-        video = record.video.model_copy(
-            update={name: value for name, value in known.items() if value is not None}
-        )
-        settings = record.settings | ({"category": category} if category else {})
+        id = record.video.id
+        facts: dict[str, object] = {}  # of the video
+        settings = record.settings
+        row = self._videos.find(id) if self._videos else None
+        if row is not None:
+            category, task = row
+            if task:
+                title = self._titles.get(task, task)
+                facts |= {"title": title, "task": title}
+            if category:
+                settings = settings | {"category": category}
+        length = self._lengths.find(id) if self._lengths else None
+        duration = seconds_of(length[0]) if length else None
+        if duration is not None:
+            facts["duration"] = duration
+        video = record.video.model_copy(update=facts)
         return record.model_copy(update={"video": video, "settings": settings})
 
 
@@ -147,8 +150,8 @@ def seconds_of(cell: str) -> float | None:
     return value if 0 < value <= LATEST else None
 
 
-SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
-CAPTIONS = ("caption.json", "raw_caption.json")
+DATA_SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
+CAPTION_FILES = ("caption.json", "raw_caption.json")
 
 
 VideoOrRejected: TypeAlias = Record | Rejected
@@ -175,17 +178,25 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
 
 
 def _files(folder: Path) -> list[Path]:
-    captions = [folder / name for name in CAPTIONS if (folder / name).is_file()]
-    files = captions[:1] or [
-        file
-        for file in files_below(folder)
-        if file.suffix in SUFFIXES and not file.name.startswith(".") and file.name not in TABLES
-    ]
+    captions = [folder / name for name in CAPTION_FILES if (folder / name).is_file()]
+    if captions:
+        return captions[:1]
+    files = []
+    for file in files_below(folder):
+        is_data = file.suffix in DATA_SUFFIXES and file.name not in TABLE_FILES
+        if is_data and not file.name.startswith("."):
+            files.append(file)
     if not files:
         raise DatasetError(
-            f"{folder}: holds no {', '.join(SUFFIXES)} file; `stepline transcribe --out` writes records"
+            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline transcribe --out` writes records"
         )
     return files
+
+
+def _rejected(reason: object, location: str) -> Rejected:
+    """Return what is said of a video that cannot be read, without the location before the
+    reason."""
+    return Rejected("video", str(reason).removeprefix(f"{location}: "), location=location)
 
 
 def _parquet(file: Path) -> Iterator[VideoOrRejected]:
@@ -195,7 +206,7 @@ def _parquet(file: Path) -> Iterator[VideoOrRejected]:
         for row, cell in enumerate(read_text_column(file, "record")):
             yield _record(cell, f"{file}: row {row}")
     except StoreError as error:
-        yield Rejected("video", str(error).removeprefix(f"{file}: "), location=str(file))
+        yield _rejected(error, str(file))
 
 
 def _lines(file: Path) -> Iterator[VideoOrRejected]:
@@ -205,34 +216,33 @@ def _lines(file: Path) -> Iterator[VideoOrRejected]:
                 if line.strip():
                     yield _record(line, f"{file}: line {number}")
     except OSError as error:
-        yield Rejected("video", f"cannot be read ({error.strerror})", location=str(file))
+        yield _rejected(f"cannot be read ({error.strerror})", str(file))
 
 
 def _record(text: str | bytes, place: str) -> VideoOrRejected:
     try:
         return from_json(text, place)
     except StoreError as error:
-        return Rejected("video", str(error).removeprefix(f"{place}: "), location=place)
+        return _rejected(error, place)
 
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
         cues = parse_csv(decode_file(file), str(file))
     except CaptionError as error:
-        return Rejected("video", str(error).removeprefix(f"{file}: "), location=str(file))
-    timed = [
-        (cue.text, cue.start, cue.end)
-        for cue in cues
-        if cue.start is not None and cue.end is not None
-    ]
-    return _video(file.stem, timed, str(file), table(file.parent))
+        return _rejected(error, str(file))
+    rows = []
+    for cue in cues:
+        if cue.start is not None and cue.end is not None:
+            rows.append((cue.text, cue.start, cue.end))
+    return _video(file.stem, rows, str(file), table(file.parent))
 
 
 def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRejected]:
     """Yield one record, or the videos of HowTo100M's captions, whichever the file holds."""
     try:
-        with file.open("rb") as opened:
-            head = opened.read(256)
+        with file.open("rb") as stream:
+            head = stream.read(256)
         if b'"version"' in head:
             yield read_record(file)
             return
@@ -242,7 +252,7 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
         return
     for key, value in json_members(file):
         if isinstance(value, JsonDamage):
-            yield Rejected("video", value.reason, location=f"{file}: {key}".removesuffix(": "))
+            yield _rejected(value.reason, f"{file}: {key}".removesuffix(": "))
         else:
             yield _captioned(key, value, file, tables)
 
@@ -254,11 +264,8 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Vide
     try:
         starts, ends, texts = (list(node[column].rows()) for column in ("start", "end", "text"))
         if not len(starts) == len(ends) == len(texts):
-            return Rejected(
-                "video",
-                f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts",
-                location=node.location,
-            )
+            counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
+            return _rejected(counts, node.location)
         rows = [
             (text.text(), start.number(), end.number())
             for start, end, text in zip(starts, ends, texts, strict=True)
@@ -281,28 +288,24 @@ def _video(
     except ValueError as error:
         return Rejected("video", str(error), location=place)
     if entry.record is None:
-        return Rejected(
-            "video",
-            "; ".join(row.reason for row in entry.rejected) or "holds nothing",
-            location=place,
-        )
+        reasons = "; ".join(row.reason for row in entry.rejected)
+        return _rejected(reasons or "holds nothing", place)
     return table.with_table_facts(entry.record)
 
 
-UNREADABLE = "it cannot be read"
-EVALUATION = "it is an evaluation video"
-TWICE = "its id was read before"
-LONG = "it is too long"
-RARE = "its category has too few videos"
-OTHER = "it is of another category"
-SILENT = "nothing is said in it"
+# why a video stays out
+UNREADABLE_VIDEO = "it cannot be read"
+EVALUATION_VIDEO = "it is an evaluation video"
+REPEATED_ID = "its id was read before"
+TOO_LONG = "it is too long"
+RARE_CATEGORY = "its category has too few videos"
+OTHER_CATEGORY = "it is of another category"
+SILENT_VIDEO = "nothing is said in it"
 
 
 def length(record: Record) -> float:
     """Return a video's seconds: its duration, or where that is not known the end of its speech."""
-    ends = (
-        [sentence.span.end for sentence in record.transcript.sentences] if record.transcript else []
-    )
+    ends = (sentence.span.end for sentence in record.sentences)
     return record.video.duration or max(ends, default=0.0)
 
 
@@ -314,7 +317,8 @@ class VideoFilter:
     settings: PairingSettings
     excluded: ExcludedVideos
     tasks: Counter[str] = field(default_factory=Counter)
-    seen: set[int] = field(default_factory=set)  # 8 bytes of an id each: 60 bytes of memory a video
+    # 8 bytes of each id that was read: 60 bytes of memory a video
+    keys: set[int] = field(default_factory=set)
 
     def count(self, videos: Iterable[VideoOrRejected]) -> int:
         """Go through all videos once, counting tasks; return how many there are. Then each can be
@@ -324,38 +328,32 @@ class VideoFilter:
             number += 1
             if isinstance(video, Record) and self._refused(video) is None and video.video.task:
                 self.tasks[video.video.task] += 1
-        self.seen.clear()
+        self.keys.clear()
         return number
 
     def rejection_reason(self, video: VideoOrRejected) -> str | None:
         """Return why a video stays out; None where it comes in. Each video is to be asked for once,
         in order."""
         if isinstance(video, Rejected):
-            return UNREADABLE
+            return UNREADABLE_VIDEO
         reason = self._refused(video)
-        if (
-            reason is None
-            and video.video.task
-            and self.tasks[video.video.task] < self.settings.smallest_category
-        ):
-            return RARE
+        task = video.video.task
+        if reason is None and task and self.tasks[task] < self.settings.smallest_category:
+            return RARE_CATEGORY
         return reason
 
     def _refused(self, record: Record) -> str | None:
-        key = int.from_bytes(
-            hashlib.blake2b(record.id.encode(errors="replace"), digest_size=8).digest(), "big"
-        )
-        if key in self.seen:
-            return TWICE
-        self.seen.add(key)
+        digest = hashlib.blake2b(record.id.encode(errors="replace"), digest_size=8).digest()
+        key = int.from_bytes(digest, "big")
+        if key in self.keys:
+            return REPEATED_ID
+        self.keys.add(key)
         if record.video.id in self.excluded:
-            return EVALUATION
+            return EVALUATION_VIDEO
         if self.settings.category and record.settings.get("category") != self.settings.category:
-            return OTHER
+            return OTHER_CATEGORY
         if length(record) > self.settings.longest_video:
-            return LONG
-        if not record.transcript or not any(
-            sentence.text.strip() for sentence in record.transcript.sentences
-        ):
-            return SILENT
+            return TOO_LONG
+        if not any(sentence.text.strip() for sentence in record.sentences):
+            return SILENT_VIDEO
         return None

@@ -26,7 +26,7 @@ from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
 from stepline.web.local_server import is_this_machine
 
-HEADER = "studio"  # value of X-Stepline in requests that send something
+HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_FILE_BYTES = 4096
 SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms per try
@@ -41,9 +41,8 @@ class Password:
 
     def __init__(self, password: str, clock: Callable[[], float] = time.monotonic) -> None:
         if len(password) < MIN_PASSWORD_CHARS:
-            raise SettingsError(
-                f"a password of {len(password)} characters is too short; take {MIN_PASSWORD_CHARS} or more"
-            )
+            length = f"a password of {len(password)} characters is too short"
+            raise SettingsError(f"{length}; take {MIN_PASSWORD_CHARS} or more")
         self._salt = secrets.token_bytes(16)
         self._clock = clock
         self._hash = self._hash_of(password)
@@ -136,10 +135,12 @@ class Access:
             return None
         if is_page and self.password is not None:
             return RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        reason = "open the address that `stepline studio` printed, or send its token as Authorization: Bearer"
-        return JSONResponse(
-            {"error": reason}, HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": "Bearer"}
+        reason = (
+            "open the address that `stepline studio` printed, "
+            "or send its token as Authorization: Bearer"
         )
+        headers = {"WWW-Authenticate": "Bearer"}
+        return JSONResponse({"error": reason}, HTTPStatus.UNAUTHORIZED, headers)
 
     def let_in(self, reply: Response) -> None:
         """Give the browser the token as a cookie."""

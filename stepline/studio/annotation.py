@@ -101,7 +101,7 @@ class AnnotationView(View):
         self._clips = clips
         text = "\n".join(clip.model_dump_json() for clip in clips)
         folder = library.folder / CLIPS_FOLDER / sha256(text.encode()).hexdigest()[:12]
-        queue = AnnotationQueue(clips, self._studio.answers, asked=ANNOTATORS_PER_CLIP)
+        queue = AnnotationQueue(clips, self._studio.answers, annotators=ANNOTATORS_PER_CLIP)
         return annotation_routes(queue, folder, self.at)
 
 

@@ -19,7 +19,7 @@ from stepline.limits import LimitError, read_limited
 from stepline.media.http import TransferLimits, display_url, open_url
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
-from stepline.studio.store import Event, EventOutbox
+from stepline.studio.store import EventOutbox, OutboxEvent
 
 log = logging.getLogger(__name__)
 
@@ -160,14 +160,14 @@ class Webhook:
             else:
                 self._wakes.wait()
 
-    def _send_or_give_up(self, outbox: EventOutbox, event: Event) -> str | None:
+    def _send_or_give_up(self, outbox: EventOutbox, event: OutboxEvent) -> str | None:
         """Post an event and remove it once it is received or given up; return the fault
         otherwise."""
         try:
             self._send(event)
         except (MediaError, OSError, http.client.HTTPException) as error:
             is_refusal = isinstance(error, HTTPError)
-            is_old = event.made <= time.time() - MAX_EVENT_AGE_SECONDS
+            is_old = event.created <= time.time() - MAX_EVENT_AGE_SECONDS
             if not is_old and not (is_refusal and event.refusals + 1 >= MAX_REFUSALS):
                 if is_refusal:
                     outbox.count_refusal(event.number)
@@ -176,13 +176,13 @@ class Webhook:
                 "webhook: %s is never told of a %s of %.0f (%s)",
                 self._host,
                 event.name,
-                event.made,
+                event.created,
                 error,
             )
         outbox.remove(event.number)
         return None
 
-    def _send(self, event: Event) -> None:
+    def _send(self, event: OutboxEvent) -> None:
         when = f"{time.time():.0f}"
         body = event.body.encode()
         headers = {

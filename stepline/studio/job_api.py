@@ -28,7 +28,9 @@ class JobApi:
     """The operations on jobs and uploads of one library."""
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
-        self._studio = studio
+        self._library = studio.library
+        self._stored_jobs = studio.jobs
+        self._stored_uploads = studio.uploads
         self._jobs = jobs
         self._uploads = Uploads(studio, jobs)
 
@@ -65,19 +67,19 @@ class JobApi:
 
     def jobs(self, _: Request) -> Response:
         """Return the jobs with their progress."""
-        jobs = [self._jobs.as_json(job) for job in self._studio.jobs.all()]
+        jobs = [self._jobs.as_json(job) for job in self._stored_jobs.all()]
         return JSONResponse({"jobs": jobs})
 
     def change(self, change: Callable[[int], bool], request: Request) -> Response:
         """Change a job, and return it; 409 where its state does not allow that."""
         id = request.path_params["id"]
         try:
-            state = self._studio.jobs.get(id).state
+            state = self._stored_jobs.get(id).state
         except LookupError as error:
             raise HTTPException(HTTPStatus.NOT_FOUND, "no such job") from error
         if not change(id):
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
-        return JSONResponse(self._jobs.as_json(self._studio.jobs.get(id)))
+        return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
 
     async def prioritise(self, request: Request) -> Response:
         """Change a job's turn."""
@@ -88,7 +90,7 @@ class JobApi:
     async def begin_upload(self, request: Request) -> Response:
         """Begin an upload."""
         body = await read_body(request, UploadBody)
-        options = allowed_options(self._studio.library, body.options)
+        options = allowed_options(self._library, body.options)
         body = body.model_copy(update={"options": options})
         upload = await run_in_threadpool(self._uploads.begin, body)
         return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
@@ -102,8 +104,9 @@ class JobApi:
     async def take_piece(self, request: Request) -> Response:
         """Add a piece to an upload."""
         upload = await run_in_threadpool(self._upload, request)
-        offset = request.headers.get("Upload-Offset", "")
-        length = int(request.headers["Content-Length"])
+        headers = request.headers
+        offset = headers.get("Upload-Offset", "")
+        length = int(headers["Content-Length"])
         if not is_byte_count(offset):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")
         try:
@@ -111,10 +114,11 @@ class JobApi:
         except ClientDisconnect:  # what came is kept, and no client reads this reply
             return Response(status_code=HTTPStatus.BAD_REQUEST)
         end = self._uploads.offset(upload)
-        return JSONResponse({"offset": end, "job": upload.job}, headers={"Upload-Offset": str(end)})
+        reply = {"offset": end, "job": upload.job}
+        return JSONResponse(reply, headers={"Upload-Offset": str(end)})
 
     def _upload(self, request: Request) -> Upload:
         try:
-            return self._studio.uploads.get(request.path_params["id"])
+            return self._stored_uploads.get(request.path_params["id"])
         except LookupError as error:
             raise HTTPException(HTTPStatus.NOT_FOUND, "no such upload") from error

@@ -31,7 +31,7 @@ from stepline.studio.worker import JobOptions, JobTask
 
 log = logging.getLogger(__name__)
 
-PAUSE = 5.0  # s before the next try of a job that the system had no room for
+RETRY_SECONDS = 5.0  # s before the next try of a job that the system had no room for
 READING_SHARE = 0.95  # of a job is done when its sound and picture are read; a rough guess
 MIN_SHARE_DONE = 0.02  # of a job, before the time that is left is estimated
 MAX_MESSAGE_CHARS = 400  # of a worker's last line
@@ -61,10 +61,10 @@ class RunningJob:
             return {"stage": None, "done": 0.0, "left_s": None}
         stage = min(shares, key=shares.__getitem__)
         share = READING_SHARE * min(1.0, shares[stage])
-        left = None
+        rest = None
         if share > MIN_SHARE_DONE:
-            left = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
-        return {"stage": stage, "done": round(share, 3), "left_s": left}
+            rest = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
+        return {"stage": stage, "done": round(share, 3), "left_s": rest}
 
 
 class JobRunner:
@@ -158,10 +158,11 @@ class JobRunner:
     def as_json(self, job: Job) -> dict[str, JsonValue]:
         """Return a job with its progress, as the pages show it."""
         running = self._running.get(job.id)
+        share = float(job.state == "done")
+        progress: dict[str, JsonValue] = {"stage": None, "done": share, "left_s": None}
         if running is not None and job.state == "running":
-            return job.model_dump(mode="json") | running.progress()
-        done = float(job.state == "done")
-        return job.model_dump(mode="json") | {"stage": None, "done": done, "left_s": None}
+            progress = running.progress()
+        return job.model_dump(mode="json", by_alias=True) | progress
 
     def _put_back(self, job: Job) -> None:
         """Let a job that is marked as running wait again."""
@@ -176,8 +177,8 @@ class JobRunner:
                 if job is not None:
                     self._run(job)
             except (OSError, StoreError) as error:
-                log.warning("jobs wait for %g s: %s", PAUSE, error)
-                time.sleep(PAUSE)
+                log.warning("jobs wait for %g s: %s", RETRY_SECONDS, error)
+                time.sleep(RETRY_SECONDS)
                 if job is not None:
                     # Where the database cannot be written either, the next start puts it back.
                     with self._changed, contextlib.suppress(StoreError):

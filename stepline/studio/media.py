@@ -16,7 +16,9 @@ PICTURE_PIXELS = 320  # across
 JPEG_QUALITY = 80
 PEAK_COUNT = 2000  # of a waveform, as many as a wide timeline has pixels
 MAX_PICTURES_IN_MEMORY = 1000  # some 10 kB each
-DECODERS = Semaphore(2)  # videos that are decoded at a time: there are many viewers and few cores
+DECODER_SLOTS = Semaphore(
+    2
+)  # videos that are decoded at a time: there are many viewers and few cores
 
 # Types that browsers play; they would offer to save a file of any other type.
 BROWSER_TYPES = {
@@ -28,12 +30,13 @@ BROWSER_TYPES = {
 }
 
 
+# The stamp is a key of the cache: another file of the path has other pictures.
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
-def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001   another file of the path, another picture
+def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
     """Return the picture at a second, as JPEG. Raises MediaError where there is none."""
     from PIL import Image
 
-    with DECODERS:
+    with DECODER_SLOTS:
         (frame,) = frames_at(path, [second], PICTURE_PIXELS)
     if frame is None:
         raise MediaError(f"{path}: no picture at {second:g} s; ask for a second of the video")
@@ -66,7 +69,7 @@ def peaks(path: Path) -> bytes:
     if not info.has_sound or not info.duration:
         return b""
     loudest = np.zeros(PEAK_COUNT, np.float32)
-    with DECODERS:
+    with DECODER_SLOTS:
         for block in read_sound(path):
             seconds = block.start + np.arange(len(block.samples)) / SAMPLE_RATE  # (N,)
             parts = np.clip(seconds / info.duration * PEAK_COUNT, 0, PEAK_COUNT - 1)  # (N,)
@@ -75,10 +78,10 @@ def peaks(path: Path) -> bytes:
 
 
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
-def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001   another file of the path, another rate
+def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001
     """Return the pictures per second of a video, 0 where it has none. Raises MediaError where it
     cannot be read."""
-    with DECODERS:
+    with DECODER_SLOTS:
         return probe(path).frame_rate
 
 

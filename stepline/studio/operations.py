@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stepline.studio.access import HEADER
+from stepline.studio.access import HEADER_VALUE
 from stepline.version import __version__
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -77,7 +77,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
         "info": {
             "title": "Stepline studio",
             "version": __version__,
-            "description": f"What is sent needs the header `X-Stepline: {HEADER}`.",
+            "description": f"What is sent needs the header `X-Stepline: {HEADER_VALUE}`.",
         },
         "paths": paths,
         "components": {

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
-from stepline.studio.access import HEADER, Access, Password
+from stepline.studio.access import HEADER_VALUE, Access, Password
 from stepline.studio.annotation import AnnotationView, AuditView
 from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
@@ -29,7 +29,7 @@ from stepline.studio.operations import read_body
 from stepline.studio.store import Studio
 from stepline.studio.uploads import MAX_PIECE_BYTES
 from stepline.web.local_server import (
-    HOST,
+    LOCAL_HOST,
     Certificate,
     Guards,
     LocalServer,
@@ -39,13 +39,13 @@ from stepline.web.local_server import (
 
 log = logging.getLogger(__name__)
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'"
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 MAX_CONNECTIONS = 400  # at a time; fifty viewers have some six each
 MAX_BODY_BYTES = 2**20  # of a request, except for the pieces of uploads
-PAGES = {
+PAGE_FILES = {
     "/": "library.html",
     "/video/{id}": "review.html",
     "/follow/{id}": "follow.html",
@@ -90,7 +90,7 @@ def _pages(access: Access) -> list[Route]:
         return reply
 
     return [
-        *(Route(path, partial(page, name)) for path, name in PAGES.items()),
+        *(Route(path, partial(page, name)) for path, name in PAGE_FILES.items()),
         Route("/login", login, methods=["POST"]),
         Route("/static/{name}", file),
         Route("/favicon.ico", icon),
@@ -108,7 +108,7 @@ class StudioOptions:
     """
 
     port: int | None = None
-    host: str = HOST
+    host: str = LOCAL_HOST
     password: Password | None = None
     certificate: Certificate | None = None
     at_once: int = 1
@@ -146,8 +146,8 @@ class StudioServer(LocalServer):
         """Take the port that the options name, that of the last time, or any free one."""
         routes = [operation.route() for operation in self.api.operations()]
         guards = Guards(
-            HEADER,
-            POLICY,
+            HEADER_VALUE,
+            CONTENT_POLICY,
             answers_to=self.access.answers_to,
             max_bytes=_max_bytes,
             refuse=self.access.refuse,

@@ -87,8 +87,8 @@ def share(library: CorrectedLibrary, ids: Sequence[str], out: Path) -> Path:
         rows.append(
             {
                 "page": output_path(record, folder, "html").name,
-                "title": record.video.title or record.id,
-                "length": clock(record.video.duration) if record.video.duration else "",
+                "title": named.title or record.id,
+                "length": clock(named.duration) if named.duration else "",
                 "steps": [step.text for step in record.steps],
             }
         )

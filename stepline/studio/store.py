@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from stepline.annotate import Answer
 from stepline.append_log import Entry
@@ -30,17 +30,20 @@ if TYPE_CHECKING:
 
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
 
-Stored = TypeVar("Stored", "Job", "Upload")
+StoredModel = TypeVar("StoredModel", "Job", "Upload")
 
 # Jobs that run or wait come first, in their turn, then the others, the last ended first.
-JOB_ORDER = "state NOT IN ('running', 'waiting'), state <> 'running', coalesce(ended, 0) DESC, priority DESC, id"
+JOB_ORDER = (
+    "state NOT IN ('running', 'waiting'), state <> 'running', "
+    "coalesce(ended, 0) DESC, priority DESC, id"
+)
 
 
 class Job(FrozenModel):
     """A video to be understood. source: a path or an address.
 
-    made, begun, ended: UTC, seconds since 1970. error: why it failed, in a line. video: the id of
-    the video that it made.
+    created, begun, ended: UTC, seconds since 1970. error: why it failed, in a line. video: the id
+    of the video that it made.
     """
 
     id: int
@@ -48,7 +51,7 @@ class Job(FrozenModel):
     options: dict[str, JsonValue]
     state: JobState
     priority: int
-    made: float
+    created: float = Field(serialization_alias="made")
     begun: float | None = None
     ended: float | None = None
     error: str | None = None
@@ -62,21 +65,21 @@ class Upload(FrozenModel):
     id: str
     name: str
     size: int
-    made: float
+    created: float
     options: dict[str, JsonValue]
     job: int | None = None
 
 
 @dataclass(frozen=True)
-class Event:
-    """An event that a webhook has not received yet. body: JSON. made: UTC, seconds since 1970.
+class OutboxEvent:
+    """An event that a webhook has not received yet. body: JSON. created: UTC, seconds since 1970.
     refusals: how often it was refused."""
 
     number: int
     id: str
     name: str
     body: str
-    made: float
+    created: float
     refusals: int
 
 
@@ -145,10 +148,10 @@ class EventOutbox:
         self._database = database
         self.on_event: Callable[[], None] | None = None
 
-    def first(self) -> Event | None:
+    def first(self) -> OutboxEvent | None:
         """Return the event that has waited longest."""
         row = self._database.row("SELECT * FROM event ORDER BY number LIMIT 1")
-        return Event(*row) if row is not None else None
+        return OutboxEvent(*row) if row is not None else None
 
     def add(self, connection: sqlite3.Connection, name: str, data: dict[str, JsonValue]) -> None:
         """Keep an event in the transaction of the change that it reports."""
@@ -262,9 +265,9 @@ class UploadStore:
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
         """Keep an upload of which no byte has come yet, and return it."""
         upload = Upload(
-            id=uuid.uuid4().hex, name=name, size=size, made=time.time(), options=options
+            id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )
-        row = (upload.id, name, size, upload.made, json.dumps(options))
+        row = (upload.id, name, size, upload.created, json.dumps(options))
         with self._database.change() as connection:
             connection.execute("INSERT INTO upload VALUES (?, ?, ?, ?, ?, NULL)", row)
         return upload
@@ -283,7 +286,7 @@ class UploadStore:
             connection.execute("DELETE FROM upload WHERE id = ?", (id,))
 
 
-def _from_row(kind: type[Stored], row: Row) -> Stored:
+def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
     """Return a job or an upload; its fields are the columns of its table, in their order."""
     fields = dict(zip(kind.model_fields, row, strict=True))
     fields["options"] = parse_json(fields["options"])

@@ -54,7 +54,7 @@ class Uploads:
         for upload in self._uploads.all():
             if upload.job is not None:
                 self._place(upload, Path(self._stored_jobs.get(upload.job).source))
-            elif upload.made < time.time() - MAX_OPEN_SECONDS:
+            elif upload.created < time.time() - MAX_OPEN_SECONDS:
                 self._pieces(upload).unlink(missing_ok=True)
                 self._uploads.remove(upload.id)
 

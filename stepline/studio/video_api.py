@@ -34,7 +34,7 @@ Priority: TypeAlias = Annotated[int, Field(ge=-1000, le=1000)]
 
 SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
     "title": lambda card: card.title.casefold(),
-    "newest": lambda card: -card.made,
+    "newest": lambda card: -card.written,
     "duration": lambda card: card.duration or 0.0,
 }
 
@@ -145,7 +145,7 @@ class VideoApi:
             if state in (None, "", card.state) and all(word in title for word in words):
                 cards.append(card)
         cards.sort(key=SORT_KEYS[sort])
-        return JSONResponse({"videos": [card.model_dump(mode="json") for card in cards]})
+        return JSONResponse({"videos": [_card_json(card) for card in cards]})
 
     async def process(self, request: Request) -> Response:
         """Begin a job."""
@@ -163,7 +163,7 @@ class VideoApi:
         rate = None
         if path is not None:
             rate = media.frame_rate(path, media.file_stamp(path))
-        card = self._library.card(id).model_dump(mode="json")
+        card = _card_json(self._library.card(id))
         card |= {"media": path is not None, "frame_rate": rate, "formats": list(OUTPUTS)}
         return JSONResponse(card | {"library": self._database.identity})
 
@@ -259,6 +259,10 @@ class VideoApi:
                 "the video's file is not in the library nor in a folder of --allow, or has changed",
             )
         return path
+
+
+def _card_json(card: VideoCard) -> dict[str, Any]:
+    return card.model_dump(mode="json", by_alias=True)
 
 
 def known_id(library: CorrectedLibrary, id: str) -> str:

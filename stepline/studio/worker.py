@@ -21,7 +21,7 @@ from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel
 
-NICENESS = 10  # added to the process's own: people who watch and correct come first
+WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
 PROGRESS_SECONDS = 1.0  # between two lines about one stage
 FAULT_EXIT_CODE = 70
 
@@ -104,7 +104,7 @@ def main() -> None:
     """Do the task; the last line is an error that a user can cure (exit code 1), or a fault
     (70)."""
     if hasattr(os, "nice"):
-        os.nice(NICENESS)
+        os.nice(WORKER_NICENESS)
     lines = ProgressLines()
     task = JobTask.model_validate_json(sys.stdin.readline())
     threading.Thread(target=_end_with_input, daemon=True).start()

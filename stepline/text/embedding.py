@@ -20,15 +20,14 @@ from stepline.weights import find_weights
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder
 
-# One model a folder, kept for the life of the process; threads decide the last bits of a sum.
+# One model a folder, for the life of the process; threads decide the last bits of a sum.
 _loaded: dict[tuple[Path, Device, int], "SentenceEncoder"] = {}
 _loading = threading.Lock()
-BATCH = 32  # texts at once, on a CPU
+CPU_BATCH_TEXTS = 32  # embedded together
 
-# What `embedded_once` keeps: a call's encoder, batch and texts -> its vectors.
-_kept: ContextVar[dict[tuple[object, ...], Matrix] | None] = ContextVar(
-    "embedded_once", default=None
-)
+# What `embedded_once` stores: a call's encoder, batch and texts -> its vectors.
+_embedded: ContextVar[dict[tuple[object, ...], Matrix] | None]
+_embedded = ContextVar("embedded_once", default=None)
 
 
 @contextmanager
@@ -38,11 +37,11 @@ def embedded_once() -> Iterator[None]:
 
     Whole lists are kept, not texts: which texts share a batch decides the last bits of a vector.
     """
-    token = _kept.set({})
+    token = _embedded.set({})
     try:
         yield
     finally:
-        _kept.reset(token)
+        _embedded.reset(token)
 
 
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
@@ -54,15 +53,15 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
-    batch = batch or encoder.device.batch(BATCH)
-    kept = _kept.get()
-    if kept is None:
+    batch = batch or encoder.device.batch(CPU_BATCH_TEXTS)
+    stored = _embedded.get()
+    if stored is None:
         return _embed(texts, encoder, batch)
     key = (encoder, batch, *texts)
-    if key not in kept:
-        kept[key] = _embed(texts, encoder, batch)
-        kept[key].flags.writeable = False
-    return kept[key]
+    if key not in stored:
+        stored[key] = _embed(texts, encoder, batch)
+        stored[key].flags.writeable = False
+    return stored[key]
 
 
 def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matrix:
@@ -73,16 +72,20 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
     for start in range(0, len(tokens), batch):
         rows = longest_first[start : start + batch]
         vectors[rows] = encoder.encode([tokens[row] for row in rows])
-    return vectors if len(rows_of) == len(texts) else vectors[[rows_of[text] for text in texts]]
+    if len(rows_of) == len(texts):
+        return vectors
+    return vectors[[rows_of[text] for text in texts]]
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
     """Return the encoder on the process's device, loading it at its first use; safe to call from
     several threads."""
-    wanted = find_weights(model), current_device(), cpu_threads()
+    folder = find_weights(model)
+    device = current_device()
+    key = (folder, device, cpu_threads())
     with _loading:
-        if wanted not in _loaded:
+        if key not in _loaded:
             from stepline.text.encoder import SentenceEncoder
 
-            _loaded[wanted] = SentenceEncoder(*wanted[:2])
-        return _loaded[wanted]
+            _loaded[key] = SentenceEncoder(folder, device)
+        return _loaded[key]

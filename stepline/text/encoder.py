@@ -25,11 +25,11 @@ from stepline.limits import HEADER, parse_json
 from stepline.onnx_graph import OnnxGraph
 from stepline.records import Matrix
 from stepline.text.encoder_config import (
-    FARTHEST,
-    PARTS,
-    UNUSED,
+    MAX_DISTANCE_TOKENS,
+    UNUSED_WEIGHTS,
     Array,
     EncoderConfig,
+    layer_parts,
     read_encoder_config,
 )
 
@@ -46,12 +46,16 @@ class SentenceEncoder:
         self._words = weights.pop("embeddings.word_embeddings.weight")
         self._positions = weights.pop("embeddings.position_embeddings.weight")
         if self.config.kind == "bert":
-            self._positions = (
-                self._positions + weights.pop("embeddings.token_type_embeddings.weight")[0]
-            )
+            types = weights.pop("embeddings.token_type_embeddings.weight")
+            self._positions = self._positions + types[0]
         # (buckets, H)
         self._distances = weights.pop("encoder.relative_attention_bias.weight", None)
-        self._transform = self._compile(weights)
+        if self.device.needs_torch:
+            from stepline.text.torch_encoder import TorchTransformer
+
+            self._transform: Transformer = TorchTransformer(self.config, weights, self.device)
+        else:
+            self._transform = compile_transformer(self.config, weights)
         path = folder / "tokenizer.json"
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
@@ -62,40 +66,32 @@ class SentenceEncoder:
         self._tokenizer.enable_truncation(self.config.longest)
         self._tokenizer.no_padding()
 
-    def _compile(self, weights: dict[str, Array]) -> "Transformer":
-        if not self.device.needs_torch:
-            return compile_transformer(self.config, weights)
-        from stepline.text.torch_encoder import TorchTransformer
-
-        return TorchTransformer(self.config, weights, self.device)
-
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, with its marks, cut at the model's longest input."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
         """Return unit vectors (B, D) float32 for a batch of token ids."""
+        count = len(tokens)
         longest = max(map(len, tokens))
-        # (B, L)
-        ids = np.array([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])
-        keep = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in tokens], np.int32)
+        ids = np.full((count, longest), self.config.pad)  # (B, L)
+        keep = np.zeros((count, longest), np.int32)
+        for row, text_ids in enumerate(tokens):
+            ids[row, : len(text_ids)] = text_ids
+            keep[row, : len(text_ids)] = 1
         first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
-        given = {
-            "hidden": self._words[ids] + self._positions[first : first + longest],
-            "keep": keep,
-        }
+        positions = self._positions[first : first + longest]  # (L, D)
+        inputs = {"hidden": self._words[ids] + positions, "keep": keep}
         if self._distances is not None:
             buckets = distance_buckets(longest, self.config.buckets)  # (L, L)
-            # (1, H, L, L)
-            given["bias"] = np.ascontiguousarray(self._distances[buckets].transpose(2, 0, 1)[None])
-        hidden = self._transform(**given)  # (B, L, D)
-        weight = keep[:, :, None].astype(np.float32)
-        # (B, D)
-        pooled = (
-            hidden[:, 0]
-            if self.config.pooling == "cls"
-            else (hidden * weight).sum(1) / weight.sum(1)
-        )
+            bias = self._distances[buckets].transpose(2, 0, 1)[None]  # (1, H, L, L)
+            inputs["bias"] = np.ascontiguousarray(bias)
+        hidden = self._transform(**inputs)  # (B, L, D)
+        if self.config.pooling == "cls":
+            pooled = hidden[:, 0]  # (B, D)
+        else:
+            weight = keep[:, :, None].astype(np.float32)
+            pooled = (hidden * weight).sum(1) / weight.sum(1)
         vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
 
@@ -110,49 +106,45 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     """Return the layers as ONNX Runtime runs them: each attends, then feeds forward, added and
     normalised (post-norm).
 
-    By its own kernels for transformers: attention of all heads at once, a sum with its LayerNorm,
-    GELU with its bias.
-    weights: taken out one by one, so that they are not held twice.
+    By its own kernels for transformers: attention of all heads together, a sum with its LayerNorm,
+    GELU with its bias. weights: taken out one by one, so that they are not held twice.
     """
     graph = OnnxGraph()
     fused: dict[str, Any] = {"domain": "com.microsoft"}
+    precision: dict[str, Any] = {"epsilon": config.epsilon}
 
     def matrix(name: str) -> str:
         return graph.constant(weights.pop(f"{name}.weight").T)
 
-    def bias(name: str) -> str:
-        return graph.constant(weights.pop(f"{name}.bias"))
+    def vector(name: str) -> str:
+        return graph.constant(weights.pop(name))
 
     def norm(name: str) -> tuple[str, str]:
-        return graph.constant(weights.pop(f"{name}.weight")), bias(name)
+        return vector(f"{name}.weight"), vector(f"{name}.bias")
 
-    def add_norm(given: str, before: str, linear: str, then: str) -> str:
-        narrow = graph.add("MatMul", given, matrix(linear))
-        known = *norm(then), bias(linear)
-        return graph.add(
-            "SkipLayerNormalization", narrow, before, *known, epsilon=config.epsilon, **fused
-        )
+    def add_norm(rows: str, before: str, linear: str, norm_name: str) -> str:
+        narrow = graph.add("MatMul", rows, matrix(linear))
+        constants = (*norm(norm_name), vector(f"{linear}.bias"))
+        return graph.add("SkipLayerNormalization", narrow, before, *constants, **precision, **fused)
 
+    # inputs
     hidden = graph.input("hidden", ("B", "L", config.width))
     keep = graph.input("keep", ("B", "L"), "int32")
-    distances = graph.input("bias", (1, config.heads, "L", "L")) if config.kind == "mpnet" else ""
-    hidden = graph.add(
-        "LayerNormalization", hidden, *norm("embeddings.LayerNorm"), epsilon=config.epsilon
-    )
+    distances = ""
+    if config.kind == "mpnet":
+        distances = graph.input("bias", (1, config.heads, "L", "L"))
+    hidden = graph.add("LayerNormalization", hidden, *norm("embeddings.LayerNorm"), **precision)
     for layer in range(config.layers):
-        part = {
-            ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[config.kind].items()
-        }
-        taken = [part[name] for name in ("query", "key", "value")]
-        # (D, 3 D)
-        into = graph.constant(np.concatenate([weights.pop(f"{name}.weight") for name in taken]).T)
-        biases = graph.constant(np.concatenate([weights.pop(f"{name}.bias") for name in taken]))
-        mixed = graph.add(
-            "Attention", hidden, into, biases, keep, "", distances, num_heads=config.heads, **fused
-        )
+        part = layer_parts(config, layer)
+        names = [part[name] for name in ("query", "key", "value")]
+        matrices = np.concatenate([weights.pop(f"{name}.weight") for name in names])
+        biases = np.concatenate([weights.pop(f"{name}.bias") for name in names])
+        into = graph.constant(matrices.T)  # (D, 3 D)
+        inputs = (hidden, into, graph.constant(biases), keep, "", distances)
+        mixed = graph.add("Attention", *inputs, num_heads=config.heads, **fused)
         hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
         inner = graph.add("MatMul", hidden, matrix(part["widen"]))
-        inner = graph.add("BiasGelu", inner, bias(part["widen"]), **fused)  # (B, L, 4 D)
+        inner = graph.add("BiasGelu", inner, vector(f"{part['widen']}.bias"), **fused)
         hidden = add_norm(inner, hidden, part["narrow"], part["narrow_norm"])
     return graph.compile(hidden)
 
@@ -162,39 +154,41 @@ def distance_buckets(length: int, buckets: int) -> Array:
     token.
 
     Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by
-    logarithm up to FARTHEST tokens. Source: Raffel et al. 2020 (T5), as MPNet uses it.
+    logarithm up to MAX_DISTANCE_TOKENS. Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
     position = np.arange(length)
     # (L, L), > 0 where the attended token comes later
     distance = position[None, :] - position[:, None]
-    half, near = buckets // 2, buckets // 4
+    half = buckets // 2
+    exact = buckets // 4
     steps = np.abs(distance)
     # in float32, as transformers does: at whole powers the last bit decides the bucket
-    growth = np.log(np.maximum(steps, 1).astype(np.float32) / near) / np.log(
-        np.float32(FARTHEST / near)
-    )
-    far = np.minimum(near + (growth * (half - near)).astype(int), half - 1)
-    found: Array = np.where(steps < near, steps, far) + half * (distance > 0)
-    return found
+    growth = np.log(np.maximum(steps, 1).astype(np.float32) / exact)
+    growth = growth / np.log(np.float32(MAX_DISTANCE_TOKENS / exact))
+    far = np.minimum(exact + (growth * (half - exact)).astype(int), half - 1)
+    bucket: Array = np.where(steps < exact, steps, far) + half * (distance > 0)
+    return bucket
 
 
 # How safetensors names the numbers that a checkpoint may have; bfloat16 is the upper half of a
 # float32.
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
-HEADER_LENGTH = 8  # bytes that tell it
+NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
+HEADER_LENGTH_BYTES = 8  # at the start of the file
 
 
 def _load(path: Path, config: EncoderConfig) -> dict[str, Array]:
     """Return the weights as float32, after every name and shape was checked."""
+    weights = {}
     try:
-        weights = {
-            name.removeprefix(f"{config.kind}."): values for name, values in _map_tensors(path)
-        }
+        for name, values in _map_tensors(path):
+            own_name = name.removeprefix(f"{config.kind}.")
+            if not own_name.startswith(UNUSED_WEIGHTS):
+                weights[own_name] = values
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
-    weights = {name: value for name, value in weights.items() if not name.startswith(UNUSED)}
     shapes = _weight_shapes(config)
-    if wrong := sorted(shapes.keys() ^ weights.keys()):
+    wrong = sorted(shapes.keys() ^ weights.keys())
+    if wrong:
         raise ModelError(
             f"{path}: {len(wrong)} weights are missing or unknown, first {wrong[0]!r}; give a {config.kind} model"
         )
@@ -210,26 +204,21 @@ def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
     """Yield the tensors of a safetensors file with their names, each read from disk where it is
     looked at."""
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(HEADER_LENGTH), "little")
+        length = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
         header = parse_json(file.read(min(length, HEADER)))
     for name, entry in header.items():
-        if name != "__metadata__":
-            start, end = entry["data_offsets"]
-            values = np.memmap(
-                path,
-                DTYPES[entry["dtype"]],
-                "r",
-                HEADER_LENGTH + length + start,
-                tuple(entry["shape"]),
-            )
-            if values.nbytes != end - start:
-                raise ValueError(f"{name}: {end - start} bytes for {values.nbytes}")
-            wide = (
-                (values.astype(np.uint32) << 16).view(np.float32)
-                if entry["dtype"] == "BF16"
-                else values
-            )
-            yield name, wide.view(np.ndarray)
+        if name == "__metadata__":
+            continue
+        start, end = entry["data_offsets"]
+        offset = HEADER_LENGTH_BYTES + length + start
+        number_type = NUMBER_TYPES[entry["dtype"]]
+        values = np.memmap(path, number_type, "r", offset, tuple(entry["shape"]))
+        if values.nbytes != end - start:
+            raise ValueError(f"{name}: {end - start} bytes for {values.nbytes}")
+        if entry["dtype"] == "BF16":
+            yield name, (values.astype(np.uint32) << 16).view(np.float32).view(np.ndarray)
+        else:
+            yield name, values.view(np.ndarray)
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
@@ -245,11 +234,10 @@ def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
         shapes["embeddings.token_type_embeddings.weight"] = (2, width)
     else:
         shapes["encoder.relative_attention_bias.weight"] = (config.buckets, config.heads)
-    out = {"widen": inner}
     for layer in range(config.layers):
-        for ours, theirs in PARTS[config.kind].items():
-            name, rows = f"encoder.layer.{layer}.{theirs}", out.get(ours, width)
-            columns = inner if ours == "narrow" else width
-            shapes[f"{name}.weight"] = (rows,) if ours.endswith("norm") else (rows, columns)
+        for part, name in layer_parts(config, layer).items():
+            rows = inner if part == "widen" else width
+            columns = inner if part == "narrow" else width
+            shapes[f"{name}.weight"] = (rows,) if part.endswith("norm") else (rows, columns)
             shapes[f"{name}.bias"] = (rows,)
     return shapes

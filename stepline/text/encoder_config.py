@@ -10,18 +10,20 @@ from stepline.errors import ModelError
 from stepline.limits import parse_json
 
 Array: TypeAlias = npt.NDArray[Any]
-ARCHITECTURES = ("bert", "mpnet")
+KNOWN_ARCHITECTURES = ("bert", "mpnet")
 MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
 
-
-FARTHEST = 128  # tokens; MPNet puts all larger distances into one bucket
+MAX_DISTANCE_TOKENS = 128  # MPNet puts all larger distances into one bucket
 # Our name of each part of a layer -> its name in the checkpoint.
 FEED_FORWARD = {
     "widen": "intermediate.dense",
     "narrow": "output.dense",
     "narrow_norm": "output.LayerNorm",
 }
-UNUSED = ("pooler.", "embeddings.position_ids")  # what checkpoints carry beyond the sentence vector
+UNUSED_WEIGHTS = (
+    "pooler.",
+    "embeddings.position_ids",
+)  # what checkpoints carry beyond the sentence vector
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,30 @@ class EncoderConfig:
     buckets: int  # of relative distance, MPNet only
 
 
+def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
+    """Return our name of each part of a layer -> its name in the checkpoint."""
+    parts = LAYER_PARTS[config.kind].items()
+    return {part: f"encoder.layer.{layer}.{name}" for part, name in parts}
+
+
 def read_encoder_config(folder: Path) -> EncoderConfig:
     """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
-            raise ModelError(
-                f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors"
-            )
+            cure = "give a folder in the sentence-transformers layout with safetensors"
+            raise ModelError(f"{folder}: no {file}; {cure}")
     parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
     if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
         raise ModelError(
             f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported"
         )
     pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
-    config, limits = _json(folder / "config.json"), folder / "sentence_bert_config.json"
+    config = _json(folder / "config.json")
+    limits = folder / "sentence_bert_config.json"
     try:
         kind = config["model_type"]
-        if kind not in ARCHITECTURES or config["hidden_act"] != "gelu":
-            cure = f"give {' or '.join(ARCHITECTURES)} with gelu"
+        if kind not in KNOWN_ARCHITECTURES or config["hidden_act"] != "gelu":
+            cure = f"give {' or '.join(KNOWN_ARCHITECTURES)} with gelu"
             raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
         longest = _json(limits).get("max_seq_length") if limits.is_file() else None
         room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
@@ -84,19 +92,20 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
     """Read both spellings: one flag a mode (sentence-transformers < 5.3) and `pooling_mode`."""
-    flags = [
-        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
-        for key, on in config.items()
-        if key.startswith("pooling_mode_") and on
-    ]
-    modes: list[Any] = [config["pooling_mode"]] if "pooling_mode" in config else flags
+    modes: list[Any] = []
+    if "pooling_mode" in config:
+        modes = [config["pooling_mode"]]
+    else:
+        for key, is_on in config.items():
+            if key.startswith("pooling_mode_") and is_on:
+                mode = key.removeprefix("pooling_mode_")
+                modes.append(mode.removesuffix("_tokens").removesuffix("_token"))
     if modes not in (["mean"], ["cls"]):
         raise ModelError(f"{folder}: pooling {modes}; only 'mean' or 'cls' is supported")
-    mode: Literal["mean", "cls"] = modes[0]
-    return mode
+    return "mean" if modes == ["mean"] else "cls"
 
 
-PARTS = {
+LAYER_PARTS = {
     "bert": {
         "query": "attention.self.query",
         "key": "attention.self.key",

@@ -10,14 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.device import Device
-from stepline.text.encoder_config import PARTS, Array, EncoderConfig
+from stepline.text.encoder_config import Array, EncoderConfig, layer_parts
 
 
 class TorchTransformer:
-    """What `compile_transformer` returns, run by torch on a device."""
+    """The same as `compile_transformer` returns, run by torch on a device."""
 
     def __init__(self, config: EncoderConfig, weights: Mapping[str, Array], device: Device) -> None:
-        self.config, self._device = config, device
+        self.config = config
+        self._device = device
         self.weights = {name: self._tensor(value) for name, value in weights.items()}
 
     def _tensor(self, values: Array) -> Tensor:
@@ -39,17 +40,12 @@ class TorchTransformer:
 
     def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
-        part = {
-            ours: f"encoder.layer.{layer}.{theirs}"
-            for ours, theirs in PARTS[self.config.kind].items()
-        }
-        heads = self.config.heads
-        query, key, value = (
-            # (B, H, L, D / H)
-            self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)
-            for name in ("query", "key", "value")
-        )
-        # (B, H, L, D / H)
+        part = layer_parts(self.config, layer)
+        inputs = []  # query, key and value, each (B, H, L, D / H)
+        for name in ("query", "key", "value"):
+            rows = self._linear(part[name], hidden)  # (B, L, D)
+            inputs.append(rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2))
+        query, key, value = inputs
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
         mixed = mixed.transpose(1, 2).flatten(2)  # (B, L, D)
         hidden = self._norm(part["mix_norm"], hidden + self._linear(part["mix"], mixed))
@@ -57,8 +53,10 @@ class TorchTransformer:
         return self._norm(part["narrow_norm"], hidden + self._linear(part["narrow"], inner))
 
     def _linear(self, name: str, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+        weight = self.weights[f"{name}.weight"]
+        return F.linear(hidden, weight, self.weights[f"{name}.bias"])
 
     def _norm(self, name: str, hidden: Tensor) -> Tensor:
-        scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        scale = self.weights[f"{name}.weight"]
+        shift = self.weights[f"{name}.bias"]
         return F.layer_norm(hidden, scale.shape, scale, shift, self.config.epsilon)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
+from stepline.numeric import sigmoid
 from stepline.records import Matrix
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -22,17 +23,25 @@ Array: TypeAlias = npt.NDArray[np.float64]
 def predict_visibility(vectors: Matrix) -> Array:
     """Return P(shown) of each text, (K,), from its MiniLM vector (K, 384). Raises ShapeError for
     another width."""
-    weights, intercept = _model()
-    if vectors.ndim != 2 or vectors.shape[1] != len(weights):
-        raise ShapeError(
-            f"visibility by wording needs MiniLM vectors (K, {len(weights)}), not {vectors.shape}"
-        )
-    return np.asarray(1 / (1 + np.exp(-(vectors.astype(np.float64) @ weights + intercept))))
+    return predict_by_wording(vectors, "stepline.text", "visible_text.json")
+
+
+def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
+    """Return the probability of each text, (N,), by the logistic regression in a file of a package.
+
+    vectors: (N, 384), of MiniLM. Raises ShapeError for another width.
+    """
+    weights, intercept = _read_regression(package, file)
+    width = len(weights)
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        need = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
+        raise ShapeError(f"a probability by wording {need}")
+    log_odds = vectors.astype(np.float64) @ weights + intercept
+    return sigmoid(log_odds)
 
 
 @functools.cache
-def _model() -> tuple[Array, float]:
-    model = json.loads(
-        resources.files("stepline.text").joinpath("visible_text.json").read_text(encoding="utf-8")
-    )
+def _read_regression(package: str, file: str) -> tuple[Array, float]:
+    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
+    model = json.loads(text)
     return np.array(model["weights"]), float(model["intercept"])

@@ -21,7 +21,7 @@ from stepline.text_base.deduplicate import write_tables
 from stepline.text_base.encoding import encoder_facts, write_embeddings
 from stepline.text_base.index import add_index
 from stepline.text_base.manifest import (
-    VERSION,
+    LAYOUT_VERSION,
     Manifest,
     PartEntry,
     RejectionCount,
@@ -68,7 +68,7 @@ def build_base(
     entries = tuple(_source_entry(source, licence) for source in sources)
     facts = encoder_facts(settings.encoder)
     planned = settings.model_dump(include=PLANNED_SETTINGS)
-    plan = digest([VERSION, [entry.model_dump() for entry in entries], planned, facts])
+    plan = digest([LAYOUT_VERSION, [entry.model_dump() for entry in entries], planned, facts])
     manifest = read_manifest(folder)
     if manifest is None or plan not in {part.plan for part in manifest.parts}:
         manifest = _start(manifest, folder, settings, facts, append)
@@ -136,7 +136,7 @@ def _add_part(
         plan=plan,
         documents=counts.documents,
         steps=counts.steps,
-        read=counts.read,
+        read=counts.lines,
         same=counts.same,
         near=counts.near,
         sources=tuple(map(_after_reading, entries, tallies, counts.by_source)),

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.text_base.near_duplicates import (
-    BANDS,
+    BAND_COUNT,
     Hashes,
     Sketch,
     jaccard,
@@ -78,11 +78,13 @@ def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
     return firsts
 
 
-def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, memory: int) -> Rows:
+def near_duplicates(
+    sketches: Sequence[Sketch], known_count: int, threshold: float, memory: int
+) -> Rows:
     """Return for each line the place of the line that stands for it, itself where none is near:
     (N,) int64.
 
-    known: how many of the lines were merged before; they stay. threshold: Jaccard likeness of the
+    known_count: how many of the lines were merged before; they stay. threshold: Jaccard likeness of the
     word pairs, 1 merges nothing.
     """
     count = sum(len(part.keys) for part in sketches)
@@ -93,7 +95,7 @@ def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, me
     earliest = np.full(count, count, dtype=np.int64)
     for band in range(sketches[0].bands.shape[1]):
         keys = [part.bands[:, band] for part in sketches]
-        for row, leader in _candidates(keys, known, memory):
+        for row, leader in _candidates(keys, known_count, memory):
             if leader < earliest[row] and jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
     for row in np.flatnonzero(earliest < count).tolist():
@@ -118,14 +120,14 @@ class _Pairs:
         return np.asarray(self._sketches[part].pairs[start : ends[place]])
 
 
-def _candidates(keys: Sequence[Hashes], known: int, memory: int) -> Iterator[tuple[int, int]]:
-    """Yield (line, earlier line) for lines from `known` on that share a hash, at most
+def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[tuple[int, int]]:
+    """Yield (line, earlier line) for lines from `known_count` on that share a hash, at most
     MAX_CANDIDATES earlier ones each."""
     for places, edges in _equal_groups(keys, memory):
         for group in np.flatnonzero(np.diff(edges) > 1).tolist():
             members = places[edges[group] : edges[group + 1]].tolist()
             for n, member in enumerate(members[1:], start=1):
-                if member >= known:
+                if member >= known_count:
                     for leader in members[: min(n, MAX_CANDIDATES)]:
                         yield member, leader
 
@@ -166,7 +168,7 @@ class Counts:
     lines) a source."""
 
     documents: int
-    read: int
+    lines: int
     same: int
     near: int
     steps: int
@@ -227,7 +229,7 @@ def write_tables(
 def line_sketch(part: Path) -> Sketch:
     """Return the sketch of a part's lines, memory-mapped; in place of keys stands the first band,
     for its length."""
-    bands = read_array(part / "bands.u64", BANDS)
+    bands = read_array(part / "bands.u64", BAND_COUNT)
     return Sketch(bands[:, 0], bands, read_array(part / "pairs.u32"), read_array(part / "ends.i64"))
 
 
@@ -268,9 +270,9 @@ class _NewDocuments:
 def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Rows, Flags]:
     """Return the place of the first key equal to each, among earlier ones and these, and whether it
     is that key itself."""
-    known = sum(map(len, earlier))
-    firsts = first_places([*earlier, keys], memory)[known:]
-    return firsts, firsts == np.arange(known, known + len(keys))
+    known_count = sum(map(len, earlier))
+    firsts = first_places([*earlier, keys], memory)[known_count:]
+    return firsts, firsts == np.arange(known_count, known_count + len(keys))
 
 
 # ---------------------------------------------------------------- merging
@@ -289,13 +291,13 @@ def _merge(
     _write_sketches(new, is_distinct, part / "work")
     # distinct lines that are near an earlier one
     sketches = [*map(line_sketch, parts), line_sketch(part / "work")]
-    known = sum(len(earlier.ends) for earlier in sketches[:-1])
-    stands = near_duplicates(sketches, known, settings.merge, memory)[known:]
-    alone = stands == np.arange(known, known + len(stands))
+    known_count = sum(len(earlier.ends) for earlier in sketches[:-1])
+    stands = near_duplicates(sketches, known_count, settings.merge, memory)[known_count:]
+    alone = stands == np.arange(known_count, known_count + len(stands))
     row_of = stands  # of each distinct line
     if len(stands):
-        ranks = np.cumsum(alone) - 1 + known
-        row_of = np.where(stands < known, stands, ranks[np.maximum(stands - known, 0)])
+        ranks = np.cumsum(alone) - 1 + known_count
+        row_of = np.where(stands < known_count, stands, ranks[np.maximum(stands - known_count, 0)])
     distinct = np.flatnonzero(is_distinct)
     _write_part_sketches(part, keys[distinct], row_of, alone)
     # the row of every line, by the first line of the same words
@@ -317,11 +319,11 @@ def _write_sketches(new: _NewDocuments, is_distinct: Flags, work: Path) -> None:
             for name in ("bands.u64", "pairs.u32", "ends.i64")
         )
         for rows in new.by_shard():
-            made = sketch([text for row in rows for text in row["texts"] if next(flags)])
-            bands.write(made.bands.tobytes())
-            pairs.write(made.pairs.tobytes())
-            ends.write((made.ends + total).tobytes())
-            total += len(made.pairs)
+            shard_sketch = sketch([text for row in rows for text in row["texts"] if next(flags)])
+            bands.write(shard_sketch.bands.tobytes())
+            pairs.write(shard_sketch.pairs.tobytes())
+            ends.write((shard_sketch.ends + total).tobytes())
+            total += len(shard_sketch.pairs)
 
 
 def _write_part_sketches(part: Path, keys: Hashes, row_of: Rows, alone: Flags) -> None:
@@ -360,9 +362,9 @@ def _write_holders(
 ) -> None:
     """Write which documents hold each row, sorted by row: two arrays side by side, no pair
     twice."""
-    known = sum(len(read_array(folder / "identities.u64")) for folder in parts)
+    known_count = sum(len(read_array(folder / "identities.u64")) for folder in parts)
     counts = np.fromiter((len(row["texts"]) for row in rows), dtype=np.int64)
-    documents = np.repeat(np.arange(known, known + len(counts)), counts)
+    documents = np.repeat(np.arange(known_count, known_count + len(counts)), counts)
     order = np.lexsort((documents, merged.rows))
     pairs = np.stack([merged.rows[order], documents[order]])  # (2, N)
     is_new = np.ones(len(order), dtype=bool)

@@ -14,7 +14,7 @@ MAX_MEMBER_CHARS = 64 << 20  # of one member of an object
 # beyond a value that show where it ends: "1" may go on as "1e+5"
 LOOKAHEAD_CHARS = 3
 
-_SPACE = re.compile(r"\s*")
+_ANY_SPACE = re.compile(r"\s*")
 
 
 class JsonError(ValueError):
@@ -52,20 +52,20 @@ def _open_text(path: Path) -> IO[str]:
 class JsonWindow:
     """A window that moves over a JSON text: `text[place:]` is what was not passed yet.
 
-    read: returns so many more characters, or fewer, "" at the end. block: characters read at a
+    read_more: returns so many more characters, or fewer, "" at the end. block: characters read at a
     time. most: characters that one value may have. skipped: what stands between values.
     last: from which character of the whole text to which the last value lies; source: its text.
     """
 
     def __init__(
         self,
-        read: Callable[[int], str],
+        read_more: Callable[[int], str],
         *,
         block: int,
         most: int,
-        skipped: re.Pattern[str] = _SPACE,
+        skipped: re.Pattern[str] = _ANY_SPACE,
     ) -> None:
-        self._read = read
+        self._read_more = read_more
         self._block = block
         self._most = most
         self._skipped = skipped
@@ -111,7 +111,7 @@ class JsonWindow:
 
     def _more(self, size: int) -> bool:
         """Read on, forgetting what was passed; False at the end."""
-        block = self._read(size)
+        block = self._read_more(size)
         self.passed += self.place
         self.text = self.text[self.place :] + block
         self.place = 0

@@ -14,7 +14,7 @@ from stepline.records import FrozenModel
 from stepline.settings import CountOrZero
 from stepline.text_base.settings import Engine
 
-VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
+LAYOUT_VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
 MANIFEST_NAME = "manifest.json"
 MAX_EXAMPLES = 3  # places named for each reason
 
@@ -79,7 +79,7 @@ class IndexEntry(FrozenModel):
 class Manifest(FrozenModel):
     """All that is known of a base without reading it."""
 
-    version: Literal[1] = VERSION
+    version: Literal[1] = LAYOUT_VERSION
     encoder: str
     encoder_sha256: str
     width: CountOrZero
@@ -108,7 +108,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         first = error.errors(include_url=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise StoreError(
-            f"{path}: not a text base of version {VERSION} ({reason}); build it again"
+            f"{path}: not a text base of version {LAYOUT_VERSION} ({reason}); build it again"
         ) from error
 
 

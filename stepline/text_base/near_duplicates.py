@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
 
-BANDS = 6  # two lines are compared when one band of their sketches agrees:
+BAND_COUNT = 6  # two lines are compared when one band of their sketches agrees:
 MINIMA_PER_BAND = 2  # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
 
 # Spellings that mean one unit; the value stands for all of them.
@@ -46,7 +46,7 @@ UNIT_OF_SPELLING = {
     **dict.fromkeys(("celsius", "centigrade"), "celsius"),
 }
 UNIT_NAMES = frozenset(UNIT_OF_SPELLING.values())
-NEGATIONS = frozenset(
+NEGATION_WORDS = frozenset(
     {
         "no",
         "not",
@@ -100,7 +100,7 @@ NUMBER_WORDS = frozenset(
         "triple",
     }
 )
-EXACT_WORDS = NEGATIONS | NUMBER_WORDS | UNIT_NAMES  # two lines that are the same share them
+EXACT_WORDS = NEGATION_WORDS | NUMBER_WORDS | UNIT_NAMES  # two lines that are the same share them
 IGNORED_WORDS = frozenset(
     {"a", "an", "the", "degrees", "degree", "deg"}
 )  # words that change nothing
@@ -140,8 +140,8 @@ LIGHT_WORDS = frozenset(
     }
 )
 
-_WORD = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
-_FRACTIONS = {
+_WORD_OR_NUMBER = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
+_FRACTION_CHARS = {
     ord(c): f" {unicodedata.normalize('NFKC', c).replace(chr(0x2044), '/')} "
     for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 }
@@ -164,9 +164,10 @@ class Sketch:
 def normal_words(text: str) -> tuple[str, ...]:
     """Return the words that a line is compared by: folded, units in one spelling, articles left
     out."""
-    folded = unicodedata.normalize("NFKC", text.translate(_FRACTIONS)).casefold()
+    folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
     words = (
-        UNIT_OF_SPELLING.get(word, word) for word in _WORD.findall(folded.replace("°c", " celsius"))
+        UNIT_OF_SPELLING.get(word, word)
+        for word in _WORD_OR_NUMBER.findall(folded.replace("°c", " celsius"))
     )
     return tuple(word for word in words if word not in IGNORED_WORDS)
 
@@ -231,14 +232,14 @@ def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: H
     """Return (N, BANDS) hashes of MINIMA_PER_BAND minima each, mixed with the guard of the tokens that must
     match."""
     if not len(ends):
-        return np.empty((0, BANDS), dtype=np.uint64)
+        return np.empty((0, BAND_COUNT), dtype=np.uint64)
     starts = np.concatenate([[0], ends[:-1]])
     draw = np.random.default_rng(1997)
-    factors = draw.integers(1, 1 << 63, size=(BANDS, MINIMA_PER_BAND), dtype=np.uint64) | np.uint64(
-        1
-    )
-    bands = np.empty((len(ends), BANDS), dtype=np.uint64)
-    for band in range(BANDS):
+    factors = draw.integers(
+        1, 1 << 63, size=(BAND_COUNT, MINIMA_PER_BAND), dtype=np.uint64
+    ) | np.uint64(1)
+    bands = np.empty((len(ends), BAND_COUNT), dtype=np.uint64)
+    for band in range(BAND_COUNT):
         mixed = guards * np.uint64(0xD6E8FEB86659FD93)
         for depth in range(MINIMA_PER_BAND):
             scrambled = (pairs.astype(np.uint64) + np.uint64(depth + 1)) * factors[band, depth]

@@ -32,7 +32,8 @@ def write_table(
         "int32": arrow.int32(),
         "int64s": arrow.list_(arrow.int64()),
     }
-    schema = arrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    fields = {name: types[kind] for name, kind in columns.items()}
+    schema = arrow.schema(fields)
     waiting: list[Row] = []
     with (
         atomic_path(path) as partial,
@@ -78,16 +79,19 @@ class PartedTable:
                 yield from self._read(part, group)
 
     def __getitem__(self, row: int) -> Row:
-        if not 0 <= row < self._starts[-1]:
-            raise ShapeError(f"number {row}: the base has {self._starts[-1]}, counted from 0")
+        count = self._starts[-1]
+        if not 0 <= row < count:
+            raise ShapeError(f"number {row}: the base has {count}, counted from 0")
         part = int(np.searchsorted(self._starts, row, side="right")) - 1
-        group, place = divmod(int(row - self._starts[part]), self._group)
-        if (part, group) not in self._groups:
-            self._groups[part, group] = self._read(part, group)
-        self._groups.move_to_end((part, group))
+        row_in_part = int(row - self._starts[part])
+        group, place = divmod(row_in_part, self._group)
+        key = (part, group)
+        if key not in self._groups:
+            self._groups[key] = self._read(part, group)
+        self._groups.move_to_end(key)
         if len(self._groups) > MAX_GROUPS_IN_MEMORY:
             self._groups.popitem(last=False)
-        return self._groups[part, group][place]
+        return self._groups[key][place]
 
     def _read(self, part: int, group: int) -> list[Row]:
         path = self._paths[part]

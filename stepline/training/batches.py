@@ -47,22 +47,19 @@ class Sample:
     def __post_init__(self) -> None:
         for name, values in (("video", self.video), ("text", self.text)):
             if values.ndim != 2 or values.dtype != np.float32:
-                raise ShapeError(
-                    f"{self.id}: {name} must be float32 (rows, width), not {values.dtype} {values.shape}"
-                )
+                form = f"{values.dtype} {values.shape}"
+                raise ShapeError(f"{self.id}: {name} must be float32 (rows, width), not {form}")
             if not np.isfinite(values).all():
                 raise ShapeError(
                     f"{self.id}: {name} features hold NaN or infinity; extract them again"
                 )
         if not len(self.video):
-            raise ShapeError(
-                f"{self.id}: the video has no feature row; extract its features again, or leave it out"
-            )
+            cure = "extract its features again, or leave it out"
+            raise ShapeError(f"{self.id}: the video has no feature row; {cure}")
         if self.positive.dtype != bool or self.positive.shape != (len(self.text), len(self.video)):
-            want = f"bool {(len(self.text), len(self.video))}, texts by feature rows"
-            raise ShapeError(
-                f"{self.id}: labels must be {want}, not {self.positive.dtype} {self.positive.shape}"
-            )
+            expected = f"bool {(len(self.text), len(self.video))}, texts by feature rows"
+            form = f"{self.positive.dtype} {self.positive.shape}"
+            raise ShapeError(f"{self.id}: labels must be {expected}, not {form}")
 
     def shuffled(self, rng: np.random.Generator) -> "Sample":
         """Return the sample with its texts in a random order, and so marked."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import FeatureStore
@@ -26,7 +26,7 @@ A = TypeVar("A")
 class Questions(Generic[Q]):
     """What a benchmark asks, in its order, and by id why other videos of its files ask nothing."""
 
-    asked: tuple[Q, ...]
+    questions: tuple[Q, ...]
     unasked: Mapping[str, str]
 
     def reasons(self) -> dict[str, int]:
@@ -35,7 +35,7 @@ class Questions(Generic[Q]):
 
 
 @dataclass(frozen=True)
-class Answers(Generic[A]):
+class BenchmarkAnswers(Generic[A]):
     """The answers by id, and by id why there is no answer."""
 
     by_id: dict[str, A]
@@ -50,27 +50,19 @@ class Answers(Generic[A]):
         """Raise DatasetError where nothing is answered; noun: what is asked, such as " videos"."""
         if not self.by_id:
             id, reason = next(iter(self.missing.items()))
-            raise DatasetError(
-                f"none of {len(self.missing)}{noun} can be answered, the first, {id}, since: {reason}"
-            )
+            count = f"none of {len(self.missing)}{noun}"
+            raise DatasetError(f"{count} can be answered, the first, {id}, since: {reason}")
 
 
-def answer_each(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> Answers[A]:
+def answer_each(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> BenchmarkAnswers[A]:
     """Return the answers of questions by id; where `answer` raises a SteplineError, its message."""
-    answers: Answers[A] = Answers({}, {})
+    answers = BenchmarkAnswers[A]({}, {})
     for id, question in questions.items():
         try:
             answers.by_id[id] = answer(question)
         except SteplineError as error:
             answers.missing[id] = str(error)
     return answers
-
-
-class FeatureReader(Protocol):
-    """Where the features of videos are."""
-
-    def read(self, video: str) -> FeatureSequence:
-        """Return the features of a video. Raises a SteplineError that says what is wrong."""
 
 
 class StoredFeatures:
@@ -97,7 +89,8 @@ def store_or_files(folder: Path) -> FeatureStore | None:
     """Return the store in a folder, None where it holds files of one video each. Raises StoreError
     where it is no folder."""
     if not folder.is_dir():
-        raise StoreError(
-            f"{folder}: no such folder of features; give a feature store, or files of one video each"
-        )
-    return FeatureStore(folder) if any(folder.glob("shard-*.parquet")) else None
+        cure = "give a feature store, or files of one video each"
+        raise StoreError(f"{folder}: no such folder of features; {cure}")
+    if not any(folder.glob("shard-*.parquet")):
+        return None
+    return FeatureStore(folder)

@@ -17,12 +17,13 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Rejected, RejectedKind, count_reasons
 
+ExcludedIds: TypeAlias = ExcludedVideos | frozenset[str]  # ids of videos that are left out
 Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
 # why something is left out, one of a few fixed wordings, and what was found
 Flaw: TypeAlias = tuple[str, str]
 
-TWICE = "the video came before"
-EXCLUDED = "it is excluded"
+SEEN_TWICE = "the video came before"
+EXCLUDED_REASON = "it is excluded"
 NO_FEATURES = "there are no features of its video"
 NO_ROWS = "its features hold no row"
 NO_VECTORS = "there are no features of its texts"
@@ -54,7 +55,7 @@ class FeatureJoin:
         features: Features,
         *,
         slack: float = math.inf,
-        excluded: ExcludedVideos | frozenset[str] = frozenset(),
+        excluded: ExcludedIds = frozenset(),
         one_rate: bool = False,
     ) -> None:
         self._features = features
@@ -82,10 +83,10 @@ class FeatureJoin:
         """
         if key is not None:
             if key in self._seen:
-                return TWICE, ""
+                return SEEN_TWICE, ""
             self._seen.add(key)
         if video in self._excluded:
-            return EXCLUDED, ""
+            return EXCLUDED_REASON, ""
         if lack is not None:
             return lack, ""
         if video not in self._features:

@@ -39,13 +39,13 @@ from stepline.training.distributed import (
     sum_over_processes,
 )
 from stepline.training.run_folder import (
-    LOG,
+    LOG_FILE,
     StepLog,
     TrainingState,
     resume_checkpoint,
     save_checkpoint,
 )
-from stepline.training.settings import CHECKPOINT, TrainSettings
+from stepline.training.settings import CHECKPOINT_FILE, TrainSettings
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -172,21 +172,14 @@ def fit(
         raise ShapeError(
             "nothing to train on: no sample is left; loosen the filter that dropped them"
         )
-    if is_first():
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_partial_files(folder)
     optimizer = _optimizer(model, settings, task.rates)
-    path = folder / CHECKPOINT
-    start = resume_checkpoint(model, optimizer, settings, path, count)
-    if not same_on_all_processes(start.step, device_of(model)):
-        cure = "put it on a disk that all nodes share"
-        raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
+    start = _resume(model, optimizer, settings, folder, count)
     best = start.best
     began = time.monotonic()
     model.train()
     planned = _steps_left(task, settings, start.step)
     loader = PrefetchingLoader(planned, partial(_read_step, task, settings), settings.readers)
-    step_log = StepLog(folder / LOG, start.step) if is_first() else nullcontext()
+    step_log = StepLog(folder / LOG_FILE, start.step) if is_first() else nullcontext()
     with step_log as log_file, closing(loader):
         for batch in loader:
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
@@ -210,11 +203,32 @@ def fit(
                 if number % settings.save_every == 0 or number == steps:
                     log_file.flush()
                     state = TrainingState(number, best)
+                    path = folder / CHECKPOINT_FILE
                     save_checkpoint(model, optimizer, settings, path, state, count)
             if report is not None:
                 report(progress)
     model.eval()
     return model
+
+
+def _resume(
+    model: nn.Module,
+    optimizer: torch.optim.AdamW,
+    settings: TrainSettings,
+    folder: Path,
+    samples: int,
+) -> TrainingState:
+    """Make the folder of a run, or load the checkpoint in it. Raises ModelError where the processes
+    find different ones."""
+    if is_first():
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_partial_files(folder)
+    path = folder / CHECKPOINT_FILE
+    start = resume_checkpoint(model, optimizer, settings, path, samples)
+    if not same_on_all_processes(start.step, device_of(model)):
+        cure = "put it on a disk that all nodes share"
+        raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
+    return start
 
 
 def _steps_left(

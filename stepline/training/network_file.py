@@ -24,7 +24,7 @@ from stepline.device import current_device
 from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
 from stepline.records import FeatureSequence
-from stepline.training.settings import CHECKPOINT
+from stepline.training.settings import CHECKPOINT_FILE
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,7 +37,7 @@ Weights: TypeAlias = "Mapping[str, Tensor]"
 
 MAX_NAMED_FAULTS = 3  # wrong weights that an error names
 # backbones of features that do not say whose they are: their owner answers
-UNKNOWN = ("", "unknown", "precomputed")
+UNKNOWN_SOURCES = ("", "unknown", "precomputed")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class NetworkFile:
         for name in self.names:
             if (path / name).is_file():
                 return path / name
-        if (path / CHECKPOINT).is_file():
+        if (path / CHECKPOINT_FILE).is_file():
             raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
         seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
         if seeds:
@@ -110,7 +110,7 @@ class NetworkFile:
         ModelError."""
         with self._opened(path) as file:
             header = parse(self._header(file))
-            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            return header, read_tensors(file)
 
     def read_arrays(
         self, path: Path, parse: Callable[[Header], H]
@@ -118,7 +118,7 @@ class NetworkFile:
         """Return what `read` does, the weights as arrays of numpy: without torch."""
         with self._opened(path, "np") as file:
             header = parse(self._header(file))
-            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            return header, read_tensors(file)
 
     def load(
         self, path: Path, parse: Callable[[Header], H], build: Callable[[H], N]
@@ -162,6 +162,11 @@ class NetworkFile:
         return header
 
 
+def read_tensors(file: Any) -> dict[str, Any]:
+    """Return the tensors of an open safetensors file."""
+    return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+
+
 def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
     """Raise ModelError unless the weights are those of the network that `build` makes: names,
     shapes, finite."""
@@ -182,9 +187,8 @@ def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path
         more = (
             f" and {len(faults) - MAX_NAMED_FAULTS} more" if len(faults) > MAX_NAMED_FAULTS else ""
         )
-        raise ModelError(
-            f"{path}: not these weights: {', '.join(sorted(faults)[:MAX_NAMED_FAULTS])}{more}; give the right file"
-        )
+        names = ", ".join(sorted(faults)[:MAX_NAMED_FAULTS])
+        raise ModelError(f"{path}: not these weights: {names}{more}; give the right file")
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ class TrainedOn:
     def check_source(self, what: str, trained: str, source: str) -> None:
         """Check the backbone of features, or the encoder of texts; one that does not say its name
         fits all."""
-        if trained != source and trained not in UNKNOWN and source not in UNKNOWN:
+        if trained != source and trained not in UNKNOWN_SOURCES and source not in UNKNOWN_SOURCES:
             raise ModelError(
                 f"{self.path}: trained on {what} of {trained!r}, given are {source!r}; {self.cure}"
             )

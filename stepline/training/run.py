@@ -17,7 +17,7 @@ from torch import nn
 
 from stepline.training.distributed import is_first, start_processes, wait_for_all
 from stepline.training.loop import HeldOutScorer, Progress, TrainingTask, fit
-from stepline.training.run_folder import RUN, claim_run_folder, write_omitted
+from stepline.training.run_folder import RUN_FILE, claim_run_folder, write_omitted
 from stepline.training.settings import TrainSettings
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class TrainingRun(Generic[T]):
     best: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     omitted: Iterable[Mapping[str, Any]] | None = None
-    identity_file: str = RUN
+    identity_file: str = RUN_FILE
 
 
 def run_training(run: TrainingRun[T], train: Callable[[KeepBest], T]) -> T:
@@ -58,7 +58,11 @@ def run_training(run: TrainingRun[T], train: Callable[[KeepBest], T]) -> T:
         claim_run_folder(run.folder, run.identity, run.facts, file=run.identity_file)
         if run.omitted is not None:
             write_omitted(run.folder, run.omitted)
-    trained = train(lambda network: run.write(network, run.folder / run.best))
+
+    def keep_best(network: nn.Module) -> None:
+        run.write(network, run.folder / run.best)
+
+    trained = train(keep_best)
     if is_first():
         run.write(trained, run.folder / run.final)
     wait_for_all()
@@ -82,6 +86,8 @@ def train_network(
     """
     torch.manual_seed(settings.seed)
     network = build()
-    network.to(start_processes(settings.device) if device is None else device)
+    if device is None:
+        device = start_processes(settings.device)
+    network.to(device)
     fit(network, task, settings, folder, report, scorer=scorer)
     return network

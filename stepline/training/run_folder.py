@@ -27,21 +27,26 @@ from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import ModelError, SettingsError, StoreError, first_line
 from stepline.limits import parse_json
 from stepline.settings import Settings
+from stepline.training.network_file import read_tensors
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Settings)
 
-RUN = "run.json"
-OMITTED = "omitted.jsonl"
-LOG = "log.jsonl"
+RUN_FILE = "run.json"
+OMITTED_FILE = "omitted.jsonl"
+LOG_FILE = "log.jsonl"
 VERSIONED_PACKAGES = ("stepline", "torch", "numpy", "safetensors", "accelerate", "tokenizers")
 ADAMW_STATE = ("exp_avg", "exp_avg_sq", "step")  # of each weight
 
 
 def claim_run_folder(
-    folder: Path, run: Mapping[str, Any], facts: Mapping[str, Any] | None = None, *, file: str = RUN
+    folder: Path,
+    run: Mapping[str, Any],
+    facts: Mapping[str, Any] | None = None,
+    *,
+    file: str = RUN_FILE,
 ) -> None:
     """Write into `file` what a run is (plain values), so that no other run goes on in its folder.
 
@@ -72,7 +77,7 @@ def claim_run_folder(
 def write_omitted(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write what is no sample, a JSON line each."""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_atomic(folder / OMITTED, "".join(lines))
+    write_atomic(folder / OMITTED_FILE, "".join(lines))
 
 
 def settings_that_matter(settings: Settings) -> dict[str, Any]:
@@ -206,7 +211,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = parse_json((file.metadata() or {})["stepline"])
-            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            return header, read_tensors(file)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise ModelError(
             f"{path}: not a checkpoint that can be read ({error}); remove it to start again"

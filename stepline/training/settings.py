@@ -10,7 +10,7 @@ from stepline.settings import Batch, Count, NonNegative, Positive, Seed, Setting
 TextKind: TypeAlias = Literal["narration", "step"]
 StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]
 
-CHECKPOINT: Final = "last.safetensors"  # in the folder of a run that is not finished
+CHECKPOINT_FILE: Final = "last.safetensors"  # in the folder of a run that is not finished
 # on what is learnt: a run may be resumed with others
 NO_EFFECT_ON_RESULT: Final = ("readers", "device", "save_every")
 

@@ -91,7 +91,8 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
     if path.is_dir():
         files = sorted((*path.glob("*.parquet"), *path.glob("*.json")))
     if not files or not path.exists():
-        cure = "give records (.parquet, .json or a folder of them), or NAME:PATH of `stepline datasets`"
+        forms = ".parquet, .json or a folder of them"
+        cure = f"give records ({forms}), or NAME:PATH of `stepline datasets`"
         raise DatasetError(f"{path}: no records to train on; {cure}")
     for file in files:
         if file.suffix == ".parquet":
@@ -182,12 +183,7 @@ def text_vectors(source: str, texts: Iterable[LabelledTexts], folder: Path) -> F
 
 
 def store_text_vectors(
-    texts: Iterable[LabelledTexts],
-    encode: TextEncoder,
-    folder: Path,
-    *,
-    name: str,
-    report: Callable[[str], None] | None = None,
+    texts: Iterable[LabelledTexts], encode: TextEncoder, folder: Path, *, name: str
 ) -> FeatureStore:
     """Return a store of the vectors of texts, keyed by video; what it holds already is not made
     again.
@@ -207,8 +203,6 @@ def store_text_vectors(
                 )
             texts_of_rows = RowTexts(labelled.texts)
             writer.add(labelled.video, vectors, rate=1.0, backbone=name, texts=texts_of_rows)
-            if report is not None:
-                report(labelled.video)
     if not any(folder.glob("shard-*.parquet")):
         raise ShapeError(f"{folder}: there is no text to make vectors of; give records with texts")
     return FeatureStore(folder)

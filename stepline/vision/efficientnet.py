@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stepline.device import cpu_threads, current_device
 from stepline.errors import ModelError
-from stepline.onnx_graph import TYPES, OnnxGraph
+from stepline.onnx_graph import TENSOR_TYPES, OnnxGraph
 from stepline.progress import trim_memory
 from stepline.records import Matrix
 from stepline.state_dict import Array, read_tensors
@@ -190,7 +190,7 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
     numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
     lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)
     pictures = graph.input("pictures", ("B", SIDE, SIDE, 3), "uint8")
-    planes = graph.add("Cast", pictures, to=TYPES["float32"])
+    planes = graph.add("Cast", pictures, to=TENSOR_TYPES["float32"])
     planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
     hidden = graph.add("Div", graph.add("Sub", planes, mean), scale)
     side = SIDE

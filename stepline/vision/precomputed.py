@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.features.files import (
-    PRECOMPUTED,
+    PRECOMPUTED_BACKBONE,
     TextFeatures,
     find_feature_file,
     read_feature_file,
@@ -23,7 +23,7 @@ class PrecomputedBackbone:
     """Ready features in place of a network; pictures cannot be encoded, texts only if their
     features are given."""
 
-    name = PRECOMPUTED
+    name = PRECOMPUTED_BACKBONE
 
     def __init__(self, path: Path, *, rate: float, texts: Path | None, unit: bool = True) -> None:
         """unit: whether all rows are scaled to length 1."""

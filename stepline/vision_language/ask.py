@@ -27,7 +27,7 @@ from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.pictures import clip_report
 from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
-from stepline.vision_language.questions import NO_ANSWER, QUESTION, Reply
+from stepline.vision_language.questions import CHOICE_QUESTION, NO_ANSWER, Reply
 from stepline.vision_language.reliability import (
     Ballot,
     Beliefs,
@@ -169,9 +169,9 @@ class StepInquiry:
 
         while limits.sent < self.settings.requests and not self._model_is_useless():
             count = min(workers, self.settings.requests - limits.sent)
-            chosen = self.choose_questions(count)
-            self.read_pictures({second for question in chosen for second in question.seconds})
-            questions = [q for q in chosen if self.pictures.keys() >= set(q.seconds)]
+            candidates = self.choose_questions(count)
+            self.read_pictures({second for question in candidates for second in question.seconds})
+            questions = [q for q in candidates if self.pictures.keys() >= set(q.seconds)]
             if not questions:
                 break
             replies = run_in_threads(answer, questions, workers=workers, until=runner.until)
@@ -286,8 +286,8 @@ class StepInquiry:
                 else:
                     at = self.video.start + second
                     remark = f"for: a vision-language model sees it at {at:.1f} s"
-                seen = tuple(dict.fromkeys((*steps[k].seen, remark)))
-                steps[k] = steps[k].model_copy(update={"seen": seen})
+                remarks = tuple(dict.fromkeys((*steps[k].seen, remark)))
+                steps[k] = steps[k].model_copy(update={"seen": remarks})
         return tuple(steps)
 
     def _notes(self, *, is_trusted: bool) -> tuple[str, ...]:
@@ -343,12 +343,12 @@ class StepInquiry:
         planned = self.choose_questions(settings.requests)
         tokens = 0  # of the longest question
         for question in planned:
-            texts = [QUESTION, *(self.video.steps[k].text for k in question.steps)]
+            texts = [CHOICE_QUESTION, *(self.video.steps[k].text for k in question.steps)]
             tokens = max(tokens, tokens_at_most(texts, len(question.choices), settings))
         most = min(settings.tokens, tokens * settings.requests)
         limits = f"at most {settings.requests} requests, {most} tokens and {settings.deadline:g} s"
-        shown = "pictures" if settings.video is None else "clips"
-        first = f"first on {len(planned)} sets of {shown}"
+        form = "pictures" if settings.video is None else "clips"
+        first = f"first on {len(planned)} sets of {form}"
         report: dict[str, JsonValue] = {
             "dry_run": True,
             "questions": [self._question_report(question) for question in planned],

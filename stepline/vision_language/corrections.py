@@ -68,14 +68,15 @@ def with_counted_answers(settings: VisionLanguageSettings) -> VisionLanguageSett
         raise SettingsError(
             "vision.witness.machine and vision.witness.corrected go together; name both folders"
         )
-    names = sorted(path.name for path in machine.glob("*.json") if (corrected / path.name).exists())
+    names = sorted({path.name for path in machine.glob("*.json")})
+    names = [name for name in names if (corrected / name).exists()]
     if not names:
-        raise SettingsError(
-            f"{corrected}: holds no record of a name that {machine} has; name folders of one library"
-        )
+        reason = f"holds no record of a name that {machine} has"
+        raise SettingsError(f"{corrected}: {reason}; name folders of one library")
     counts = AnswerCounts()
     for name in names:
-        counts += count_answers(read_record(machine / name), read_record(corrected / name))
+        asked_record = read_record(machine / name)
+        counts += count_answers(asked_record, read_record(corrected / name))
     changes = {
         "machine": None,
         "corrected": None,

@@ -23,7 +23,7 @@ from stepline.vision_language.questions import Reply
 from stepline.vision_language.runner import QuestionRunner
 from stepline.writing.types import instruction_kind
 
-SEEN = "seen, not said: the words of a vision-language model"
+SEEN_BY_MODEL = "seen, not said: the words of a vision-language model"
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ def describe_places(
     *,
     duration: float,
     settings: VisionLanguageSettings,
-    found: Sequence[Step] = (),
+    network_steps: Sequence[Step] = (),
     server: Server | None = None,
     start: float = 0.0,
 ) -> PlaceDescriptions:
     """Return the steps that are seen in the places of a video in which nobody speaks.
 
-    shots: slices of whole seconds. found: steps of a network (ProcX); their spans are the places
-    then, and keep its beliefs: words are the model's, its own an alternative. Of more places than
+    shots: slices of whole seconds. network_steps: steps of a network (ProcX); their spans are the
+    places then, and keep its beliefs: words are the model's, its own an alternative. Of more places than
     the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
     WriterError where the server is not there or refuses access.
     """
-    places = [step.spans[0] for step in found]
-    if not found:
+    places = [step.spans[0] for step in network_steps]
+    if not network_steps:
         for place in video_places(shots):
             if place.start < duration:
                 places.append(Span(float(place.start), min(float(place.stop), duration)))
@@ -62,7 +62,7 @@ def describe_places(
     rows = _spread(len(places), max(1, settings.requests * settings.choices))
     seconds = []
     for row in rows:
-        middle = places[row].center if found else _middle_of_whole_seconds(places[row])
+        middle = places[row].center if network_steps else _middle_of_whole_seconds(places[row])
         seconds.append(round(min(middle, last_picture_second(duration)), 2))
     may_ask = settings.requests and not settings.dry_run
     images = pictures(seconds) if may_ask else {}
@@ -89,8 +89,8 @@ def describe_places(
         notes.append(f"dry run: a vision-language model would be shown {count}")
     # steps
     reply_of = {row: reply for (row, _), reply in zip(visible, replies, strict=True)}
-    if found:
-        steps, dropped = _in_words_of_model(found, reply_of)
+    if network_steps:
+        steps, dropped = _in_words_of_model(network_steps, reply_of)
         return PlaceDescriptions(steps, dropped, report, tuple(notes))
     reliability = settings.right / (settings.right + settings.wrong)
     described = [(places[row], reply.after) for row, reply in reply_of.items()]
@@ -131,7 +131,7 @@ def _in_words_of_model(
                 text for text in (step.text, *step.alternatives) if text != reply.after
             ),
             "kind": instruction_kind(reply.after),
-            "seen": (SEEN,),
+            "seen": (SEEN_BY_MODEL,),
         }
         described.append(step.model_copy(update=changes))
     return tuple(described), tuple(dropped)
@@ -156,7 +156,7 @@ def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, .
             at=span.center,
             status="shown",
             score=score,
-            seen=(SEEN,),
+            seen=(SEEN_BY_MODEL,),
         )
         for number, (span, text) in enumerate(spoken_of, start=1)
     )

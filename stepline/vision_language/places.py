@@ -5,6 +5,7 @@ A place is a shot, or a piece of about 7 s of a long one. Letters: K steps, T se
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from stepline.grounding.fusion import occupancy, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
+from stepline.numeric import MIN_NORM
 from stepline.records import Alignment, Step
 from stepline.vision_language.reliability import MIN_PLACES_PROBABILITY
 
@@ -40,12 +42,15 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
     second.
     """
     rows = alignment.scores.astype(np.float64)
-    mass = np.stack([rows[:, place].sum(axis=1) for place in places], axis=1)  # (K, P)
-    mass = mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-12) + MIN_PLACES_PROBABILITY / len(
-        places
-    )
-    score = np.clip([step.score or 0.0 for step in steps], 0.01, 0.99)[:, None]  # (K, 1)
-    return np.concatenate([score * mass / mass.sum(axis=1, keepdims=True), 1 - score], axis=1)
+    columns = [rows[:, place].sum(axis=1) for place in places]
+    mass = np.stack(columns, axis=1)  # (K, P)
+    total = mass.sum(axis=1, keepdims=True)
+    mass = mass / np.maximum(total, MIN_NORM)
+    mass = mass + MIN_PLACES_PROBABILITY / len(places)
+    scores = [step.score or 0.0 for step in steps]
+    is_shown = np.clip(scores, 0.01, 0.99)[:, None]  # (K, 1)
+    in_places = is_shown * mass / mass.sum(axis=1, keepdims=True)
+    return np.concatenate([in_places, 1 - is_shown], axis=1)
 
 
 def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: float) -> Array:
@@ -53,12 +58,15 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
 
     The step's likeliest second there where it is likelier than those around it, else the middle.
     """
-    middles = np.array([(place.start + place.stop) // 2 + 0.5 for place in places])
-    seconds = np.repeat(middles[None], len(alignment.scores), axis=0)
-    for k, row in enumerate(np.pad(alignment.scores, ((0, 0), (1, 1)))):
+    middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
+    seconds = np.tile(middles, (len(alignment.scores), 1))
+    padded = np.pad(alignment.scores, ((0, 0), (1, 1)))
+    for k, row in enumerate(padded):
         for p, place in enumerate(places):
-            best = place.start + int(row[place.start + 1 : place.stop + 1].argmax())
-            if row[best + 1] > max(row[best], row[best + 2]):
+            scores = row[place.start + 1 : place.stop + 1]
+            best = place.start + int(scores.argmax())
+            neighbours = (row[best], row[best + 2])
+            if row[best + 1] > max(neighbours):
                 seconds[k, p] = best + 0.5
     return np.asarray(np.minimum(seconds, last_picture_second(duration)))
 
@@ -81,22 +89,25 @@ def move_steps(
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
-    stays = before[:, :-1].argmax(axis=1) == after[:, :-1].argmax(axis=1)  # (K,)
-    for k in np.flatnonzero(~stays | (np.abs(after - before)[:, -1] > MIN_SHOWN_CHANGE)).tolist():
+    old_places = before[:, :-1].argmax(axis=1)  # (K,)
+    new_places = after[:, :-1].argmax(axis=1)
+    stays = old_places == new_places
+    changes = np.abs(after - before)[:, -1]
+    for k in np.flatnonzero(~stays | (changes > MIN_SHOWN_CHANGE)).tolist():
         score = float(1 - after[k, -1])
         if stays[k]:
-            row = rows[k] / max(rows[k].max(), 1e-12)
-            moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
-            rows[k] = row * score
-            continue
-        likely = np.flatnonzero(after[k, :-1] > MIN_BELIEF_SHARE * after[k, :-1].max())
-        centers = np.zeros((len(likely), rows.shape[1]))
-        columns = np.minimum(seconds[k, likely].astype(int), rows.shape[1] - 1)
-        centers[np.arange(len(likely)), columns] = 1.0
-        by_place = occupancy(centers, shots, settings.typical) * after[k, likely, None] / score
-        row = by_place.max(axis=0)  # not their sum, whose peak lies between two places
+            row = rows[k] / max(rows[k].max(), MIN_NORM)
+        else:
+            beliefs = after[k, :-1]
+            likely = np.flatnonzero(beliefs > MIN_BELIEF_SHARE * beliefs.max())
+            centers = np.zeros((len(likely), rows.shape[1]))
+            columns = seconds[k, likely].astype(int)
+            columns = np.minimum(columns, rows.shape[1] - 1)
+            centers[np.arange(len(likely)), columns] = 1.0
+            shapes = occupancy(centers, shots, settings.typical)
+            by_place = shapes * beliefs[likely, None] / score
+            row = by_place.max(axis=0)  # not their sum, whose peak lies between two places
         moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
-    return tuple(moved), Alignment(
-        alignment.texts, rows.astype(np.float32), alignment.rate, alignment.kind
-    )
+    scores = rows.astype(np.float32)
+    return tuple(moved), replace(alignment, scores=scores)

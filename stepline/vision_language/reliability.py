@@ -33,8 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.grounding.said_to_shown import Array
+from stepline.numeric import sum_to_one
 
-RELIABILITIES = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
+RELIABILITY_GRID = np.linspace(0.0, 0.98, 50)  # (R,); nobody is believed without a doubt
 # P(g) of how a model guesses: evenly among the answers, never "none", always "none", ...
 EVEN_PROBABILITY = 0.3
 NEVER_NONE_PROBABILITY = 0.15
@@ -88,18 +89,20 @@ class Beliefs:
     @property
     def mean(self) -> float:
         """The expected reliability."""
-        return float(self.reliability @ RELIABILITIES)
+        return float(self.reliability @ RELIABILITY_GRID)
 
     @property
     def useless(self) -> float:
         """P(the answers say nothing, or too little)."""
-        return float(self.reliability[RELIABILITIES <= MAX_USELESS_RELIABILITY].sum())
+        return float(self.reliability[RELIABILITY_GRID <= MAX_USELESS_RELIABILITY].sum())
 
     def interval(self, part: float = 0.9) -> tuple[float, float]:
         """Return the central interval that holds the reliability with probability `part`."""
         total = self.reliability.cumsum()
-        low, high = np.searchsorted(total, [(1 - part) / 2, (1 + part) / 2])
-        return float(RELIABILITIES[low]), float(RELIABILITIES[min(high, len(RELIABILITIES) - 1)])
+        tail = (1 - part) / 2
+        low, high = np.searchsorted(total, [tail, (1 + part) / 2])
+        high = min(high, len(RELIABILITY_GRID) - 1)
+        return float(RELIABILITY_GRID[low]), float(RELIABILITY_GRID[high])
 
 
 def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -> Beliefs:
@@ -108,17 +111,21 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     right, wrong: the Beta prior of reliability, as if so many answers had been right and wrong
     before.
     """
-    beta = (RELIABILITIES + 0.01) ** (right - 1) * (1.0 - RELIABILITIES) ** (wrong - 1)  # (R,)
+    beta = (RELIABILITY_GRID + 0.01) ** (right - 1)  # (R,)
+    beta = beta * (1.0 - RELIABILITY_GRID) ** (wrong - 1)
     beta = (1 - USELESS_PRIOR) * beta / beta.sum()
     beta[0] += USELESS_PRIOR
-    priors = np.stack([sharpened(prior, power) for power in PRIOR_POWERS])  # (N, K, P + 1)
+    # how likely each power and reliability is
+    priors = [sharpened(prior, power) for power in PRIOR_POWERS]
     inferred = [_infer_at(sharp, ballots, beta) for sharp in priors]
     log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()  # P(power, r | answers)
     plausible = highest_density(weight, PLAUSIBLE_PROBABILITY)  # (N, R)
-    places = np.einsum("nr,nkp->kp", weight, priors)
-    agreed, adverse = prior.copy(), places.copy()
+    # where the steps are, by all of them
+    places = np.einsum("nr,nkp->kp", weight, np.stack(priors))
+    agreed = prior.copy()
+    adverse = places.copy()
     for k in sorted({ballot.step for ballot in ballots}):
         rows = np.stack([readings[k] for _, readings in inferred])  # (N, R, P + 1)
         places[k] = np.einsum("nr,nrp->p", weight, rows)
@@ -130,7 +137,8 @@ def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
     """Return the fewest likeliest entries that hold `part` of all weight together, as a mask; ties
     keep the first."""
     order = np.argsort(-weight, axis=None, kind="stable")
-    count = int(np.searchsorted(weight.ravel()[order].cumsum(), part * weight.sum())) + 1
+    cumulated = weight.ravel()[order].cumsum()
+    count = int(np.searchsorted(cumulated, part * weight.sum())) + 1
     mask = np.zeros(weight.size, dtype=bool)
     mask[order[:count]] = True
     return mask.reshape(weight.shape)
@@ -139,20 +147,27 @@ def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
 def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]:
     """Return a step's row (P + 1,) as far as all readings (N, P + 1) agree on it, and the adverse
     reading."""
-    old, new = int(before[:-1].argmax()), int(after[:-1].argmax())
-    lead = readings[:, new] - readings[:, old] if new != old else readings[:, old]
-    shown = after[:-1] if new != old and (lead > 0).all() else before[:-1]
+    old = int(before[:-1].argmax())
+    new = int(after[:-1].argmax())
+    lead = readings[:, old]
+    places = before[:-1]
+    if new != old:
+        lead = readings[:, new] - readings[:, old]
+        if (lead > 0).all():
+            places = after[:-1]
     change = readings[:, -1] - before[-1]
-    unseen = after[-1] if (change > 0).all() or (change < 0).all() else before[-1]
-    return np.append(shown / shown.sum() * (1 - unseen), unseen), readings[lead.argmin()]
+    unseen = before[-1]
+    if (change > 0).all() or (change < 0).all():
+        unseen = after[-1]
+    row = np.append(places / places.sum() * (1 - unseen), unseen)
+    return row, readings[lead.argmin()]
 
 
 def sharpened(prior: Array, power: float) -> Array:
     """Return the beliefs (K, P + 1) with those in places raised to a power; P(not shown) stays."""
-    shown = prior[:, :-1] ** power
-    return np.concatenate(
-        [shown / shown.sum(axis=1, keepdims=True) * (1 - prior[:, -1:]), prior[:, -1:]], axis=1
-    )
+    not_shown = prior[:, -1:]
+    places = sum_to_one(prior[:, :-1] ** power)
+    return np.concatenate([places * (1 - not_shown), not_shown], axis=1)
 
 
 def _infer_at(
@@ -171,48 +186,55 @@ def _infer_at(
         *[SAME_LETTER_PROBABILITY / letters] * letters,
     ]
     log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
+    shape = (prior.shape[1], *log_joint.shape)
     log_truths: dict[int, Array] = {}  # step -> (P + 1, R, G)
     for ballot in ballots:
-        log_truth = log_truths.setdefault(ballot.step, np.zeros((prior.shape[1], *log_joint.shape)))
-        log_truth += (REPEAT_WEIGHT if ballot.again else 1.0) * np.log(
-            likelihood(ballot, prior, letters)
-        )
+        log_truth = log_truths.setdefault(ballot.step, np.zeros(shape))
+        weight = REPEAT_WEIGHT if ballot.again else 1.0
+        log_truth += weight * np.log(likelihood(ballot, prior, letters))
     log_steps = {}  # step -> (R, G), log P(its answers | r, g)
     for k, log_truth in log_truths.items():
-        log_steps[k] = np.log(np.einsum("p,prg->rg", prior[k], np.exp(log_truth)))
+        answers = np.einsum("p,prg->rg", prior[k], np.exp(log_truth))
+        log_steps[k] = np.log(answers)
         log_joint = log_joint + log_steps[k]
     best = log_joint.max(axis=1, keepdims=True)  # (R, 1)
     joint = np.exp(log_joint - best)
-    guess = joint / joint.sum(axis=1, keepdims=True)  # P(g | r, answers)
-    readings = {
-        k: prior[k] * np.einsum("rg,prg->rp", guess, np.exp(log_truth - log_steps[k]))
-        for k, log_truth in log_truths.items()
-    }
+    guess = sum_to_one(joint)  # P(g | r, answers)
+    readings = {}
+    for k, log_truth in log_truths.items():
+        truth = np.exp(log_truth - log_steps[k])
+        readings[k] = prior[k] * np.einsum("rg,prg->rp", guess, truth)
     return best[:, 0] + np.log(joint.sum(axis=1)), readings
 
 
 def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
     """Return P(answer | truth, r, g), (P + 1, R, G); letters: the most choices of any question."""
-    count, answer = len(ballot.choices), ballot.answer
-    # (P + 1,)
-    others = np.delete(prior, ballot.step, axis=0).mean(axis=0) if len(prior) > 1 else prior[0]
-    neighbours = [prior[max(ballot.step - 1, 0)], prior[min(ballot.step + 1, len(prior) - 1)]]
-    # (3, P + 1), where a step that was not asked about is shown
-    elsewhere = np.array([others, *neighbours])
-    offered = elsewhere[:, list(ballot.choices)]
+    answer = ballot.answer
+    choices = list(ballot.choices)
+    count = len(choices)
+    # where a step that was not asked about is shown: any other, the one before, the next
+    before = max(ballot.step - 1, 0)
+    after = min(ballot.step + 1, len(prior) - 1)
+    others = prior[0]
+    if len(prior) > 1:
+        others = np.delete(prior, ballot.step, axis=0).mean(axis=0)
+    elsewhere = np.array([others, prior[before], prior[after]])  # (3, P + 1)
+    offered = elsewhere[:, choices]
+    # what is right, and how each behaviour guesses
     right = np.zeros(prior.shape[1])
     if answer is None:
         right[:] = 1.0
-        right[list(ballot.choices)] = 0.0
+        right[choices] = 0.0
+        guesses = [1 / (count + 1), 0.0, 1.0]
+        guesses += (1 - offered.sum(axis=1)).tolist()
     else:
-        right[ballot.choices[answer]] = 1.0
-    guess = np.array(
-        [1 / (count + 1), 0.0 if answer is None else 1 / count, float(answer is None)]
-        + (1 - offered.sum(axis=1) if answer is None else offered[:, answer]).tolist()
-        + [float(answer == letter) for letter in range(letters)]
-    )
-    guess = (1 - SLIP_PROBABILITY) * guess + SLIP_PROBABILITY / (count + 1)
-    r = RELIABILITIES
+        right[choices[answer]] = 1.0
+        guesses = [1 / (count + 1), 1 / count, 0.0]
+        guesses += offered[:, answer].tolist()
+    guesses += [float(answer == letter) for letter in range(letters)]
+    guess = (1 - SLIP_PROBABILITY) * np.array(guesses)
+    guess = guess + SLIP_PROBABILITY / (count + 1)
+    r = RELIABILITY_GRID
     return np.asarray(right[:, None, None] * r[:, None] + (1 - r)[:, None] * guess)
 
 
@@ -225,18 +247,23 @@ def expected_gain(
     row: (P + 1,) beliefs on the step. reliability: of who answers, who guesses evenly otherwise.
     """
     options = [*choices, None]
-    table = np.full((len(options), len(row)), (1 - reliability) / len(options))  # P(answer | truth)
+    guess = (1 - reliability) / len(options)
+    table = np.full((len(options), len(row)), guess)  # P(answer | truth)
     for n, choice in enumerate(options):
-        if choice is None:
-            table[n, np.setdiff1d(np.arange(len(row)), choices)] += reliability
-        else:
+        if choice is not None:
             table[n, choice] += reliability
+        else:
+            others = np.setdiff1d(np.arange(len(row)), choices)
+            table[n, others] += reliability
     if again:
-        table = table**REPEAT_WEIGHT / (table**REPEAT_WEIGHT).sum(axis=0)
-    return float((table * row).max(axis=1).sum() - row.max())
+        table = table**REPEAT_WEIGHT
+        table = table / table.sum(axis=0)
+    best = (table * row).max(axis=1)
+    return float(best.sum() - row.max())
 
 
 def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
     """Return the places (without "not shown") that are likeliest, the best first; ties keep the
     earlier."""
-    return tuple(int(p) for p in np.argsort(-row[:-1], kind="stable")[:count])
+    order = np.argsort(-row[:-1], kind="stable")
+    return tuple(order[:count].tolist())

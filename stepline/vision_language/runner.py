@@ -18,9 +18,9 @@ from stepline.chat.requests import RequestLimits, open_cache, run_in_threads
 from stepline.chat.servers import Content, Schema, Server
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.questions import (
-    DESCRIPTION,
+    CHOICE_QUESTION,
+    DESCRIPTION_QUESTION,
     NO_ANSWER,
-    QUESTION,
     REPLY_TOKENS_PER_STEP,
     Reply,
     choice_question,
@@ -49,7 +49,7 @@ class QuestionRunner(CheckedRequests):
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
         """Return a reply per step: in which of the pictures it is done."""
         return self._ask_about(
-            [QUESTION, *steps],
+            [CHOICE_QUESTION, *steps],
             pictures,
             partial(choice_question, steps, pictures),
             choice_schema(len(steps), len(pictures)),
@@ -64,7 +64,7 @@ class QuestionRunner(CheckedRequests):
 
         def describe_group(group: Sequence[bytes]) -> tuple[Reply, ...]:
             return self._ask_about(
-                [DESCRIPTION],
+                [DESCRIPTION_QUESTION],
                 group,
                 partial(description_question, group),
                 description_schema(len(group)),
@@ -85,7 +85,7 @@ class QuestionRunner(CheckedRequests):
         pictures: Sequence[bytes],
         content: Callable[..., Content],
         schema: Schema,
-        read: Callable[[str], tuple[Reply, ...]],
+        parse: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
         """Return the replies to one question; what is refused twice says why.
 
@@ -102,7 +102,7 @@ class QuestionRunner(CheckedRequests):
         question = CheckedQuestion(
             key_parts,
             lambda reminded: content(together=together, video=video, reminded=reminded),
-            lambda answer: read(answer.text),
+            lambda answer: parse(answer.text),
             first_refusal,
             schema,
             tokens_at_most(texts, len(pictures), self.settings),
@@ -110,7 +110,7 @@ class QuestionRunner(CheckedRequests):
         reply = self.ask(question)
         if not reply.readings:
             reason = reply.fault.reason if reply.fault else ""
-            return (Reply(refusal=reason),) * len(read(""))
+            return (Reply(refusal=reason),) * len(parse(""))
         # What the first reply says well stays, whatever the second one lacks.
         first, last = reply.readings[0], reply.readings[-1]
         return tuple(b if a.refusal else a for a, b in zip(first, last, strict=True))

@@ -16,7 +16,7 @@ from stepline.chat.requests import run_in_threads
 from stepline.records import Span
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.places import last_picture_second
-from stepline.vision_language.questions import QUESTION, Reply
+from stepline.vision_language.questions import CHOICE_QUESTION, Reply
 from stepline.vision_language.runner import QuestionRunner, tokens_at_most
 
 # of each text's own seconds; the other pictures of a question are spread over the video
@@ -48,7 +48,7 @@ def where_shown(
     """Return what the model says of each text that it answered on, by its row, and the seconds of
     its pictures."""
     questions = _questions(texts, video.duration, runner.settings)
-    images = video.read(sorted({second for question in questions for second in question.seconds}))
+    images = video.reader(sorted({second for question in questions for second in question.seconds}))
     visible = []
     for question in questions:
         seconds = [second for second in question.seconds if second in images]
@@ -82,7 +82,7 @@ def cost_at_most(
     questions = _questions(texts, duration, settings)
     tokens = 0
     for question in questions[: settings.requests]:
-        words = [QUESTION, *(texts[row].text for row in question.rows)]
+        words = [CHOICE_QUESTION, *(texts[row].text for row in question.rows)]
         tokens += tokens_at_most(words, len(question.seconds), settings)
     return min(settings.requests, len(questions)), min(settings.tokens, tokens)
 

@@ -33,7 +33,7 @@ from stepline.errors import SettingsError, SteplineError
 
 Model = TypeVar("Model", bound=BaseModel)
 
-HOST = "127.0.0.1"
+LOCAL_HOST = "127.0.0.1"
 # The Host header of a request to this machine.
 THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
 MAX_BODY_BYTES = 4096  # of a request
@@ -88,7 +88,7 @@ class Guards:
 
     def _refusal(self, request: Request) -> Response | None:
         if not self.answers_to(request.headers.get("Host", "")):
-            return error_reply(HTTPStatus.FORBIDDEN, f"ask for {HOST} by that name")
+            return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
         if _is_of_another_site(request):
             return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
         if request.method not in ("GET", "HEAD") and not self._may_send(request):
@@ -271,10 +271,9 @@ class Certificate:
             # Without a password OpenSSL would ask for that of an encrypted key at the terminal.
             context.load_cert_chain(self.certfile, self.keyfile, password="")
         except OSError as error:  # SSLError too
-            cure = "give --certfile a PEM of the certificate, and --keyfile its key, without a password"
-            raise SettingsError(
-                f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; {cure}"
-            ) from error
+            pems = "--certfile a PEM of the certificate, and --keyfile its key, without a password"
+            names = f"{self.certfile}, {self.keyfile or 'its own key'}"
+            raise SettingsError(f"{names}: {error}; give {pems}") from error
 
 
 class LocalServer:
@@ -289,7 +288,7 @@ class LocalServer:
         application: Starlette,
         port: int = 0,
         *,
-        host: str = HOST,
+        host: str = LOCAL_HOST,
         connections: int | None = None,
         certificate: Certificate | None = None,
         lifespan: Literal["on", "off"] = "off",

@@ -26,12 +26,12 @@ from stepline.device import current_device, device_of
 from stepline.errors import ModelError
 from stepline.media import probe
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.benchmark_answers import Answers, answer_each
+from stepline.training.benchmark_answers import BenchmarkAnswers, answer_each
 from stepline.training.network_file import TrainedOn
 from stepline.training.sources import TextEncoder, text_encoder
 from stepline.wys2.clips import collate_pairs
 from stepline.wys2.detector import (
-    FILE,
+    NETWORK_FILE,
     Detector,
     clips_at_once,
     read_detector,
@@ -106,7 +106,7 @@ class DetectorForBenchmarks:
 def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
     """Return the detector in a file or in the folder of a run. Raises ModelError where it does not
     name its encoder."""
-    file = FILE.find(path)
+    file = NETWORK_FILE.find(path)
     video, text = trained_on(file)
     if not text:
         raise ModelError(
@@ -116,15 +116,15 @@ def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
 
 
 def answer_clips(
-    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read: VideoReader, out: Path
-) -> Answers[float]:
+    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read_video: VideoReader, out: Path
+) -> BenchmarkAnswers[float]:
     """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
         clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
 
     def score(video: str) -> list[float]:
-        features = read(video)
+        features = read_video(video)
         loaded.check(features)
         own = clips_of_videos[video]
         vectors = loaded.encode([clip.text for clip in own])
@@ -132,7 +132,7 @@ def answer_clips(
         return scores
 
     videos = answer_each({video: video for video in clips_of_videos}, score)
-    answers: Answers[float] = Answers({}, {})
+    answers: BenchmarkAnswers[float] = BenchmarkAnswers({}, {})
     for video, own in clips_of_videos.items():
         ids = [clip.id for clip in own]
         if video in videos.missing:
@@ -147,9 +147,9 @@ def answer_sentences(
     texts: Mapping[str, Sequence[str]],
     spoken: Mapping[str, npt.NDArray[np.float64]],
     loaded: DetectorForBenchmarks,
-    read: VideoReader,
+    read_video: VideoReader,
     out: Path,
-) -> Answers[dict[str, list[float]]]:
+) -> BenchmarkAnswers[dict[str, list[float]]]:
     """Write HTM-Align's answer. texts: by video; spoken: (K, 2) seconds of a transcript, where
     there is one.
 
@@ -157,7 +157,7 @@ def answer_sentences(
     """
 
     def answer(video: str) -> dict[str, list[float]]:
-        features = read(video)
+        features = read_video(video)
         loaded.check(features)
         vectors = loaded.encode(texts[video])
         scores = score_seconds(loaded.network, features, vectors)  # (K, T)
@@ -202,6 +202,6 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     return scores
 
 
-def _write(answers: Answers[A], out: Path) -> None:
+def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
     answers.require_any()
     write_atomic(out, json.dumps(answers.by_id, allow_nan=False) + "\n")

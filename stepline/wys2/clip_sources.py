@@ -7,16 +7,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import MediaError
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.gather import EXCLUDED, FeatureJoin, Flaw
+from stepline.training.gather import EXCLUDED_REASON, ExcludedIds, FeatureJoin, Flaw
 from stepline.wys2.clips import ClipTextPair, FrameClip, clip_id, clip_rows, clip_text_pair
 
 NO_FILE = "there is no video of it"
 NO_PICTURE = "its video has no picture"
-UNREADABLE = "its video cannot be read"
+UNREADABLE_FILE = "its video cannot be read"
 
 SpannedTexts: TypeAlias = Sequence[tuple[Span, Matrix]]  # clips with the vectors of their texts
 
@@ -32,13 +31,17 @@ class StoredClips:
         features = self.store.read(video)
         pairs = []
         for span, texts in clips:
-            pairs.append(clip_text_pair(clip_id(video, span.start), features, span, texts))
+            id = clip_id(video, span.start)
+            pair = clip_text_pair(id, features, span, texts)
+            pairs.append(pair)
         return pairs
 
     def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
         """Return a clip; its own rows alone are read."""
-        values = self.store.read(video, self._rows(video, span)).values
-        return ClipTextPair(clip_id(video, span.start), values, texts)
+        rows = self._rows(video, span)
+        features = self.store.read(video, rows)
+        id = clip_id(video, span.start)
+        return ClipTextPair(id, features.values, texts)
 
     def length(self, video: str, span: Span) -> int:
         """Return how many rows a clip has."""
@@ -52,8 +55,11 @@ class StoredClips:
 
     def _rows(self, video: str, span: Span) -> slice:
         stored = self.store[video]
-        nothing = np.zeros((stored.rows, 1), np.float32)  # the count of rows alone matters
-        return clip_rows(FeatureSequence(nothing, stored.rate, stored.backbone), span)
+        # the count of rows alone matters
+        shape = (stored.rows, 1)
+        values = np.zeros(shape, np.float32)
+        features = FeatureSequence(values, stored.rate, stored.backbone)
+        return clip_rows(features, span)
 
 
 @dataclass(frozen=True)
@@ -71,18 +77,27 @@ class VideoFrames:
         if video not in self.paths:
             return NO_FILE, ""
         try:
-            return None if probe(self.paths[video]).has_picture else (NO_PICTURE, "")
+            media = probe(self.paths[video])
         except MediaError as error:
-            return UNREADABLE, str(error)
+            return UNREADABLE_FILE, str(error)
+        if media.has_picture:
+            return None
+        return NO_PICTURE, ""
 
     def pairs(self, video: str, clips: SpannedTexts) -> list[ClipTextPair]:
         """Return clips of a video, read when they are asked for."""
-        return [self.pair(video, span, texts) for span, texts in clips]
+        pairs = []
+        for span, texts in clips:
+            pair = self.pair(video, span, texts)
+            pairs.append(pair)
+        return pairs
 
     def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
         """Return a clip, read when it is asked for."""
-        clip = FrameClip(self.paths[video], span, self.frames, self.side)
-        return ClipTextPair(clip_id(video, span.start), clip, texts)
+        path = self.paths[video]
+        clip = FrameClip(path, span, self.frames, self.side)
+        id = clip_id(video, span.start)
+        return ClipTextPair(id, clip, texts)
 
     def length(self, video: str, span: Span) -> int:  # noqa: ARG002 (as of stored features)
         """Return how many frames a clip has."""
@@ -93,21 +108,29 @@ class VideoFrames:
         return 0, 0
 
 
+# what gives the clips of a run
 ClipSource: TypeAlias = StoredClips | VideoFrames
 
 
 def clip_source(features: FeatureStore | VideoFrames) -> ClipSource:
     """Return the clips of a store or of files."""
-    return features if isinstance(features, VideoFrames) else StoredClips(features)
+    if isinstance(features, VideoFrames):
+        return features
+    return StoredClips(features)
 
 
-def flaw_finder(
-    source: ClipSource, excluded: ExcludedVideos | frozenset[str]
-) -> Callable[[str], Flaw | None]:
+def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], Flaw | None]:
     """Return what says, of one video after the other, why it cannot serve; None where it can.
 
     excluded: ids of videos that are left out (a benchmark's own).
     """
     if isinstance(source, StoredClips):
-        return FeatureJoin(source.store, excluded=excluded).flaw
-    return lambda video: (EXCLUDED, "") if video in excluded else source.flaw(video)
+        join = FeatureJoin(source.store, excluded=excluded)
+        return join.flaw
+
+    def flaw(video: str) -> Flaw | None:
+        if video in excluded:
+            return EXCLUDED_REASON, ""
+        return source.flaw(video)
+
+    return flaw

@@ -176,9 +176,8 @@ class FrameClip:
                 last = [*pictures][-1]
                 return {last: pictures[last]}
             if back >= start:
-                raise MediaError(
-                    f"{self.path}: no picture up to {self.span.end:g} s can be seen; leave the video out"
-                )
+                fault = f"no picture up to {self.span.end:g} s can be seen"
+                raise MediaError(f"{self.path}: {fault}; leave the video out")
             back *= 2
 
     def _pictures(self, times: Sequence[float]) -> dict[float, npt.NDArray[np.uint8]]:
@@ -218,9 +217,8 @@ class ClipTextPair:
         rows = video.dtype == np.float32 and video.ndim == 2
         if not (frames or rows) or not len(video):
             form = f"{video.dtype} {video.shape}"
-            raise ShapeError(
-                f"{self.id}: a clip must be float32 (R, C) or uint8 (T, H, W, 3), R and T > 0, not {form}"
-            )
+            expected = "float32 (R, C) or uint8 (T, H, W, 3), R and T > 0"
+            raise ShapeError(f"{self.id}: a clip must be {expected}, not {form}")
         if self.text.dtype != np.float32 or self.text.ndim != 2 or not len(self.text):
             form = f"{self.text.dtype} {self.text.shape}"
             raise ShapeError(f"{self.id}: texts must be float32 (P, D), P > 0, not {form}")

@@ -23,13 +23,12 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.records import Matrix, Record, Rejected, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
-from stepline.training.gather import TWICE
+from stepline.training.gather import SEEN_TWICE, ExcludedIds
 from stepline.wys2.clip_sources import ClipSource, VideoFrames, clip_source, flaw_finder
 from stepline.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
@@ -37,7 +36,7 @@ from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
 Array: TypeAlias = npt.NDArray[np.float64]
 TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
-RIDGE = 1e-3  # weight of the squared weights next to the mean loss
+RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
 CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
 
 
@@ -74,7 +73,7 @@ def gather_clips(
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript] | None = None,
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
     """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records
     that have none.
@@ -102,7 +101,7 @@ def narrated_videos(
     transcripts: Mapping[str, Transcript],
     omitted: list[Rejected],
     *,
-    excluded: ExcludedVideos | frozenset[str] = frozenset(),
+    excluded: ExcludedIds = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
     """Yield each record that has narration and features, with its clips; the others are noted in
@@ -118,7 +117,7 @@ def narrated_videos(
             record = record.model_copy(update={"transcript": transcripts[video]})
         flaw = find_flaw(video)
         if once and video in seen_ids:
-            flaw = TWICE, ""
+            flaw = SEEN_TWICE, ""
         seen_ids.add(video)
         if flaw is None:
             try:
@@ -243,9 +242,8 @@ def modality_consensus_labels(
     Raises DatasetError when no clip does.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
-        raise ShapeError(
-            f"need (N,) tasks and two (N, O) scores, not {tasks.shape}, {video.shape} and {text.shape}"
-        )
+        shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
+        raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
     labels = _ranks_high(tasks, video, settings) & _ranks_high(tasks, text, settings)
     if not labels.any():
         raise DatasetError(
@@ -294,7 +292,7 @@ def task_log_probabilities(
 
 
 def fit_softmax_regression(
-    rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE
+    rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
     """Return the weights (C + 1, O) of a softmax regression by L-BFGS; the last row is the bias."""
     wide = _with_bias_column(rows)

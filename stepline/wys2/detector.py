@@ -29,13 +29,13 @@ from stepline.training.network_file import Header, NetworkFile
 from stepline.wys2.clips import ClipTextBatch, ClipTextPair, collate_pairs
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 
-DETECTOR = "detector.safetensors"  # in the folder of a training run
-FILE = NetworkFile(
+DETECTOR_FILE = "detector.safetensors"  # in the folder of a training run
+NETWORK_FILE = NetworkFile(
     kind="stepline.wys2.detector",
     version=1,
     title="a WYS2 detector",
     writer="`stepline train wys2`",
-    names=(DETECTOR,),
+    names=(DETECTOR_FILE,),
 )
 PAIRS_PER_BATCH = 512  # that are scored together
 FRAME_CLIPS_PER_BATCH = 8  # of clips of frames, 5 MB each
@@ -262,7 +262,7 @@ def write_detector(detector: Detector, path: Path, *, video: str = "", text: str
     """Write a detector; video, text: the backbones whose features and text vectors it takes, where
     known."""
     header = {"settings": detector.settings.model_dump(mode="json"), "video": video, "text": text}
-    FILE.write(path, detector.state_dict(), header)
+    NETWORK_FILE.write(path, detector.state_dict(), header)
 
 
 def read_detector(path: Path) -> Detector:
@@ -272,11 +272,11 @@ def read_detector(path: Path) -> Detector:
     def parse(header: Header) -> DetectorSettings:
         return DetectorSettings.model_validate_json(json.dumps(header["settings"]))
 
-    return FILE.load(path, parse, Detector)[1]
+    return NETWORK_FILE.load(path, parse, Detector)[1]
 
 
 def trained_on(path: Path) -> tuple[str, str]:
     """Return the names of the backbones whose features and text vectors a detector takes; "" where
     it does not say."""
-    header = FILE.read_header(path, dict)
+    header = NETWORK_FILE.read_header(path, dict)
     return str(header.get("video", "")), str(header.get("text", ""))

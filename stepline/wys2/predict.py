@@ -28,13 +28,13 @@ from stepline.records import FeatureSequence, Matrix, Sentence, Span
 from stepline.training.batches import Mask
 from stepline.weights import sha256
 from stepline.wys2.clips import ClipTextPair, FrameClip, clip_text_pair
-from stepline.wys2.detector import DETECTOR, Detector, read_detector, score_pairs, trained_on
+from stepline.wys2.detector import DETECTOR_FILE, Detector, read_detector, score_pairs, trained_on
 from stepline.wys2.judge import judged_span
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-KIND = "stepline.wys2.shown"
+CALIBRATION_KIND = "stepline.wys2.shown"
 # text encoders that belong to a backbone; all others know texts alone
 BACKBONE_ENCODERS = ("conse", "clip", "s3d")
 NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
@@ -68,7 +68,7 @@ class DetectorCalibration:
 def load_detector(path: Path) -> LoadedDetector:
     """Return a detector ready to judge. Raises ModelError for other files, and for one that was
     never calibrated."""
-    file = path / DETECTOR if path.is_dir() else path
+    file = path / DETECTOR_FILE if path.is_dir() else path
     network = read_detector(file)
     path = calibration_path(file)
     if not path.exists():
@@ -150,7 +150,7 @@ def calibration_path(detector: Path) -> Path:
 def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
     """Write a calibration beside the detector's file that it was fitted with."""
     tree = {
-        "kind": KIND,
+        "kind": CALIBRATION_KIND,
         "detector": sha256(detector),
         "error": calibration.error,
         **asdict(calibration.logistic),

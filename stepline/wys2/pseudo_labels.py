@@ -45,18 +45,30 @@ class ValidationClips:
 class TrainingRound:
     """What one training saw and gave.
 
-    pairs: how many it was trained on; kept: of these, pseudo-labelled; of: unlabelled clips;
+    pairs: how many it was trained on; pseudo_labelled: of these; of: unlabelled clips;
     threshold: None in round 0; auc: on the validation clips' labels; precision: of the
     pseudo-labels, where the truth is known.
     """
 
     number: int
     pairs: int
-    kept: int
+    pseudo_labelled: int
     of: int
     threshold: float | None
     auc: float
     precision: float | None = None
+
+    def row(self) -> dict[str, float | None]:
+        """Return the round as run.json has it."""
+        return {
+            "number": self.number,
+            "pairs": self.pairs,
+            "kept": self.pseudo_labelled,
+            "of": self.of,
+            "threshold": self.threshold,
+            "auc": self.auc,
+            "precision": self.precision,
+        }
 
 
 @dataclass(frozen=True)
@@ -167,9 +179,8 @@ def choose_threshold(
         return float(np.quantile(scores, 1 - settings.share))
     if not positive.any() or positive.all():
         what = "nothing but a" if positive.any() else "no"
-        raise DatasetError(
-            f"{what} positive among {len(positive)} validation clips; a threshold needs both classes"
-        )
+        clips = f"{len(positive)} validation clips"
+        raise DatasetError(f"{what} positive among {clips}; a threshold needs both classes")
     order = np.argsort(-validation, kind="stable")
     ranked = validation[order]
     hits = np.cumsum(positive[order])

@@ -36,7 +36,7 @@ JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
 SETTINGS_FILE = "settings.json"  # in the folder of a training run
 # For ready features; WYS2's 1e-5 (section 4; epochs unsaid) is for S3D, and leaves two heads at
 # chance.
-TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
+DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
 # its own; IV-Sum's are not in its paper
 SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)
 
@@ -116,7 +116,7 @@ class Wys2Settings(Settings):
     detector: DetectorSettings = DetectorSettings()
     contrast: ContrastSettings = ContrastSettings()
     pseudo: PseudoSettings = PseudoSettings()
-    train: TrainSettings = TRAINING
+    train: TrainSettings = DETECTOR_TRAINING
 
 
 class JudgeSettings(Settings):
@@ -125,7 +125,7 @@ class JudgeSettings(Settings):
     # file or run folder of a trained detector; None: the wording and the picture's fit
     detector: Path | None = None
     seconds: Positive = 3.0  # of the clip in which a sentence is judged, at least
-    # of on screen, cited, and 1, as `stepline learn` fits them; None: as shipped
+    # of on screen, cited, and 1, as research/refit fits them; None: as shipped
     weights: JudgeWeights | None = None
 
     @model_serializer(mode="wrap")

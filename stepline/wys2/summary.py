@@ -59,9 +59,8 @@ def summarize(
             value *= float(importance[first : max(first + 1, round(span.end))].mean())
         candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
-        raise MediaError(
-            f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page for why"
-        )
+        fault = "no step of it is shown, so there is nothing to summarize"
+        raise MediaError(f"{record.id}: {fault}; see its page for why")
     merged = _merge_near(candidates, settings.gap)
     total = _length(merged)
     target = settings.target(record.video.duration or total)

@@ -11,7 +11,7 @@ detector.shown.json    what turns its scores into P(shown), fitted to the valida
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -30,7 +30,7 @@ from stepline.training.distributed import one_process
 from stepline.training.gather import reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask
 from stepline.training.run import TrainingRun, run_training, train_network
-from stepline.training.run_folder import RUN
+from stepline.training.run_folder import RUN_FILE
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import LabelledTexts, read_records, store_text_vectors, text_encoder
 from stepline.weights import sha256
@@ -38,7 +38,7 @@ from stepline.wys2.clip_sources import VideoFrames
 from stepline.wys2.clips import ClipTextPair, FrameClip, collate_pairs, pair_length, split_videos
 from stepline.wys2.dataset import ClipDataset, gather_clips, infer_labels
 from stepline.wys2.detector import (
-    DETECTOR,
+    DETECTOR_FILE,
     Detector,
     S3DTower,
     contrastive_loss,
@@ -59,15 +59,15 @@ from stepline.wys2.pseudo_labels import (
     train_with_pseudo_labels,
 )
 from stepline.wys2.settings import (
+    DETECTOR_TRAINING,
     SETTINGS_FILE,
-    TRAINING,
     ContrastSettings,
     DetectorSettings,
     Wys2Settings,
 )
 from stepline.wys2.unlabelled import ClipStream
 
-VIDEOS = "videos.json"
+VIDEOS_FILE = "videos.json"
 TRAINED_S3D = "s3d_wys2.pth"
 
 
@@ -220,7 +220,7 @@ def train_detector_run(
     identity = settings.model_dump(mode="json")
     if clips.s3d is not None:
         identity["s3d"] = sha256(clips.s3d)
-    run = TrainingRun(folder, identity, write, final=DETECTOR, identity_file=SETTINGS_FILE)
+    run = TrainingRun(folder, identity, write, final=DETECTOR_FILE, identity_file=SETTINGS_FILE)
     outcome = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
 
     # what is next to the detector's file
@@ -232,9 +232,9 @@ def train_detector_run(
     positive = outcome.validation.positive
     calibration = calibrate(score_pairs(detector, outcome.validation.pairs), positive)
     if calibration is None:  # none of another run stays
-        calibration_path(folder / DETECTOR).unlink(missing_ok=True)
+        calibration_path(folder / DETECTOR_FILE).unlink(missing_ok=True)
     else:
-        write_calibration(calibration, folder / DETECTOR)
+        write_calibration(calibration, folder / DETECTOR_FILE)
     result = DetectorRun(detector, rounds, calibration, len(positive), int(positive.sum()))
     outcome_tree = {
         "settings": settings.model_dump(mode="json"),
@@ -243,10 +243,10 @@ def train_detector_run(
             "labelled": count_reasons(labelled.omitted),
             "unlabelled": count_reasons(outcome.unlabelled_omitted),
         },
-        "rounds": [asdict(training_round) for training_round in rounds],
+        "rounds": [training_round.row() for training_round in rounds],
         "calibration": result.calibration_report,
     }
-    write_atomic(folder / RUN, json.dumps(outcome_tree, indent=1) + "\n")
+    write_atomic(folder / RUN_FILE, json.dumps(outcome_tree, indent=1) + "\n")
     return result
 
 
@@ -271,7 +271,7 @@ def _train_on_clips(
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     names = ("train", "validation", "test")
     videos = dict(zip(names, map(sorted, parts), strict=True))
-    write_atomic(folder / VIDEOS, json.dumps(videos, indent=1) + "\n")
+    write_atomic(folder / VIDEOS_FILE, json.dumps(videos, indent=1) + "\n")
     training = labelled.of_videos(parts[0])
     held_out = labelled.of_videos(parts[1])
     positive = infer_labels(training, settings.labels)
@@ -315,9 +315,8 @@ def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> Detecto
     tower = "s3d" if of_frames else "head"
     if "video" in detector.model_fields_set and detector.video != tower:
         cure = "give --features" if of_frames else "give --videos"
-        raise SettingsError(
-            f"detector.video={detector.video} is not trained on what is given; {cure}, or leave it out"
-        )
+        fault = f"detector.video={detector.video} is not trained on what is given"
+        raise SettingsError(f"{fault}; {cure}, or leave it out")
     fitting = {"text_width": pair.text.shape[1], "video": tower}
     if not isinstance(pair.video, FrameClip):
         fitting["video_width"] = pair.video.shape[-1]
@@ -346,7 +345,7 @@ def train_detector(
     *,
     detector: DetectorSettings,
     contrast: ContrastSettings | None = None,
-    settings: TrainSettings = TRAINING,
+    settings: TrainSettings = DETECTOR_TRAINING,
     start: Detector | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Detector:
@@ -357,9 +356,8 @@ def train_detector(
     which cannot be contrasted.
     """
     if len(pairs) < 2:
-        raise DatasetError(
-            f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos"
-        )
+        rule = "contrast needs two or more: loosen the labels, add videos"
+        raise DatasetError(f"{len(pairs)} positive clips; {rule}")
     return train_network(
         lambda: start or Detector(detector),
         detector_task(pairs, contrast or ContrastSettings()),

@@ -13,12 +13,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Span, Transcript
 from stepline.training.batches import LazySamples
-from stepline.training.gather import reasons_in_words
+from stepline.training.gather import ExcludedIds, reasons_in_words
 from stepline.training.sources import LabelledTexts
 from stepline.wys2.clip_sources import VideoFrames, clip_source
 from stepline.wys2.clips import ClipTextPair, NarratedClip
@@ -63,7 +62,7 @@ class ClipStream:
         settings: ClipSettings | None = None,
         transcripts: Mapping[str, Transcript] | None = None,
         *,
-        excluded: ExcludedVideos | frozenset[str] = frozenset(),
+        excluded: ExcludedIds = frozenset(),
     ) -> None:
         # labels alone compare what pronouns stand for
         self._settings = (settings or ClipSettings()).model_copy(
@@ -123,9 +122,8 @@ class ClipStream:
 
     def _check(self, number: int, record: Record) -> None:
         if number >= len(self._videos) or self._videos[number] != record.video.id:
-            raise DatasetError(
-                f"{record.id}: the unlabelled videos have changed meanwhile; start the command again"
-            )
+            fault = "the unlabelled videos have changed meanwhile"
+            raise DatasetError(f"{record.id}: {fault}; start the command again")
         lines = None if self._vectors is None else self._vectors.texts(record.video.id)
         texts = tuple(sentence.text for sentence in record.sentences)
         if lines is None or lines.texts != texts:

@@ -8,7 +8,7 @@ from stepline.annotate import (
     AnnotationClip,
     AnnotationQueue,
     Answer,
-    Answers,
+    AnswerLog,
     agreement,
     consensus,
     read_clips,
@@ -86,10 +86,10 @@ def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
     questions = [clip(f"q{n}", shown=True) for n in range(3)]
     queue = AnnotationQueue(
         [clip("a")],
-        Answers(tmp_path / "a.jsonl"),
+        AnswerLog(tmp_path / "a.jsonl"),
         qualifying=questions,
         right=2,
-        asked=2,
+        annotators=2,
         clock=clock,
     )
     for shown in (True, True, False):
@@ -104,12 +104,15 @@ def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
 
 def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
     queue = AnnotationQueue(
-        [clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock
+        [clip("a"), clip("b")], AnswerLog(tmp_path / "a.jsonl"), annotators=2, clock=clock
     )
     assert watch(queue, clock, "ann", True).clip.id == "a"
     assert watch(queue, clock, "ann", True).clip.id == "b"
     queue = AnnotationQueue(
-        [clip("c"), clip("b"), clip("a")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock
+        [clip("c"), clip("b"), clip("a")],
+        AnswerLog(tmp_path / "a.jsonl"),
+        annotators=2,
+        clock=clock,
     )
     assert watch(queue, clock, "bob", True).clip.id == "b"  # an answer each, and it stands first
     assert watch(queue, clock, "bob", True).clip.id == "a"
@@ -117,8 +120,8 @@ def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
 
 
 def test_a_clip_stays_an_annotators_whatever_others_answer_meanwhile(tmp_path, clock):
-    answers = Answers(tmp_path / "a.jsonl")
-    queue = AnnotationQueue([clip("a"), clip("b")], answers, asked=2, clock=clock)
+    answers = AnswerLog(tmp_path / "a.jsonl")
+    queue = AnnotationQueue([clip("a"), clip("b")], answers, annotators=2, clock=clock)
     given = queue.next("ann").clip.id
     assert given == "a"
     queue.begin("ann", "a")
@@ -133,7 +136,7 @@ def test_a_clip_stays_an_annotators_whatever_others_answer_meanwhile(tmp_path, c
 
 
 def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
-    queue = AnnotationQueue([clip("a", 4.0)], Answers(tmp_path / "a.jsonl"), clock=clock)
+    queue = AnnotationQueue([clip("a", 4.0)], AnswerLog(tmp_path / "a.jsonl"), clock=clock)
     with pytest.raises(DatasetError, match="not watched to its end"):
         queue.answer(said("a", "ann", True))
     queue.begin("ann", "a")
@@ -143,12 +146,12 @@ def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
     clock.now = 4.0
     queue.answer(said("a", "ann", True, seconds=99.0))
     # the server's clock, not the page's
-    assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]
+    assert [answer.seconds for answer in AnswerLog(tmp_path / "a.jsonl")] == [4.0]
 
 
 def test_the_last_answer_can_be_taken_back_once_and_given_anew(tmp_path, clock):
     queue = AnnotationQueue(
-        [clip("a"), clip("b")], Answers(tmp_path / "answers.jsonl"), clock=clock
+        [clip("a"), clip("b")], AnswerLog(tmp_path / "answers.jsonl"), clock=clock
     )
     watch(queue, clock, "ann", True)
     assert queue.next("ann").clip.id == "b"
@@ -164,7 +167,7 @@ def test_the_last_answer_can_be_taken_back_once_and_given_anew(tmp_path, clock):
 
 
 def test_only_the_clip_that_was_asked_about_can_be_answered(tmp_path, clock):
-    queue = AnnotationQueue([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), clock=clock)
+    queue = AnnotationQueue([clip("a"), clip("b")], AnswerLog(tmp_path / "a.jsonl"), clock=clock)
     queue.begin("ann", "b")
     clock.now = 9.0
     with pytest.raises(DatasetError, match="not the clip that was asked about"):
@@ -175,17 +178,17 @@ def test_only_the_clip_that_was_asked_about_can_be_answered(tmp_path, clock):
 
 def test_answers_outlive_a_kill_in_mid_line(tmp_path):
     path = tmp_path / "answers.jsonl"
-    answers = Answers(path)
+    answers = AnswerLog(path)
     answers.add(said("a", "ann", True))
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"clip": "b", "anno')
-    again = Answers(path)
+    again = AnswerLog(path)
     assert [answer.clip for answer in again] == ["a"]
     again.add(said("c", "ann", False))
-    assert [answer.clip for answer in Answers(path)] == ["a", "c"]
+    assert [answer.clip for answer in AnswerLog(path)] == ["a", "c"]
     path.write_text("{}\n" + whole.decode())
     with pytest.raises(StoreError, match=r"answers.jsonl:1: not an answer"):
-        Answers(path)
+        AnswerLog(path)
 
 
 def test_sentences_of_records_become_clips_of_three_seconds_at_least(tmp_path):
@@ -230,7 +233,10 @@ def test_clips_are_read_as_written_and_ids_stand_once(tmp_path):
         read_clips(tmp_path / "clips.json")
     with pytest.raises(DatasetError, match="cannot be"):
         AnnotationQueue(
-            [clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=[clip("q", shown=True)], right=6
+            [clip("a")],
+            AnswerLog(tmp_path / "a.jsonl"),
+            qualifying=[clip("q", shown=True)],
+            right=6,
         )
 
 

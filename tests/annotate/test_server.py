@@ -14,7 +14,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from http_client import ask
 
-from stepline.annotate import AnnotationClip, AnnotationQueue, Answers, write_clips
+from stepline.annotate import AnnotationClip, AnnotationQueue, AnswerLog, write_clips
 from stepline.annotate.server import serve
 from stepline.records import Span
 
@@ -30,9 +30,9 @@ def server(tmp_path, small_video):
             **more,
         )
 
-    answers = Answers(tmp_path / "answers.jsonl")
+    answers = AnswerLog(tmp_path / "answers.jsonl")
     queue = AnnotationQueue(
-        [one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, asked=1
+        [one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, annotators=1
     )
     running = serve(queue, tmp_path / "clips")
     thread = threading.Thread(target=running.run, daemon=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.curate.export import DatasetContents, export_dataset
+from stepline.curate.export.dataset import DatasetContents, export_dataset
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.features import FeatureStore, FeatureWriter

@@ -12,12 +12,12 @@ from made_records import left_out, lost, record
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict
-from stepline.curate.report import write_report
 from stepline.curate.report.collect import collect, task_steps
 from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.report.page import render_page
 from stepline.curate.report.repeated_steps import find_repeated_steps
 from stepline.curate.report.sections import biases, commonest, text_levels, video_levels
+from stepline.curate.report.write import write_report
 from stepline.curate.sampling import ReservoirSample, audited_mean, proportion
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import StageFailure

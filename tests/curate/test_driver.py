@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
 from stepline.curate.driver import RunRequest, curate, run_recipe
 from stepline.curate.plan import VideoStatus
-from stepline.curate.sources import read_source
+from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, load_recipe
 from stepline.curate.stages import STAGES
 from stepline.curate.status import run_status

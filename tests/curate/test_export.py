@@ -5,8 +5,8 @@ import pytest
 from exported import LEFT_OUT, export, record
 from s3_server import s3_server
 
-from stepline.curate.export import publish
 from stepline.curate.export.card import pairs, stage_losses, without_folders
+from stepline.curate.export.dataset import publish
 from stepline.curate.export.shards import write_tars
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure

@@ -6,7 +6,7 @@ from model_fleet import Fleet
 from small_video import CAPTIONS, draw_video
 
 from stepline.curate.driver import RunRequest, curate, source_items
-from stepline.curate.forecast import dry_run, format_forecast
+from stepline.curate.forecast.dry_run import dry_run, format_forecast
 from stepline.curate.stage import load_recipe
 from stepline.curate.stages import STAGES
 from stepline.curate.store.run_log import read_timings

@@ -10,7 +10,7 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from made_records import record
 
-from stepline.chat.pictures import LETTERS, VideoPictures
+from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures
 from stepline.curate.audit.model_check import annotator_name, check_by_model, model_agreements
 from stepline.curate.audit.sample import AuditSampler
 from stepline.curate.audit.verdicts import Verdict, Verdicts
@@ -46,7 +46,8 @@ def knows(handler):
     said = {}
     for n, text in enumerate(asked, start=1):
         away, letter = min(
-            (abs(s - SHOWN.get(text, -99)), x) for x, s in zip(LETTERS, seconds, strict=False)
+            (abs(s - SHOWN.get(text, -99)), x)
+            for x, s in zip(PICTURE_LETTERS, seconds, strict=False)
         )
         said[str(n)] = {"after": "done", "shown": letter if away <= 3 else "none"}
     Answers.raw(completion(json.dumps(said)))(handler)

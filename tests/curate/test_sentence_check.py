@@ -9,9 +9,8 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from made_records import record
 
-from stepline.annotate.answers import Answer
-from stepline.annotate.answers import Answers as AnswerLog
-from stepline.chat.pictures import LETTERS, VideoPictures
+from stepline.annotate.answers import Answer, AnswerLog
+from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures
 from stepline.curate.audit.sample import narration_texts, sample_sentences
 from stepline.curate.audit.sentences import check_sentences, read_people
 from stepline.curate.audit.verdicts import Verdict, Verdicts
@@ -40,7 +39,8 @@ def knows(handler):
     said = {}
     for n, text in enumerate(asked, start=1):
         away, letter = min(
-            (abs(s - SHOWN.get(text, -99)), x) for x, s in zip(LETTERS, seconds, strict=False)
+            (abs(s - SHOWN.get(text, -99)), x)
+            for x, s in zip(PICTURE_LETTERS, seconds, strict=False)
         )
         said[str(n)] = {"after": "done", "shown": letter if away <= 3 else "none"}
     Answers.raw(completion(json.dumps(said)))(handler)

@@ -29,7 +29,7 @@ def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
                 recipe(),
                 str(tmp_path / "out"),
                 broken,
-                on_progress=lambda one: told.append(one.done),
+                on_progress=lambda one: told.append(one.finished),
             ),
             items,
         )
@@ -78,7 +78,7 @@ def test_progress_knows_its_rate_and_what_is_left():
     progress.count(StageFailure("b", "read", "left out", "short"), earlier=False)
     assert progress.failed == 1
     assert progress.rate == pytest.approx(2 / progress.seconds * 3600, rel=1e-3)
-    assert progress.left == pytest.approx(7 / 2 * progress.seconds, rel=1e-3)
+    assert progress.seconds_left == pytest.approx(7 / 2 * progress.seconds, rel=1e-3)
 
 
 def test_status_tells_how_busy_gpus_were_in_the_last_run(tmp_path, monkeypatch):

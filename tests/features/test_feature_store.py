@@ -5,9 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from stepline.errors import ShapeError, StoreError
-from stepline.features import FeatureStore, FeatureWriter, RowTexts
-from stepline.features import store as features_store
-from stepline.features.store import index_path, shard_path
+from stepline.features import FeatureStore, FeatureWriter, RowTexts, shard_index
+from stepline.features.shard_index import index_path, shard_path
 from stepline.nasva.dataset import matching_rows
 from stepline.training.sources import LabelledTexts
 
@@ -150,9 +149,9 @@ def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monk
         for id, texts in said.items():
             writer.add(id, rows(count=3), rate=1.0, backbone="clip", texts=RowTexts(texts))
         writer.add("mute", rows(count=3), rate=1.0, backbone="clip")
-    store, read, columns = FeatureStore(tmp_path), [], features_store._read_columns
+    store, read, columns = FeatureStore(tmp_path), [], shard_index._read_columns
     monkeypatch.setattr(
-        features_store,
+        shard_index,
         "_read_columns",
         lambda folder, shard, names: read.append(shard) or columns(folder, shard, names),
     )

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from stepline.errors import StoreError
 from stepline.features import FeatureStore, import_features
-from stepline.features.import_files import DROPPED, read_dropped
+from stepline.features.import_files import DROPPED_NAME, read_dropped
 from stepline.records import count_reasons
 
 
@@ -148,7 +148,7 @@ def test_what_is_no_features_is_left_out_with_its_reason(tmp_path):
         "texts": "its texts or times are not as many as its rows",
         "code": "the file cannot be read",
     }
-    assert read_dropped(tmp_path / "store" / DROPPED) == done.dropped
+    assert read_dropped(tmp_path / "store" / DROPPED_NAME) == done.dropped
     # the first, not the other
     assert_allclose(FeatureStore(tmp_path / "store").matrix("good"), rows(0), atol=0.01)
 

@@ -73,7 +73,7 @@ def reads(monkeypatch):
 
 def test_a_second_list_of_many_corrected_videos_reads_no_record(library, reads):
     first = library.videos()
-    assert [card.shown for card in first] == [0] * COUNT
+    assert [card.shown_steps for card in first] == [0] * COUNT
     reads.clear()
     assert library.videos() == first
     assert library.card(first[0].id) == first[0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stepline.errors import StoreError
 from stepline.library.corrections import (
-    FIELDS,
+    STEP_FIELDS,
     ConflictError,
     Correction,
     active_corrections,
@@ -300,7 +300,7 @@ def test_every_field_that_differs_keeps_the_machines_value(edit):
         machine = step_fields(step)
         differing = {
             field: machine[field]
-            for field in FIELDS
+            for field in STEP_FIELDS
             if now.get(step.id, {}).get(field, ...) != machine[field]
         }
         assert result.machine.get(step.id, {}) == differing

@@ -11,7 +11,7 @@ import pytest
 
 from stepline.errors import SettingsError, StoreError
 from stepline.library import SearchIndex
-from stepline.library.search import INDEX
+from stepline.library.search import INDEX_FILE
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_record, write_record
 
@@ -151,8 +151,8 @@ def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later
 def test_a_damaged_index_or_one_of_another_version_is_made_anew(index, folder):
     index.close()
     for damage in (
-        lambda: (folder / INDEX).write_bytes(b"no database" * 100),
-        lambda: _version(folder / INDEX, 99),
+        lambda: (folder / INDEX_FILE).write_bytes(b"no database" * 100),
+        lambda: _version(folder / INDEX_FILE, 99),
     ):
         damage()
         again = SearchIndex(folder)

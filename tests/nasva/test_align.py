@@ -8,7 +8,6 @@ from aligner_samples import WIDTH, tiny
 from stepline.errors import ShapeError
 from stepline.nasva.align import (
     UNSEEN_COSINE,
-    align,
     alignment_windows,
     compete,
     ordered_posterior,
@@ -41,10 +40,10 @@ def vectors(texts, seed=1):
 
 def test_a_short_video_is_aligned_at_once():
     aligner, features, texts = network(), video(20), vectors(3)
-    alignment = align(aligner, features, ["a", "b", "c"], texts)
-    assert (alignment.kind, alignment.rate, alignment.scores.shape) == ("cosine", 1.0, (3, 20))
+    whole = score_texts(aligner, features, texts)
+    assert (whole.rate, whole.scores.shape) == (1.0, (3, 20))
     fit = score_texts(aligner, features, texts, settings=SMALL)
-    assert np.array_equal(fit.scores, alignment.scores)
+    assert np.array_equal(fit.scores, whole.scores)
     assert fit.alignable is None
 
 
@@ -69,7 +68,7 @@ def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
     # windows 0-16, 8-24, 16-29: the last is padded
     fit = score_texts(aligner, features, texts, settings=SMALL)
     alone = [
-        align(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), "abcd", texts).scores
+        score_texts(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), texts).scores
         for a, b in ((0, 16), (8, 24), (16, 29))
     ]
     expected = np.zeros((4, 29))
@@ -108,10 +107,11 @@ def test_a_narration_is_sought_near_where_it_is_said():
 def test_only_narrations_know_their_places():
     aligner, features, texts = network(), video(18), vectors(4)
     turned = texts[::-1].copy()
-    steps, other = (align(aligner, features, "abcd", some).scores for some in (texts, turned))
+    steps, other = (score_texts(aligner, features, some).scores for some in (texts, turned))
     np.testing.assert_allclose(steps, other[::-1], atol=1e-5)
+    narration = AlignerSettings(mode="narration")
     told, other = (
-        align(aligner, features, "abcd", some, mode="narration").scores for some in (texts, turned)
+        score_texts(aligner, features, some, settings=narration).scores for some in (texts, turned)
     )
     assert np.abs(told - other[::-1]).max() > 1e-3
 

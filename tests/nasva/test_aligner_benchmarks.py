@@ -272,7 +272,7 @@ def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path)
         writer.add(one.id, one.features().values, rate=1.0, backbone="world-usual")
     asked = [
         each
-        for each in benchmark_questions("htm-align", world / "htm_align.json").asked
+        for each in benchmark_questions("htm-align", world / "htm_align.json").questions
         if each.id == one.id
     ]
     files = BenchmarkInputs(
@@ -346,7 +346,7 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr
     loaded = load_aligner(trained)
-    asked = benchmark_questions("htm-align", reference).asked[:3]
+    asked = benchmark_questions("htm-align", reference).questions[:3]
     vectors = TextVectors(world / "texts" / "usual" / "narration", loaded)
     with pytest.raises(DatasetError, match="none of 3 videos can be answered"):
         write_answers(

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from stepline.errors import ModelError
 from stepline.nasva import model as rows
 from stepline.nasva.checkpoint import (
-    FILE,
+    NETWORK_FILE,
     FeatureSpace,
     import_official,
     load_aligner,
@@ -42,14 +42,14 @@ def test_another_file_is_no_checkpoint(tmp_path):
     (tmp_path / "text.safetensors").write_text("no tensors")
     for name in ("other", "text", "absent"):
         with pytest.raises(ModelError, match="not a grounding network of Stepline"):
-            FILE.read_header(tmp_path / f"{name}.safetensors", dict)
+            NETWORK_FILE.read_header(tmp_path / f"{name}.safetensors", dict)
 
 
 def test_a_folder_gives_its_best_network_else_the_final_one(tmp_path):
     for name in ("last", "aligner", "best"):
         (tmp_path / f"{name}.safetensors").write_bytes(b"")
         if name != "last":
-            assert FILE.find(tmp_path).name == f"{name}.safetensors"
+            assert NETWORK_FILE.find(tmp_path).name == f"{name}.safetensors"
 
 
 def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
@@ -57,14 +57,14 @@ def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
     with pytest.raises(
         ModelError, match="the run is not finished; run `stepline train nasva` again to end it"
     ):
-        FILE.find(tmp_path)
+        NETWORK_FILE.find(tmp_path)
 
 
 def test_a_folder_without_a_network_is_named(tmp_path):
     with pytest.raises(
         ModelError, match=r"holds none of best\.safetensors, aligner\.safetensors; give"
     ):
-        FILE.find(tmp_path)
+        NETWORK_FILE.find(tmp_path)
 
 
 CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}

@@ -109,8 +109,8 @@ def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
         ("long", gather_reasons.OTHER_LENGTH),
         ("mute", gather_reasons.NO_VECTORS),
         ("others", reasons.OTHER_TEXTS),
-        ("good", gather_reasons.TWICE),
-        ("test", gather_reasons.EXCLUDED),
+        ("good", gather_reasons.SEEN_TWICE),
+        ("test", gather_reasons.EXCLUDED_REASON),
     ]
     assert_allclose(made[0].video, vectors(8, 0), atol=2e-3)
     assert_allclose(made[1].video, vectors(8, 4), atol=2e-3)  # of `near`, the fifth that was stored

@@ -24,15 +24,15 @@ from training_data import WIDTH, command, write_stores
 
 from stepline.cli import main
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.features.store import shard_path
+from stepline.features.shard_index import shard_path
 from stepline.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.nasva.dataset import gather_samples
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings
 from stepline.nasva.train import recall_counts, shuffle_texts, train_aligner
 from stepline.training.batches import collate
-from stepline.training.run_folder import LOG
-from stepline.training.settings import CHECKPOINT, TrainSettings
+from stepline.training.run_folder import LOG_FILE
+from stepline.training.settings import CHECKPOINT_FILE, TrainSettings
 from stepline.training.sources import read_labelled_texts
 
 SAMPLES = [sample(seed, seconds=20 + seed, ordered=True) for seed in range(6)]
@@ -101,7 +101,7 @@ def recall(network, stores):
 
 
 def log(folder):
-    return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    return [json.loads(line) for line in (folder / LOG_FILE).read_text().splitlines()]
 
 
 def test_it_overfits_one_batch(tmp_path, stepline):
@@ -179,7 +179,7 @@ def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stor
     )
     child = started(arguments)
     folder = tmp_path / "killed"
-    begun = folder / CHECKPOINT
+    begun = folder / CHECKPOINT_FILE
     wait_until(
         lambda: begun.exists() and log(folder)[10:] and list(folder.glob(".last*.partial*")), child
     )
@@ -194,7 +194,7 @@ def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stor
         stores, tmp_path / "whole", *settings, options=("--set", "model.attention_dropout=0.1")
     )
     assert stepline(*whole).exit_code == 0
-    for name in (CHECKPOINT, LOG, "aligner.safetensors"):
+    for name in (CHECKPOINT_FILE, LOG_FILE, "aligner.safetensors"):
         assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
@@ -204,14 +204,16 @@ def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
     save_every."""
     folder = tmp_path / "run"
     child = started(command(stores, folder, "epochs=400", "batch=3", "save_every=7"))
-    wait_until(lambda: (folder / CHECKPOINT).exists(), child)
+    wait_until(lambda: (folder / CHECKPOINT_FILE).exists(), child)
     time.sleep(0.3)
     kill(child)
-    with safe_open(folder / CHECKPOINT, framework="pt") as file:
+    with safe_open(folder / CHECKPOINT_FILE, framework="pt") as file:
         step = json.loads(file.metadata()["stepline"])["step"]
     assert step % 7 == 0
     lines = [
-        line for line in (folder / LOG).read_text().splitlines(keepends=True) if line.endswith("\n")
+        line
+        for line in (folder / LOG_FILE).read_text().splitlines(keepends=True)
+        if line.endswith("\n")
     ]
     # killed between the log's 7 lines and the checkpoint: they are taken again
     assert step <= len(lines) <= step + 7
@@ -456,7 +458,7 @@ def compare(one, two):
     )
     scores = [[line["score"] for line in lines if "score" in line] for lines in (found, expected)]
     assert scores[0] == pytest.approx(scores[1], abs=LOSSES)
-    weights = [load_file(folder / CHECKPOINT) for folder in (two, one)]
+    weights = [load_file(folder / CHECKPOINT_FILE) for folder in (two, one)]
     names = [name for name in weights[1] if name.startswith("model.")]
     torch.testing.assert_close(
         *({name: each[name] for name in names} for each in weights), atol=WEIGHTS, rtol=0
@@ -498,7 +500,7 @@ def test_torchrun_killed_in_mid_epoch_and_started_again_ends_as_one_process(
         str(free_port()),
     )
     child = started(arguments, *launcher)
-    checkpoint = tmp_path / "two" / CHECKPOINT
+    checkpoint = tmp_path / "two" / CHECKPOINT_FILE
     wait_until(checkpoint.exists, child)
     kill(child)
     assert len(log(tmp_path / "two")) < 24

@@ -5,7 +5,7 @@ from stepline.errors import ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.nasva.align import TextScores, posterior_spans
 from stepline.nasva.calibration import Calibration
-from stepline.nasva.predict import UNCALIBRATED, place_steps
+from stepline.nasva.predict import UNCALIBRATED_NOTE, place_steps
 from stepline.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
@@ -42,7 +42,7 @@ def test_a_step_that_is_said_but_not_shown_says_so():
 
 def test_without_calibration_every_step_counts_as_shown_and_that_is_told():
     placing = place_steps(steps(), fit())
-    assert placing.note == UNCALIBRATED
+    assert placing.note == UNCALIBRATED_NOTE
     assert [step.status for step in placing.steps] == ["shown", "shown"]
 
 

@@ -13,7 +13,7 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.nasva.checkpoint import load_aligner, read_aligner
 from stepline.nasva.refine import (
-    UNLABELLED,
+    NO_LABEL_REASON,
     RefineSources,
     _best_span,
     _VideoReader,
@@ -236,4 +236,4 @@ def test_what_loses_its_label_is_dropped_with_its_reason():
     given = iter([record, record, Record(id="o", video=Video(id="b"))])
     (done,) = refined_records(given, {"a": (None, Span(1.0, 2.0))})
     assert [(step.id, step.spans) for step in done.steps] == [("2", (Span(1.0, 2.0),))]
-    assert [(one.text, one.reason) for one in done.dropped] == [("Boil", UNLABELLED)]
+    assert [(one.text, one.reason) for one in done.dropped] == [("Boil", NO_LABEL_REASON)]

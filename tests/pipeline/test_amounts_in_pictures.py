@@ -6,7 +6,7 @@ import pytest
 from stepline.pipeline.describe import check_amounts
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision.on_screen_text import ScreenText
-from stepline.vision_language.describe import SEEN as DESCRIBED
+from stepline.vision_language.describe import SEEN_BY_MODEL as DESCRIBED
 from stepline.writing.llm.writer import BESIDE_SPEECH, SEEN
 
 SPEECH = Transcript(

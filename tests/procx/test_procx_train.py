@@ -21,8 +21,8 @@ from stepline.procx.train import ProcxSources, train_procx, train_procx_run
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_parquet
-from stepline.training.run_folder import LOG
-from stepline.training.settings import CHECKPOINT
+from stepline.training.run_folder import LOG_FILE
+from stepline.training.settings import CHECKPOINT_FILE
 
 QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")  # 6 steps
 
@@ -130,7 +130,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
         train_procx_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")
     ]
     assert outcomes[0][0].loss == outcomes[1][0].loss
-    for name in (CHECKPOINT, LOG, "procx.safetensors", "best.safetensors"):
+    for name in (CHECKPOINT_FILE, LOG_FILE, "procx.safetensors", "best.safetensors"):
         assert (tmp_path / "stopped" / name).read_bytes() == (
             tmp_path / "whole" / name
         ).read_bytes(), name
@@ -163,10 +163,10 @@ def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tm
     words, model = load_model(packed.folder).vocabulary, TINY.model_copy(update={"dropout": 0.2})
     given = {"loss": settings.loss, "data": settings.data, "settings": settings.train}
     train_procx(held, tmp_path / "held", vocabulary=words, model=model, **given)
-    assert (tmp_path / "held" / CHECKPOINT).read_bytes() == (
-        packed.folder / CHECKPOINT
+    assert (tmp_path / "held" / CHECKPOINT_FILE).read_bytes() == (
+        packed.folder / CHECKPOINT_FILE
     ).read_bytes()
-    assert (tmp_path / "held" / LOG).read_bytes() == (packed.folder / LOG).read_bytes()
+    assert (tmp_path / "held" / LOG_FILE).read_bytes() == (packed.folder / LOG_FILE).read_bytes()
 
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):
@@ -334,7 +334,7 @@ def test_two_processes_train_as_one(tmp_path, stepline):
                 found.bind(("127.0.0.1", 0))
                 port = found.getsockname()[1]
             torch.multiprocessing.spawn(one_of_two, (port, arguments), nprocs=2)
-        lines = (tmp_path / name / "seed-1" / LOG).read_text().splitlines()
+        lines = (tmp_path / name / "seed-1" / LOG_FILE).read_text().splitlines()
         told[name] = [json.loads(line) for line in lines]
     assert len(told["one"]) == len(told["two"]) >= 8
     for key in ("loss", "score"):

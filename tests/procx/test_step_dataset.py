@@ -20,12 +20,12 @@ from stepline.procx.train import augment_sample
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_parquet, write_record
 from stepline.training.gather import (
-    EXCLUDED,
+    EXCLUDED_REASON,
     NO_FEATURES,
     NO_ROWS,
     OTHER_LENGTH,
     OTHER_WIDTH,
-    TWICE,
+    SEEN_TWICE,
 )
 from stepline.training.sources import read_records
 
@@ -88,7 +88,7 @@ def test_what_is_left_out_is_told():
     given["v5"] = FeatureSequence(np.zeros((SECONDS, 3), np.float32), 1.0, "drawn")
     given["v6"] = FeatureSequence(np.zeros((0, 8), np.float32), 1.0, "drawn")
     found = gathered([one, one, long, empty, late, five, six, seven], given)
-    every = (TWICE, OTHER_LENGTH, NO_STEP, PAST, NO_FEATURES, OTHER_WIDTH, NO_ROWS)
+    every = (SEEN_TWICE, OTHER_LENGTH, NO_STEP, PAST, NO_FEATURES, OTHER_WIDTH, NO_ROWS)
     assert found.reasons() == dict.fromkeys(every, 1)
     assert found.videos == ("v0", "v3")
     (past,) = [each for each in found.omitted if each.reason == PAST]
@@ -97,7 +97,7 @@ def test_what_is_left_out_is_told():
 
 def test_evaluation_videos_are_kept_out():
     found = gathered(excluded=frozenset({"v1", "v2"}))
-    assert found.reasons() == {EXCLUDED: 2}
+    assert found.reasons() == {EXCLUDED_REASON: 2}
     assert "v1" not in found.videos
 
 

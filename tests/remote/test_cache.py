@@ -15,7 +15,7 @@ from stepline.remote.cache import CachedFolder, local_copy
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "ASKED_AGAIN", 0.0)
+    monkeypatch.setattr(cache, "NOTE_SECONDS", 0.0)
 
 
 def upload(folder, url):
@@ -64,7 +64,7 @@ def test_what_is_here_is_not_fetched_again(store, bucket):
 
 
 def test_shards_make_room_for_others_and_come_again(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "IN_USE", 0.0)
+    monkeypatch.setattr(cache, "IN_USE_SECONDS", 0.0)
     shard = (tmp_path / "store" / "shard-00000.safetensors").stat().st_size
     cached = CachedFolder("s3://bucket/store", most=2 * shard)
     for number in range(3):

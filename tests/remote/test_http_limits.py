@@ -10,7 +10,7 @@ import pytest
 from web_server import serve
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.sources import read_source
+from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError, StoreError
 from stepline.media.http import is_public

@@ -125,7 +125,7 @@ def test_a_slow_read_is_given_up_and_asked_for_again(bucket, tmp_path):
 @pytest.mark.parametrize("kind", SERVERS)
 def test_listings_of_more_than_a_page_are_whole(kind, monkeypatch, request):
     bucket = request.getfixturevalue(SERVERS[kind])
-    monkeypatch.setattr("stepline.remote.filesystems.PAGE", 3)
+    monkeypatch.setattr("stepline.remote.filesystems.PAGE_OBJECTS", 3)
     many = RemotePath(f"{kind}://bucket/many", QUICK)
     for number in range(8):
         (many / f"{number}.txt").write("x")

@@ -10,9 +10,9 @@ from known_steps import NAMES, SHOT, SHOWN, grounded, grounded_video, knows, rig
 from llm_fakes import Answers, FakeServer, completion
 
 from research.vision_language.descriptions import ask_after_descriptions
-from stepline.chat.pictures import LETTERS
+from stepline.chat.pictures import PICTURE_LETTERS
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language.questions import NONE
+from stepline.vision_language.questions import NONE_ANSWER
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +37,11 @@ def knows_words(r=1.0):
             return
         urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
         said = {}
-        for letter, url in zip(LETTERS, urls, strict=False):
+        for letter, url in zip(PICTURE_LETTERS, urls, strict=False):
             second = float(base64.b64decode(url.partition(",")[2]))
             rng = np.random.default_rng(zlib.crc32(f"{second}".encode()))
             shown = [NAMES[k] for k, at in SHOWN.items() if int(second) // SHOT == at // SHOT] or [
-                NONE
+                NONE_ANSWER
             ]
             said[letter] = shown[0] if rng.random() < r else str(rng.choice(NAMES))
         Answers.raw(completion(json.dumps(said)))(handler)

@@ -50,7 +50,9 @@ def test_scores_are_there_where_somebody_speaks(uses):
 def test_inputs_differ_in_what_they_hold_and_agree_in_what_matters(uses):
     inputs = inputs_of(uses.lessons, uses)
     assert tuple(inputs) == INPUTS
-    widths = {name: (one[0].seen.shape[1], one[0].said.shape[1]) for name, one in inputs.items()}
+    widths = {
+        name: (one[0].pictures.shape[1], one[0].speech.shape[1]) for name, one in inputs.items()
+    }
     assert widths == {
         "raw": (128, 0),
         "detector": (64, 0),
@@ -64,7 +66,7 @@ def test_inputs_differ_in_what_they_hold_and_agree_in_what_matters(uses):
 
 def test_labels_are_counted_in_segments(uses):
     samples = inputs_of(uses.lessons, uses)["raw"]
-    total = sum(len(one.seen) for one in samples)
+    total = sum(len(one.pictures) for one in samples)
     for count in (1, 16, total, total + 5):
         found = first_labels(samples, count, np.random.default_rng(0))
         assert sum(len(one.matters) for one in found) == min(count, total)

@@ -3,7 +3,12 @@
 import pytest
 
 from stepline.sieve_swap.agreement import change, polarity, quantities
-from stepline.sieve_swap.agreement.check import NEGATION, NEW, NUMBER, UNIT
+from stepline.sieve_swap.agreement.check import (
+    CHANGED_NEGATION,
+    CHANGED_NUMBER,
+    CHANGED_UNIT,
+    NEW_NUMBER,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,22 +94,26 @@ def test_a_step_that_says_the_same_changes_nothing(said, step):
 @pytest.mark.parametrize(
     ("said", "step", "reason"),
     [
-        ("add two eggs", "Beat in 3 eggs.", NUMBER),
-        ("bake it at 350 degrees fahrenheit", "Bake at 400 degrees F.", NUMBER),
-        ("bake it at 350 degrees fahrenheit", "Bake at 350 degrees C.", UNIT),
-        ("bake it at 350 degrees fahrenheit", "Bake at 220 C.", NUMBER),
-        ("two cups of sugar", "Add 2 tablespoons sugar.", UNIT),
-        ("let it sit for ten minutes", "Let stand 10 hours.", UNIT),
-        ("ten minutes in the pan", "Cut into 10-inch strips.", UNIT),
-        ("cut it in half", "Cut into quarters.", NUMBER),
-        ("one cup of flour and two cups of sugar", "Add 2 cups flour and 2 cups sugar.", NUMBER),
-        ("twelve volts", "Set the supply to 24 volts.", NUMBER),
-        ("do not season the water", "Season the water.", NEGATION),
-        ("season the water", "Do not season the water.", NEGATION),
-        ("don't put any salt in", "Season to taste.", NEGATION),
-        ("stir it well", "Never stir the rice.", NEGATION),
-        ("cover the pot and simmer", "Simmer uncovered.", NEGATION),
-        ("without the lid on never stir", "Cook with the lid on, do not cover.", NEGATION),
+        ("add two eggs", "Beat in 3 eggs.", CHANGED_NUMBER),
+        ("bake it at 350 degrees fahrenheit", "Bake at 400 degrees F.", CHANGED_NUMBER),
+        ("bake it at 350 degrees fahrenheit", "Bake at 350 degrees C.", CHANGED_UNIT),
+        ("bake it at 350 degrees fahrenheit", "Bake at 220 C.", CHANGED_NUMBER),
+        ("two cups of sugar", "Add 2 tablespoons sugar.", CHANGED_UNIT),
+        ("let it sit for ten minutes", "Let stand 10 hours.", CHANGED_UNIT),
+        ("ten minutes in the pan", "Cut into 10-inch strips.", CHANGED_UNIT),
+        ("cut it in half", "Cut into quarters.", CHANGED_NUMBER),
+        (
+            "one cup of flour and two cups of sugar",
+            "Add 2 cups flour and 2 cups sugar.",
+            CHANGED_NUMBER,
+        ),
+        ("twelve volts", "Set the supply to 24 volts.", CHANGED_NUMBER),
+        ("do not season the water", "Season the water.", CHANGED_NEGATION),
+        ("season the water", "Do not season the water.", CHANGED_NEGATION),
+        ("don't put any salt in", "Season to taste.", CHANGED_NEGATION),
+        ("stir it well", "Never stir the rice.", CHANGED_NEGATION),
+        ("cover the pot and simmer", "Simmer uncovered.", CHANGED_NEGATION),
+        ("without the lid on never stir", "Cook with the lid on, do not cover.", CHANGED_NEGATION),
     ],
 )
 def test_a_change_is_named(said, step, reason):
@@ -113,7 +122,7 @@ def test_a_change_is_named(said, step, reason):
 
 def test_a_number_of_which_nothing_is_said_is_refused_only_on_demand():
     assert change("add the flour", "Add 2 cups flour.") is None
-    assert change("add the flour", "Add 2 cups flour.", new_numbers=False) == NEW
+    assert change("add the flour", "Add 2 cups flour.", new_numbers=False) == NEW_NUMBER
     assert change("add two cups of flour", "Add 2 cups flour.", new_numbers=False) is None
 
 

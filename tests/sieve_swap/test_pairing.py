@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.sieve_swap.pairing import BATCH, PairFinder, WordSets, WordVocabulary, threshold_table
+from stepline.sieve_swap.pairing import (
+    BATCH_VIDEOS,
+    PairFinder,
+    WordSets,
+    WordVocabulary,
+    threshold_table,
+)
 from stepline.sieve_swap.settings import PairingSettings
 
 DOCUMENTS = [
@@ -139,7 +145,7 @@ def test_pairs_are_exact_over_several_batches_and_where_more_words_are_shared_th
     settings = PairingSettings(iou=0.02, recall=0.03)
     found = list(PairFinder(*documents, 1900).all_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
-    assert len(found) > 2 * BATCH
+    assert len(found) > 2 * BATCH_VIDEOS
     assert any((pairs.recall * documents[1].sizes[pairs.documents] > 255).any() for pairs in found)
     for video, pairs in enumerate(found):
         expected = loop(videos, documents, video, settings)

@@ -6,11 +6,11 @@ from small_base import SmallBase
 
 from stepline.errors import ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.sieve_swap.agreement.check import NEGATION, NUMBER
-from stepline.sieve_swap.match import FAR, UNORDERED, UNPAIRED, segments
+from stepline.sieve_swap.agreement.check import CHANGED_NEGATION, CHANGED_NUMBER
+from stepline.sieve_swap.match import NO_DOCUMENT, NOT_IN_ORDER, TOO_FAR, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
-    IDLE_TALK,
+    NO_INSTRUCTION,
     are_instructions,
     instruction_probability,
     sieve_and_swap,
@@ -63,7 +63,7 @@ def test_the_golden_run():
         (34.0, 36.0, "Drizzle with olive oil.", (5,)),
     ]
     assert [(item.text, item.reason) for item in made.dropped] == [
-        ("hello my dear friends and welcome", FAR)
+        ("hello my dear friends and welcome", TOO_FAR)
     ]
     first = made.steps[0]
     assert (first.source_text, first.licence, first.alternatives) == (
@@ -117,21 +117,25 @@ def test_a_similarity_exactly_at_the_threshold_is_kept():
     assert len(swapped(spoken, similarity=1.0).steps) == 1  # the same words: cosine 1
     assert [
         item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped
-    ] == [FAR]
+    ] == [TOO_FAR]
 
 
 def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
     base = SmallBase([("A", ["Peel 3 cloves of garlic."]), ("B", ["Peel 2 cloves garlic now."])])
     spoken = [(0.0, 2.0, "peel 2 cloves of garlic")]
     assert [step.text for step in swapped(spoken, base=base).steps] == ["Peel 2 cloves garlic now."]
-    assert [item.reason for item in swapped(spoken, base=base, candidates=1).dropped] == [NUMBER]
+    assert [item.reason for item in swapped(spoken, base=base, candidates=1).dropped] == [
+        CHANGED_NUMBER
+    ]
     assert [step.text for step in swapped(spoken, base=base, check=False).steps] == [
         "Peel 3 cloves of garlic."
     ]
 
 
 def test_a_negation_is_never_swapped_away():
-    assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [NEGATION]
+    assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [
+        CHANGED_NEGATION
+    ]
     assert [step.text for step in swapped([(0.0, 2.0, "do not salt it yet")]).steps] == [
         "Do not salt yet."
     ]
@@ -196,7 +200,7 @@ def test_only_the_steps_of_the_asked_documents_are_searched():
         "Remove the wheel."
     ]
     nothing = swapped(spoken, scope="paired", paired=[np.array([], np.int64)])
-    assert [item.reason for item in nothing.dropped] == [UNPAIRED, UNPAIRED]
+    assert [item.reason for item in nothing.dropped] == [NO_DOCUMENT, NO_DOCUMENT]
 
 
 def test_monotone_matching_keeps_one_document_s_order():
@@ -211,7 +215,7 @@ def test_monotone_matching_keeps_one_document_s_order():
     # Cosines: mixing 4 / (2 sqrt 6) = .82, chopping 3 / (2 sqrt 3) = .87. Chopping comes first in
     # the document, so only one of the two can stay.
     assert [step.text[:4] for step in ordered.steps] == ["Drai", "Chop"]
-    assert [item.reason for item in ordered.dropped] == [UNORDERED]
+    assert [item.reason for item in ordered.dropped] == [NOT_IN_ORDER]
 
 
 def test_short_neighbours_merge_before_retrieval_when_asked():
@@ -291,4 +295,6 @@ def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
         kept[sieve] = sieve_and_swap([spoken], base, settings, embed=base.embed)[0]
     assert [step.sources for step in kept["similarity"].steps] == [(0,), (1,)]
     assert [step.sources for step in kept["wording"].steps] == [(1,)]
-    assert [(item.text, item.reason) for item in kept["wording"].dropped] == [(said[0], IDLE_TALK)]
+    assert [(item.text, item.reason) for item in kept["wording"].dropped] == [
+        (said[0], NO_INSTRUCTION)
+    ]

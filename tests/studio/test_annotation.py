@@ -6,13 +6,15 @@ import json
 import pytest
 from studio_server import library, serving
 
-from stepline.annotate import Answer, agreement, queue
+from stepline.annotate import AgreementRule, Answer, agreement, queue
 from stepline.studio.store import Studio
 
 
 @pytest.fixture
 def server(tmp_path, small_video, monkeypatch):
-    monkeypatch.setattr(queue, "EARLY", 100.0)  # nobody waits here until a clip has ended
+    monkeypatch.setattr(
+        queue, "CLOCK_TOLERANCE_SECONDS", 100.0
+    )  # nobody waits here until a clip has ended
     with serving(library(tmp_path / "library", small_video)) as server:
         yield server
 
@@ -45,7 +47,7 @@ def test_two_people_answer_about_the_library_and_the_store_keeps_it(server):
     assert answer_all(server, "Ann", False) == first[-1:]
     assert answer_all(server, "Bob", True) != []
     again = Studio(server.studio.library.folder)
-    told = agreement(again.answers, asked=2, needed=2)
+    told = agreement(again.answers, AgreementRule(2, 2))
     assert (told.complete, told.shown, told.unshown) == (3, 2, 0)
     assert told.same == pytest.approx(2 / 3)
     again.answers.add(Answer(clip=first[0], annotator="Ann", shown=False, confidence="not"))

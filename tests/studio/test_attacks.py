@@ -18,7 +18,7 @@ from studio_server import library, serving
 
 from stepline.errors import SettingsError
 from stepline.library.corrected_library import video_id
-from stepline.library.database import STORE
+from stepline.library.database import DATABASE_FILE
 from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, read_password
 from stepline.studio.uploads import MAX_PIECE_BYTES
@@ -393,9 +393,9 @@ def test_a_record_gives_out_no_other_file(server, tmp_path, small_video):
 
 
 def test_the_store_is_no_video_and_no_page(server):
-    assert server.ask("GET", f"/static/{STORE}")[0].status == 404
-    assert server.ask("GET", f"/{STORE}")[0].status == 404
-    assert server.ask("GET", f"/api/videos/{video_id(STORE)}/media")[0].status == 404
+    assert server.ask("GET", f"/static/{DATABASE_FILE}")[0].status == 404
+    assert server.ask("GET", f"/{DATABASE_FILE}")[0].status == 404
+    assert server.ask("GET", f"/api/videos/{video_id(DATABASE_FILE)}/media")[0].status == 404
 
 
 def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):

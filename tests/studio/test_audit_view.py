@@ -13,7 +13,7 @@ from studio_server import library, serving
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict, Verdicts
-from stepline.library.database import STORE
+from stepline.library.database import DATABASE_FILE
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_parquet
 from stepline.studio.store import Studio
@@ -158,7 +158,7 @@ def test_where_no_dataset_is_the_view_says_so_and_a_later_one_is_found(
 def test_a_store_from_before_there_were_verdicts_takes_them(tmp_path, small_video):
     folder = library(tmp_path / "library", small_video)
     Studio(folder).close()
-    with sqlite3.connect(folder / STORE) as database:
+    with sqlite3.connect(folder / DATABASE_FILE) as database:
         database.execute("DROP TABLE verdict")
     database.close()
     studio = Studio(folder)

@@ -134,7 +134,7 @@ def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypat
             raise refused.pop()
         return start(said)
 
-    monkeypatch.setattr(jobs, "PAUSE", 0.05)
+    monkeypatch.setattr(jobs, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(jobs, "_start_worker", start_later)
     with serving(folder) as server:
         id = job_of(server)

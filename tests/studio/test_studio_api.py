@@ -10,7 +10,7 @@ from http_client import ask
 from studio_server import library, serving
 
 from stepline.library.corrected_library import video_id
-from stepline.library.database import STORE
+from stepline.library.database import DATABASE_FILE
 from stepline.outputs import OUTPUTS
 from stepline.storage import from_json, read_record
 
@@ -314,4 +314,4 @@ def test_records_of_the_api_read_back(server):
     assert from_json(json.dumps(found["record"])) == read_record(
         server.studio.library.folder / "v0.json"
     )
-    assert (server.studio.library.folder / STORE).stat().st_mode & 0o077 == 0
+    assert (server.studio.library.folder / DATABASE_FILE).stat().st_mode & 0o077 == 0

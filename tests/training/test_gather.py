@@ -27,7 +27,7 @@ def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
     given = {"a": features(), "b": features()}
     join = FeatureJoin(in_store(tmp_path, **given) if stored else given, slack=1.0)
     assert join.flaw("a", 8.5, key="a") is None
-    assert join.flaw("a", 8.5, key="a") == (gather.TWICE, "")
+    assert join.flaw("a", 8.5, key="a") == (gather.SEEN_TWICE, "")
     assert join.flaw("b", 10.0, key="b") == (gather.OTHER_LENGTH, "10 s and 8 s")
     assert join.flaw("c", key="c") == (gather.NO_FEATURES, "")
     assert join.flaw("a") is None  # without a key it comes as often as it likes
@@ -66,7 +66,7 @@ def test_what_is_left_out_is_counted_by_its_reason():
         join.omit("video", video, join.flaw(video))
     join.omit("step", "w", join.flaw("w", lack="it has no text"), "cut")
     assert [(row.what, row.id, row.reason, row.text) for row in join.omitted] == [
-        ("video", "x", gather.EXCLUDED, ""),
+        ("video", "x", gather.EXCLUDED_REASON, ""),
         ("video", "y", gather.NO_FEATURES, ""),
         ("video", "z", gather.NO_FEATURES, ""),
         ("step", "w", "it has no text", "cut"),

@@ -119,7 +119,7 @@ def test_at_rest_or_without_a_share_nothing_is_dropped():
 
 
 def test_thinning_draws_chunk_by_chunk_and_leaves_the_rest_as_it_is(monkeypatch):
-    monkeypatch.setattr(layers, "CHUNK", 10)
+    monkeypatch.setattr(layers, "ELEMENTS_PER_CHUNK", 10)
     torch.manual_seed(0)
     rows = torch.full((99, 101), 3.0)  # the last chunk is of 9
     dropout_(rows, 0.3)

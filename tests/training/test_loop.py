@@ -27,8 +27,8 @@ from stepline.training.loop import (
     TrainingTask,
     fit,
 )
-from stepline.training.run_folder import LOG
-from stepline.training.settings import CHECKPOINT, TrainSettings
+from stepline.training.run_folder import LOG_FILE
+from stepline.training.settings import CHECKPOINT_FILE, TrainSettings
 
 QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
 
@@ -74,7 +74,7 @@ def stop_after(step):
 
 
 def weights(folder):
-    return {key: value.tolist() for key, value in load_file(folder / CHECKPOINT).items()}
+    return {key: value.tolist() for key, value in load_file(folder / CHECKPOINT_FILE).items()}
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 11])
@@ -87,7 +87,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, step):
     fit(network(), task(), QUICK, tmp_path / "parts", lambda progress: seen.append(progress.step))
     assert seen[0] == step // 2 * 2 + 1  # after the last checkpoint
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
-    assert (tmp_path / "parts" / LOG).read_text() == (tmp_path / "whole" / LOG).read_text()
+    assert (tmp_path / "parts" / LOG_FILE).read_text() == (
+        tmp_path / "whole" / LOG_FILE
+    ).read_text()
 
 
 KILLED = """
@@ -105,14 +107,17 @@ def test_a_run_killed_at_any_moment_loses_only_what_came_after_its_checkpoint(tm
         [sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
     deadline = time.monotonic() + 120
-    while not (tmp_path / "killed" / CHECKPOINT).exists() and time.monotonic() < deadline:
+    while not (tmp_path / "killed" / CHECKPOINT_FILE).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     fit(network(), task(), QUICK, tmp_path / "killed")
     fit(network(), task(), QUICK, tmp_path / "whole")
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
-    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [CHECKPOINT, LOG]
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
+        CHECKPOINT_FILE,
+        LOG_FILE,
+    ]
 
 
 def test_it_learns_and_tells_each_step(tmp_path):
@@ -130,7 +135,7 @@ def test_it_learns_and_tells_each_step(tmp_path):
     )
     assert told[0].learning_rate == 3e-2
     assert told[-1].learning_rate < 1e-4
-    lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 81))
 
 
@@ -150,7 +155,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
         fit(network(), task(8), QUICK, tmp_path)
     with pytest.raises(ModelError, match="a checkpoint of another network"):
         fit(nn.Linear(1, 1), task(), QUICK, tmp_path)
-    (tmp_path / CHECKPOINT).write_bytes(b"damaged")
+    (tmp_path / CHECKPOINT_FILE).write_bytes(b"damaged")
     with pytest.raises(ModelError, match="remove it to start again"):
         fit(network(), task(), QUICK, tmp_path)
 
@@ -185,7 +190,7 @@ def test_one_step_is_adamws_by_hand(tmp_path):
     assert model.weight.item() == pytest.approx(
         2 * (1 - 0.1 * 0.5) - 0.1 * 1 / (1 + 1e-8), abs=1e-6
     )
-    saved = load_file(tmp_path / CHECKPOINT)
+    saved = load_file(tmp_path / CHECKPOINT_FILE)
     # (1 - 0.9) of the gradient after the cut
     assert saved["optimizer.0.exp_avg"].item() == pytest.approx(0.1)
     assert saved["optimizer.0.exp_avg_sq"].item() == pytest.approx(0.001)
@@ -224,14 +229,16 @@ def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
 
     run(tmp_path / "whole", [])
     assert kept == [4, 8]
-    lines = [json.loads(line) for line in (tmp_path / "whole" / LOG).read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "whole" / LOG_FILE).read_text().splitlines()]
     assert {line["step"]: line["score"] for line in lines if "score" in line} == scores
     kept.clear()
     with pytest.raises(Interrupted):
         run(tmp_path / "parts", [], stop=9)
     run(tmp_path / "parts", [1] * 8)
     assert kept == [4, 8]  # 2.0 is not better than what was kept before the stop
-    assert (tmp_path / "parts" / LOG).read_text() == (tmp_path / "whole" / LOG).read_text()
+    assert (tmp_path / "parts" / LOG_FILE).read_text() == (
+        tmp_path / "whole" / LOG_FILE
+    ).read_text()
 
 
 def test_samples_need_not_be_read_to_be_measured(tmp_path):
@@ -324,11 +331,11 @@ def test_two_processes_do_as_one_also_when_stopped_and_resumed(tmp_path):
     fit(network(0.0), task(), QUICK, tmp_path / "one")
     torch.multiprocessing.spawn(one_of_two, (tmp_path,), nprocs=2)
     one, two = (
-        [json.loads(line) for line in (tmp_path / name / LOG).read_text().splitlines()]
+        [json.loads(line) for line in (tmp_path / name / LOG_FILE).read_text().splitlines()]
         for name in ("one", "two")
     )
     assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-5)
-    expected, found = (load_file(tmp_path / name / CHECKPOINT) for name in ("one", "two"))
+    expected, found = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 

@@ -27,7 +27,7 @@ from stepline.procx.settings import (
 )
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.training.network_file import NetworkFile
-from stepline.training.settings import CHECKPOINT
+from stepline.training.settings import CHECKPOINT_FILE
 from stepline.wys2 import detector as wys2_detector
 from stepline.wys2.settings import DetectorSettings, SummarizerSettings
 from stepline.wys2.summarizer import model as wys2_summarizer
@@ -71,7 +71,7 @@ class System:
 
 SYSTEMS = {
     "aligner": System(
-        nasva_checkpoint.FILE,
+        nasva_checkpoint.NETWORK_FILE,
         lambda: Aligner(ALIGNER),
         nasva_checkpoint.write_aligner,
         nasva_checkpoint.read_aligner,
@@ -87,7 +87,7 @@ SYSTEMS = {
         "reference.weight",
     ),
     "detector": System(
-        wys2_detector.FILE,
+        wys2_detector.NETWORK_FILE,
         lambda: wys2_detector.Detector(
             DetectorSettings(video_width=6, text_width=6, hidden=8, width=8)
         ),
@@ -96,7 +96,7 @@ SYSTEMS = {
         "text.1.bias",
     ),
     "summarizer": System(
-        wys2_summarizer.FILE,
+        wys2_summarizer.NETWORK_FILE,
         lambda: wys2_summarizer.Summarizer(
             SummarizerSettings(video_width=6, width=8, heads=2, layers=1)
         ),
@@ -213,7 +213,7 @@ def test_a_folder_gives_its_best_network_else_the_final_or_only_one(system, path
         find(folder)
     (folder / "mine.safetensors").write_bytes(b"")
     assert find(folder) == folder / "mine.safetensors"
-    (folder / CHECKPOINT).write_bytes(b"")
+    (folder / CHECKPOINT_FILE).write_bytes(b"")
     with pytest.raises(
         ModelError, match=f"the run is not finished; run {system.file.writer} again to end it"
     ):

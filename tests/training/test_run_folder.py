@@ -12,8 +12,8 @@ from stepline.errors import SettingsError, StoreError
 from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings, RefineRunSettings
 from stepline.procx.settings import ModelSettings, ProcxRunSettings
 from stepline.training.run_folder import (
-    OMITTED,
-    RUN,
+    OMITTED_FILE,
+    RUN_FILE,
     StepLog,
     claim_run_folder,
     settings_that_matter,
@@ -23,9 +23,9 @@ from stepline.training.run_folder import (
 from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
 RUNS = [
-    (AlignerRunSettings(), RUN),
-    (RefineRunSettings(), RUN),
-    (ProcxRunSettings(), RUN),
+    (AlignerRunSettings(), RUN_FILE),
+    (RefineRunSettings(), RUN_FILE),
+    (ProcxRunSettings(), RUN_FILE),
     (Wys2Settings(), "settings.json"),
     (SummarizerRunSettings(), "settings.json"),
 ]
@@ -89,7 +89,7 @@ def test_what_is_left_out_is_a_json_line_each(tmp_path):
     write_omitted(
         tmp_path, [{"video": "ä", "reason": "it is excluded"}, {"video": "b", "reason": "no"}]
     )
-    lines = (tmp_path / OMITTED).read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / OMITTED_FILE).read_text(encoding="utf-8").splitlines()
     assert lines[0] == '{"video": "ä", "reason": "it is excluded"}'
     assert [json.loads(line)["video"] for line in lines] == ["ä", "b"]
 

@@ -24,7 +24,7 @@ from stepline.grounding.settings import GroundSettings
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 from stepline.vision_language import ask_about_steps
 from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
-from stepline.vision_language.questions import NONE, choice_question, choice_schema
+from stepline.vision_language.questions import NONE_ANSWER, choice_question, choice_schema
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_a_model_that_errs_now_and_then_still_helps():
     assert len(right(answers.steps)) > len(before)
 
 
-@pytest.mark.parametrize("kind", ["liar", "A", NONE, "never none", "another step"])
+@pytest.mark.parametrize("kind", ["liar", "A", NONE_ANSWER, "never none", "another step"])
 def test_a_model_that_is_of_no_use_is_found_out_and_changes_nothing(kind):
     before = grounded()
     with FakeServer(knows(0.0, kind)) as server:

@@ -7,11 +7,11 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from small_video import draw_video
 
-from stepline.chat.pictures import LETTERS
+from stepline.chat.pictures import PICTURE_LETTERS
 from stepline.records import Span, Step
 from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.vision_language.describe import SEEN, describe_places
+from stepline.vision_language.describe import SEEN_BY_MODEL, describe_places
 from stepline.vision_language.questions import description_question, description_schema
 
 SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]
@@ -30,7 +30,7 @@ def words(*texts):
         count = sum(part["type"] == "image_url" for part in content)
         first = 0 if len(handler.server.seen) == 0 else 8
         handler.server.seen.append(count)
-        said = dict(zip(LETTERS, texts[first : first + count], strict=False))
+        said = dict(zip(PICTURE_LETTERS, texts[first : first + count], strict=False))
         Answers.raw(completion(json.dumps(said)))(handler)
 
     return act
@@ -72,7 +72,7 @@ def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
         ("Trim the ends", (Span(42.0, 48.0),)),
         ("Show the knot", (Span(54.0, 59.5),)),
     ]
-    assert {step.seen for step in steps} == {(SEEN,)}
+    assert {step.seen for step in steps} == {(SEEN_BY_MODEL,)}
     assert all(
         step.sources == () and step.said is None and step.status == "shown" for step in steps
     )
@@ -161,7 +161,7 @@ def test_a_network_gives_the_places_and_the_model_the_words():
             SHOTS,
             lambda seconds: {s: str(s).encode() for s in seconds},
             duration=59.5,
-            found=found,
+            network_steps=found,
             settings=VisionLanguageSettings(base_url=server.url, **settings),
         )
     assert [(step.text, step.alternatives) for step in told.steps] == [
@@ -170,7 +170,7 @@ def test_a_network_gives_the_places_and_the_model_the_words():
         ("serve", ()),
     ]
     assert [step.spans for step in told.steps] == [found[n].spans for n in (0, 2, 3)]
-    assert [step.seen for step in told.steps] == [(SEEN,), (SEEN,), ()]
+    assert [step.seen for step in told.steps] == [(SEEN_BY_MODEL,), (SEEN_BY_MODEL,), ()]
     assert {step.score for step in told.steps} == {0.3}
     assert [(one.text, one.reason) for one in told.dropped] == [
         ("stir", "a vision-language model sees nothing being done there")

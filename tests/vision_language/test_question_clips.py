@@ -15,7 +15,7 @@ from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 from stepline.vision_language import GroundedVideo, ask_about_steps
 from stepline.vision_language.describe import describe_places
 from stepline.vision_language.pictures import clip_times, question_pictures
-from stepline.vision_language.questions import QUESTION, choice_question
+from stepline.vision_language.questions import CHOICE_QUESTION, choice_question
 from stepline.vision_language.runner import tokens_at_most
 
 SHOTS = [slice(0, 4), slice(4, 8), slice(8, 12), slice(12, 16)]
@@ -117,7 +117,7 @@ def test_the_seconds_of_a_clip_stay_within_the_video():
 
 def test_a_clip_costs_as_much_as_its_pictures():
     pictures, clips = VisionLanguageSettings(), VisionLanguageSettings(**CLIPS)
-    words = [QUESTION, "cut"]
+    words = [CHOICE_QUESTION, "cut"]
     alone = tokens_at_most(words, 0, pictures)
     assert tokens_at_most(words, 8, clips) - alone == pytest.approx(
         4 * (tokens_at_most(words, 8, pictures) - alone), 1

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from stepline.vision_language.reliability import (
-    RELIABILITIES,
+    RELIABILITY_GRID,
     Ballot,
     expected_gain,
     highest_density,
@@ -33,10 +33,14 @@ def ballots(*answers, choices=tuple(range(PLACES))):
 def test_the_likelihood_of_a_right_answer_is_r_and_what_guessing_adds():
     ballot = Ballot(0, (2, 5, 7), 1)
     table = likelihood(ballot, sure(0, 1), 3)  # (P + 1, R, G)
-    r, even = int(np.abs(RELIABILITIES - 0.5).argmin()), 0
+    r, even = int(np.abs(RELIABILITY_GRID - 0.5).argmin()), 0
     guess = 0.99 / 4 + 0.01 / 4
-    assert table[5, r, even] == pytest.approx(RELIABILITIES[r] + (1 - RELIABILITIES[r]) * guess)
-    assert table[2, r, even] == table[-1, r, even] == pytest.approx((1 - RELIABILITIES[r]) * guess)
+    assert table[5, r, even] == pytest.approx(
+        RELIABILITY_GRID[r] + (1 - RELIABILITY_GRID[r]) * guess
+    )
+    assert (
+        table[2, r, even] == table[-1, r, even] == pytest.approx((1 - RELIABILITY_GRID[r]) * guess)
+    )
 
 
 def test_none_is_right_of_what_is_not_shown_and_of_what_was_not_offered():

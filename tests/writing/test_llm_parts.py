@@ -152,7 +152,7 @@ def test_talk_to_the_audience_is_told_from_work() -> None:
 
 
 def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepline.chat.requests.GRACE", 0.0)
+    monkeypatch.setattr("stepline.chat.requests.GRACE_SECONDS", 0.0)
     never = threading.Event()
 
     def work(item: int) -> int:

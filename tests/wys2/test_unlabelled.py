@@ -10,7 +10,7 @@ from research.wys2.listed_clips import ListedClips
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Transcript, count_reasons
-from stepline.training.gather import TWICE
+from stepline.training.gather import SEEN_TWICE
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import store_text_vectors
 from stepline.wys2 import unlabelled
@@ -106,7 +106,7 @@ def test_a_small_window_still_gives_every_clip_once(stream, monkeypatch):
 
 def test_a_video_that_comes_twice_counts_once(world, store, tmp_path):
     stream = ClipStream(lambda: [*world.records, world.records[3]], store, kept_in(tmp_path), PLAIN)
-    assert count_reasons(stream.omitted) == {TWICE: 1}
+    assert count_reasons(stream.omitted) == {SEEN_TWICE: 1}
     assert len({pair.id for _, pairs in stream.blocks() for pair in pairs}) == len(stream)
 
 

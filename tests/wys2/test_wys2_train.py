@@ -17,7 +17,7 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Transcript, count_reasons
 from stepline.storage import write_parquet
-from stepline.training.gather import EXCLUDED, NO_FEATURES
+from stepline.training.gather import EXCLUDED_REASON, NO_FEATURES
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import store_text_vectors
 from stepline.wys2.clips import ClipTextPair
@@ -90,7 +90,7 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
         DetectorClips(labelled, lambda: further, "world", "words"), tmp_path, SMALL
     )
     assert [one.number for one in made.rounds] == [0, 1]
-    assert made.rounds[1].kept == pytest.approx(0.2 * len(further), abs=1)
+    assert made.rounds[1].pseudo_labelled == pytest.approx(0.2 * len(further), abs=1)
     told = json.loads((tmp_path / "run.json").read_text())
     assert told["counts"]["clips"] > told["counts"]["positive"] > 0
     parts = json.loads((tmp_path / "videos.json").read_text())
@@ -138,7 +138,7 @@ def test_evaluation_videos_are_left_out(world, store):
     assert {clip.video for clip in gathered.clips} == {
         record.video.id for record in world.records[1:3]
     }
-    assert count_reasons(gathered.omitted) == {EXCLUDED: 1}
+    assert count_reasons(gathered.omitted) == {EXCLUDED_REASON: 1}
 
 
 def test_narration_may_come_from_another_source(world, store):
@@ -306,8 +306,8 @@ def test_clips_above_the_threshold_join_the_training():
     )
     assert calls == [(0, [5.0, 6.0]), (1, [0.7, 2.0, 5.0, 6.0])]
     first, second = made.rounds
-    assert (first.kept, first.threshold, first.auc) == (0, None, 1.0)
-    assert (second.kept, second.of, second.pairs) == (2, 4, 4)
+    assert (first.pseudo_labelled, first.threshold, first.auc) == (0, None, 1.0)
+    assert (second.pseudo_labelled, second.of, second.pairs) == (2, 4, 4)
     assert second.threshold == pytest.approx(0.7)
 
 

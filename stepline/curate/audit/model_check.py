@@ -30,8 +30,8 @@ from stepline.vision_language.runner import QuestionRunner
 from stepline.vision_language.spot_check import cost_at_most, where_shown
 
 VERDICTS_FILE = "model_verdicts.jsonl"  # next to the people's
-PEOPLE = "people"  # annotator's name of the mean of all people
-JUDGE = "judge"  # annotator's name of what the dataset believes of a sentence
+PEOPLE_NAME = "people"  # annotator's name of the mean of all people
+JUDGE_NAME = "judge"  # annotator's name of what the dataset believes of a sentence
 MAX_NAME_CHARS = 60  # of an annotator
 YES_FROM = 0.5  # mean answer, or P(shown), from which it counts as a yes
 
@@ -133,7 +133,7 @@ def model_agreements(
     for text in sample.of_kind("narration"):
         if text.score is not None:
             answer: Said = "aligned" if text.score >= YES_FROM else "not shown"
-            judge.append(Verdict(asked=text.id, annotator=JUDGE, said=answer))
+            judge.append(Verdict(asked=text.id, annotator=JUDGE_NAME, said=answer))
     models = defaultdict(list)
     for verdict in by_model:
         models[verdict.annotator].append(verdict)
@@ -158,5 +158,6 @@ def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]
                 yes_count[id] += mean >= YES_FROM
     answers: tuple[Said, Said, Said] = ("not shown", "misplaced", "aligned")
     return [
-        Verdict(asked=id, annotator=PEOPLE, said=answers[count]) for id, count in yes_count.items()
+        Verdict(asked=id, annotator=PEOPLE_NAME, said=answers[count])
+        for id, count in yes_count.items()
     ]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepline.annotate.answers import Answers
+from stepline.annotate.answers import AnswerLog
 from stepline.chat.pictures import VideoPictures
 from stepline.chat.servers import Server
 from stepline.curate.audit.model_check import ModelCheck, check_by_model, model_agreements
@@ -85,7 +85,7 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
         raise StoreError(f"{file}: no such file; {cure}")
     verdicts = []
     try:
-        answers = list(Answers(file))
+        answers = list(AnswerLog(file))
     except StoreError:  # no answers, so verdicts
         ids = {text.id for text in texts}
         verdicts = [verdict for verdict in Verdicts(file) if verdict.asked in ids]

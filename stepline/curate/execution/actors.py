@@ -118,11 +118,11 @@ class StartedActor:
 
     handle: Any
     ready: bool = False
-    videos: "list[HeldVideo]" = field(default_factory=list)
+    videos: "list[AssignedVideo]" = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class HeldVideo:
+class AssignedVideo:
     """A video that a group works on. actors: that hold it, two at most; losses: of actors while
     they held it."""
 
@@ -136,22 +136,25 @@ class ActorGroup:
     """Actors that do the same stages: which are there, which video each holds, which videos wait.
 
     start: makes an actor and returns its handle. most, fewest: actors; ahead: videos that one holds
-    at once.
+    together.
     """
 
     def __init__(
         self, ray: Any, start: Callable[[], Any], *, most: int, fewest: int, ahead: int
     ) -> None:
-        self._ray, self._start = ray, start
-        self._most, self._fewest, self._ahead = most, min(fewest, most), ahead
+        self._ray = ray
+        self._start = start
+        self._most = most
+        self._fewest = min(fewest, most)
+        self._ahead = ahead
         self._actors: list[StartedActor] = []
         self._ending: list[tuple[Any, Any]] = []  # handle, call of `close`
-        self._waiting: deque[HeldVideo] = deque()
-        self._open: dict[str, HeldVideo] = {}  # by id, in the order in which they came
+        self._waiting: deque[AssignedVideo] = deque()
+        self._open: dict[str, AssignedVideo] = {}  # by id, in the order in which they came
         self._failed_starts = 0
         self.left_work = False  # an actor ended, or was lost, while it held a video
         # by Ray's reference; None: its start
-        self.calls: dict[Any, tuple[StartedActor, HeldVideo | None]] = {}
+        self.calls: dict[Any, tuple[StartedActor, AssignedVideo | None]] = {}
         for _ in range(self._fewest):
             self._start_actor()
 
@@ -167,7 +170,7 @@ class ActorGroup:
 
     def add(self, item: VideoItem) -> None:
         """Take a video over."""
-        self._open[item.id] = HeldVideo(item)
+        self._open[item.id] = AssignedVideo(item)
         self._waiting.append(self._open[item.id])
 
     def hand_out(self, most: int | None, *, more: bool) -> None:
@@ -243,7 +246,7 @@ class ActorGroup:
         self._actors.append(started)
         self.calls[started.handle.ready.remote()] = (started, None)
 
-    def _give(self, actor: StartedActor, video: HeldVideo) -> None:
+    def _give(self, actor: StartedActor, video: AssignedVideo) -> None:
         actor.videos.append(video)
         video.actors.append(actor)
         self.calls[actor.handle.do.remote(video.item)] = (actor, video)
@@ -258,7 +261,7 @@ class ActorGroup:
                 return
         self._end(idle)
 
-    def _lose(self, actor: StartedActor, video: HeldVideo | None, error: Exception) -> None:
+    def _lose(self, actor: StartedActor, video: AssignedVideo | None, error: Exception) -> None:
         """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError
         if that goes on."""
         reason = last_line(error)

@@ -20,8 +20,14 @@ MAX_SUFFIX_CHARS = 16  # of an address, that the copy's name keeps
 
 def file_urls(item: VideoItem) -> Mapping[str, str]:
     """Return the addresses of an item's files: "media", "captions", "features"."""
-    urls = {"media": item.video, "captions": item.captions, "features": item.features}
-    return {name: url for name, url in urls.items() if url is not None}
+    urls = {}
+    if item.video is not None:
+        urls["media"] = item.video
+    if item.captions is not None:
+        urls["captions"] = item.captions
+    if item.features is not None:
+        urls["features"] = item.features
+    return urls
 
 
 @dataclass
@@ -59,7 +65,7 @@ class Fetcher:
             if source.local is not None:
                 files.here[name] = source.local
             elif self._has_room(files):
-                # Its own name's ending tells readers what it is; the rest may be anything.
+                # Readers need the suffix of its own name; the rest may be anything.
                 suffix = Path(source.name).suffix[:MAX_SUFFIX_CHARS]
                 target = files.folder / f"{name}{suffix}"
                 files.pending[name] = self._threads.submit(_fetch, source, target)
@@ -72,12 +78,15 @@ class Fetcher:
         for name in names:
             fetch = files.pending.get(name)
             if fetch is not None and fetch.done():
-                files.here[name] = fetch.result()
+                path = fetch.result()
                 del files.pending[name]
-                files.size += files.here[name].stat().st_size
+                files.here[name] = path
+                files.size += path.stat().st_size
             if name in files.here:
                 paths[name] = files.here[name]
-        return paths if len(paths) == len(names) else None
+        if len(paths) < len(names):
+            return None
+        return paths
 
     def release(self, item: VideoItem) -> None:
         """Remove what was fetched for an item."""
@@ -99,7 +108,8 @@ class Fetcher:
     def _files_of(self, item: VideoItem) -> VideoFiles:
         if item.id not in self._videos:
             self._folder_count += 1
-            self._videos[item.id] = VideoFiles(self._scratch / f"video-{self._folder_count}")
+            folder = self._scratch / f"video-{self._folder_count}"
+            self._videos[item.id] = VideoFiles(folder)
         return self._videos[item.id]
 
     def _has_room(self, files: VideoFiles) -> bool:
@@ -107,10 +117,11 @@ class Fetcher:
         it would wait."""
         if files.size or files.pending:
             return True
-        videos = self._videos.values()
-        if sum(len(video.pending) for video in videos) >= 2 * PARALLEL_FETCHES:
-            return False
-        return sum(video.size for video in videos) < self._bound
+        pending = size = 0
+        for video in self._videos.values():
+            pending += len(video.pending)
+            size += video.size
+        return size < self._bound and pending < 2 * PARALLEL_FETCHES
 
 
 def _fetch(source: RemotePath, target: Path) -> Path:

@@ -147,11 +147,11 @@ class WorkerProcess:
             return own
         self._family_at = time.monotonic() + FAMILY_INTERVAL
         family = [self.pid, *descendants(self.pid)]
-        total = sum(bytes_held(pid, "rss") for pid in family)
+        total = sum(memory_bytes(pid, "rss") for pid in family)
         # What a fork shares with its parent is counted for both: then by shares, which takes the
         # system longer to count.
         if total > self._max_bytes:
-            total = sum(bytes_held(pid, "pss") for pid in family)
+            total = sum(memory_bytes(pid, "pss") for pid in family)
         return total
 
     def restart(self) -> None:
@@ -239,7 +239,7 @@ def descendants(pid: int) -> list[int]:
     return processes[1:]
 
 
-def bytes_held(pid: int, kind: Literal["rss", "pss"]) -> int:
+def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
     """Return the memory of a process; 0 where it has ended. pss: of shared pages its share, where
     the system knows it."""
     try:
@@ -369,7 +369,7 @@ class WorkerPool:
             self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             return []
         requests, seconds = worker.requests, worker.seconds
-        single = len(requests) == 1  # of several, nobody knows whose fault an end was
+        single = len(requests) == 1  # of several, the fault of an end is unknown
         fresh = single and worker.request_count == 1
 
         # A reply to each request; None: it is to be done again.

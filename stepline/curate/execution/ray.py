@@ -142,7 +142,7 @@ def _finish(phase: Phase, video: FinishedVideo) -> None:
             phase.count_in_a_row(task.stage, failure)
             break
         phase.count_in_a_row(task.stage, None)
-        phase.results.mark_done(phase.plan.stages[task.stage], task.key)
+        phase.results.add_key(phase.plan.stages[task.stage], task.key)
     phase.on_finished(video)
 
 

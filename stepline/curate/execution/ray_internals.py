@@ -23,7 +23,7 @@ PRINT_NOTICE = "ray._private.worker.print_to_stdstream"
 START_DASHBOARD = "ray._private.services.start_api_server"
 START_LOG_MONITOR = "ray._private.node.Node.start_log_monitor"
 START_AUTOSCALER = "ray._private.node.Node.start_monitor"
-PARTS = (PRINT_NOTICE, START_DASHBOARD, START_LOG_MONITOR, START_AUTOSCALER)
+CHANGED_PARTS = (PRINT_NOTICE, START_DASHBOARD, START_LOG_MONITOR, START_AUTOSCALER)
 
 
 def check_internals(release: str) -> None:
@@ -32,7 +32,7 @@ def check_internals(release: str) -> None:
     release: of the installed Ray.
     """
     missing = []
-    for part in PARTS:
+    for part in CHANGED_PARTS:
         try:
             pkgutil.resolve_name(part)
         except (ImportError, AttributeError):

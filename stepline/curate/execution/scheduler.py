@@ -214,7 +214,7 @@ class Scheduler:
         stages = [phase.plan.stages[name] for name in phase.stages]
         self._on_gpu = {stage.name for stage in stages if devices and stage.gpu(recipe)}
         self._phase = phase
-        self._most_open = engine.ahead * workers  # videos open at once
+        self._most_open = engine.ahead * workers  # videos open together
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
         self._fetcher = Fetcher(scratch, engine.cache * MIB, recipe.remote)
@@ -344,7 +344,7 @@ class Scheduler:
         phase, video = self._phase, self._open[task.item.id]
         stage = phase.plan.stages[task.stage]
         if failure is None:
-            phase.results.mark_done(stage, task.key)
+            phase.results.add_key(stage, task.key)
         else:
             failure = phase.results.add_failure(stage, task.key, failure)
         phase.count_in_a_row(task.stage, failure)

@@ -2,7 +2,7 @@
 the pool.
 
 It reads what a task needs, runs the stage and stores the result. It holds models between tasks,
-dies with its parent, and may itself hang, crash or be killed: nobody waits for it for ever.
+dies with its parent, and may itself hang, crash or be killed: the pool waits for it no longer than its limits.
 """
 
 import ctypes
@@ -180,7 +180,7 @@ def try_stage(
 ) -> tuple[ReplyKind, str, bytes | None]:
     """Return the bytes that a stage makes of a video, or how it failed and why."""
     try:
-        data = run_or_fall_back(run, context)
+        data = run_on_gpu_or_cpu(run, context)
     except LeftOutError as error:
         return "left out", str(error), None
     # no fault of the video: each would fail alike
@@ -200,7 +200,7 @@ def try_stage(
     return "done", "", data
 
 
-def run_or_fall_back(run: Callable[[VideoContext], bytes], context: VideoContext) -> bytes:
+def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContext) -> bytes:
     """Return what a stage makes of a video: on the CPU where its GPU is short of memory or lost,
     which a note records."""
     try:

@@ -9,12 +9,3 @@ content.
 
 No time of day, host, process or path of a machine gets into any of them.
 """
-
-from stepline.curate.export.dataset import (
-    DatasetContents,
-    export_dataset,
-    publish,
-    publish_features,
-)
-
-__all__ = ["DatasetContents", "export_dataset", "publish", "publish_features"]

@@ -125,7 +125,7 @@ LARGE_SUFFIXES = (
     ".safetensors",
     ".tar",
 )  # may share their bytes with the stage's folder
-# what names of a dataset's own files begin with, beside its three texts
+# what names of a dataset's own files begin with, besides its three texts
 OWN_PREFIXES = (
     "data/train-",
     "data/left_out-",

@@ -1,11 +1,11 @@
 """The Parquet shards of a dataset, and the copy of its features.
 
 A record is a row: columns that are useful without Stepline, and the whole record as JSON, which
-loses nothing. A shard's name tells its place, their number and its content. Features go into a
+loses nothing. A shard's name has its number, the count of all and its content. Features go into a
 store of their own, in the order of ids.
 
 Records in WebDataset tars: KEY.json, KEY.vtt with the steps, and KEY.mp4 (or as it is) where media
-go along; beside them a card with the types, which `datasets` would else guess from the first
+go along. A card next to them has the types, which `datasets` would else guess from the first
 videos: no title there, none in any.
 """
 

@@ -280,7 +280,7 @@ def _dataset_totals(runs: Sequence[DatasetRun], videos: Floats, rng: np.random.G
 
 def extrapolate_runs(count: Floats, values: Floats, videos: Floats) -> Floats:
     """Return (B,) values for (B,) videos, the first being those there are: measured, where a run
-    was of so many.
+    was of as many.
 
     count: (R,) videos of each run; values: (B, R) what it took.
     """

@@ -94,7 +94,7 @@ MAX_TASKS = 20  # shown
 
 
 @dataclass(frozen=True)
-class TaskSteps:
+class TaskStepCounts:
     """Of one task: steps of the dataset with a time, and the steps of the text base's documents of
     that title."""
 
@@ -104,7 +104,7 @@ class TaskSteps:
     documents: int
 
 
-def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> list[TaskSteps]:
+def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> list[TaskStepCounts]:
     """Return the tasks that the text base has a document of, those with most steps there first, at
     most `MAX_TASKS`.
 
@@ -118,7 +118,7 @@ def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> lis
         if task is not None:
             steps[task] += len(document.steps)
             counts[task] += 1
-    rows = [TaskSteps(task, aligned[task], steps[task], counts[task]) for task in steps]
+    rows = [TaskStepCounts(task, aligned[task], steps[task], counts[task]) for task in steps]
     return sorted(rows, key=lambda row: (-row.in_documents, row.task))[:MAX_TASKS]
 
 
@@ -151,7 +151,7 @@ class ReportFindings:
     keywords: Mapping[str, Counter[str]]
     repeated_steps: RepeatedSteps
     task_map: TaskMap | None
-    tasks: tuple[TaskSteps, ...]
+    tasks: tuple[TaskStepCounts, ...]
     sample: AuditSample
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeAlias
 
 from stepline.records import Record, Step, Transcript
 
@@ -14,6 +15,8 @@ MAX_WORDS_PER_MINUTE = 400
 # How wide their bars are, where not 1.
 SPEECH_RATE_BAR = 20  # words a minute
 DURATION_BAR = 30  # seconds of a video
+
+Counts: TypeAlias = Counter[str]
 
 
 @dataclass
@@ -26,7 +29,10 @@ class ScoreSums:
 
     def add(self, scores: Iterable[float | None]) -> None:
         """Count a video's texts; those without a score are left out."""
-        values = [score for score in scores if score is not None]
+        values = []
+        for score in scores:
+            if score is not None:
+                values.append(score)
         if values:
             self.texts.append(len(values))
             self.sums.append(sum(values))
@@ -51,21 +57,21 @@ class DatasetCounts:
     placed: int = 0  # steps with a span
     neighbours: int = 0  # pairs of placed steps, one written after the other
     out_of_order: int = 0  # of them, pairs of which the later is shown first
-    left_out: Counter[str] = field(default_factory=Counter)  # videos by reason
-    dropped_sentences: Counter[str] = field(default_factory=Counter)  # by reason
-    dropped_steps: Counter[str] = field(default_factory=Counter)  # by reason
-    statuses: Counter[str] = field(default_factory=Counter)
-    languages: Counter[str] = field(default_factory=Counter)  # kept videos
-    licences: Counter[str] = field(default_factory=Counter)  # steps of a text base
-    recognisers: Counter[str] = field(default_factory=Counter)  # kept videos
-    tasks: Counter[str] = field(default_factory=Counter)  # kept videos
-    task_steps: Counter[str] = field(default_factory=Counter)  # placed steps
-    steps_a_video: Counter[str] = field(default_factory=Counter)
-    words_a_step: Counter[str] = field(default_factory=Counter)
-    seconds_a_step: Counter[str] = field(default_factory=Counter)
-    words_a_minute: Counter[str] = field(default_factory=Counter)  # kept videos with speech
-    durations: Counter[str] = field(default_factory=Counter)  # kept videos
-    warnings: Counter[str] = field(default_factory=Counter)
+    left_out: Counts = field(default_factory=Counter)  # videos by reason
+    dropped_sentences: Counts = field(default_factory=Counter)  # by reason
+    dropped_steps: Counts = field(default_factory=Counter)  # by reason
+    statuses: Counts = field(default_factory=Counter)
+    languages: Counts = field(default_factory=Counter)  # kept videos
+    licences: Counts = field(default_factory=Counter)  # steps of a text base
+    recognisers: Counts = field(default_factory=Counter)  # kept videos
+    tasks: Counts = field(default_factory=Counter)  # kept videos
+    task_steps: Counts = field(default_factory=Counter)  # placed steps
+    steps_a_video: Counts = field(default_factory=Counter)
+    words_a_step: Counts = field(default_factory=Counter)
+    seconds_a_step: Counts = field(default_factory=Counter)
+    words_a_minute: Counts = field(default_factory=Counter)  # kept videos with speech
+    durations: Counts = field(default_factory=Counter)  # kept videos
+    warnings: Counts = field(default_factory=Counter)
     # the judge's P(shown) of each sentence
     narration_shown: ScoreSums = field(default_factory=ScoreSums)
     # the aligner's P(shown at all) of each step
@@ -101,12 +107,16 @@ class DatasetCounts:
         self.languages[transcript.language or "not known"] += 1
         self.recognisers[transcript.recogniser or "none"] += 1
         self.sentences += len(sentences)
-        self.cited += len({source for step in record.steps for source in step.sources})
+        cited: set[int] = set()
+        for step in record.steps:
+            cited.update(step.sources)
+        self.cited += len(cited)
         self.narration_shown.add(sentence.shown for sentence in sentences)
         if sentences:
             words = sum(len(sentence.text.split()) for sentence in sentences)
+            start = sentences[0].span.start
             end = max(sentence.span.end for sentence in sentences)
-            rate = int(60 * words / (end - sentences[0].span.start))
+            rate = int(60 * words / (end - start))
             bar = min(MAX_WORDS_PER_MINUTE, rate) // SPEECH_RATE_BAR
             self.words_a_minute[str(bar)] += 1
 
@@ -114,8 +124,9 @@ class DatasetCounts:
         for step in record.steps:
             self._add_step(step, record.video.task)
         starts = [step.spans[0].start for step in record.steps if step.spans]
-        self.neighbours += max(0, len(starts) - 1)
-        self.out_of_order += sum(later < earlier for earlier, later in pairwise(starts))
+        for earlier, later in pairwise(starts):
+            self.neighbours += 1
+            self.out_of_order += later < earlier
         self.steps_a_video[_bar(len(record.steps))] += 1
         self.steps_shown.add(step.score for step in record.steps)
 

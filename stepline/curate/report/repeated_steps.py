@@ -49,22 +49,32 @@ def find_repeated_steps(steps: Mapping[str, Sequence[str]]) -> RepeatedSteps:
         return RepeatedSteps(len(steps), 0, 0, (), ())
 
     # Rows of alike texts share the row of the first of them.
-    first_rows = near_duplicates([sketch(texts)], 0, MIN_TEXT_LIKENESS, SORT_BYTES).tolist()
+    first_rows = near_duplicates([sketch(texts)], 0, MIN_TEXT_LIKENESS, SORT_BYTES)
     videos: dict[int, set[str]] = defaultdict(set)
     wordings: dict[int, set[str]] = defaultdict(set)
-    for owner, text, row in zip(owners, texts, first_rows, strict=True):
+    rows: Counter[int] = Counter()
+    for owner, text, row in zip(owners, texts, first_rows.tolist(), strict=True):
         videos[row].add(owner)
         wordings[row].add(text)
+        rows[row] += 1
 
+    repeated = 0
     repeated_texts = []
     for row, own_videos in videos.items():
-        if len(own_videos) > 1:
-            count = len(wordings[row]) - 1
-            repeated_texts.append(RepeatedText(texts[row], len(own_videos), count))
+        if len(own_videos) == 1:
+            continue
+        repeated += rows[row]
+        others = len(wordings[row]) - 1
+        repeated_texts.append(RepeatedText(texts[row], len(own_videos), others))
     repeated_texts.sort(key=lambda row: (-row.videos, row.text))
-    repeated = sum(len(videos[row]) > 1 for row in first_rows)
     groups = _video_groups(videos.values())
-    return RepeatedSteps(len(steps), len(texts), repeated, tuple(repeated_texts), groups)
+    return RepeatedSteps(
+        videos=len(steps),
+        steps=len(texts),
+        repeated=repeated,
+        texts=tuple(repeated_texts),
+        groups=groups,
+    )
 
 
 def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
@@ -77,8 +87,9 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
     shared: Counter[tuple[str, str]] = Counter()
     for videos in owners:
         sizes.update(videos)
-        if 1 < len(videos) <= MAX_SHARING_VIDEOS:
-            shared.update(combinations(sorted(videos), 2))
+        if len(videos) <= MAX_SHARING_VIDEOS:
+            pairs = combinations(sorted(videos), 2)
+            shared.update(pairs)
     parents: dict[str, str] = {}
 
     def root(video: str) -> str:
@@ -86,16 +97,22 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
             video = parents[video]
         return video
 
-    for (first, second), count in sorted(shared.items()):
-        if min(sizes[first], sizes[second]) < MIN_VIDEO_STEPS:
+    for pair, count in sorted(shared.items()):
+        first, second = (sizes[video] for video in pair)
+        all_steps = first + second - count
+        if min(first, second) < MIN_VIDEO_STEPS:
             continue
-        if count < MIN_VIDEO_LIKENESS * (sizes[first] + sizes[second] - count):
+        if count < MIN_VIDEO_LIKENESS * all_steps:
             continue
-        roots = {root(first), root(second)}
+        roots = set(map(root, pair))
         if len(roots) == 2:
             parents[max(roots)] = min(roots)
     members: dict[str, list[str]] = defaultdict(list)
     for video in sorted(sizes):
         members[root(video)].append(video)
-    groups = [tuple(group) for group in members.values() if len(group) > 1]
-    return tuple(sorted(groups, key=lambda group: (-len(group), group)))
+    groups = []
+    for group in members.values():
+        if len(group) > 1:
+            groups.append(tuple(group))
+    groups.sort(key=lambda group: (-len(group), group))
+    return tuple(groups)

@@ -20,7 +20,7 @@ from stepline.curate.report.counts import (
     SPEECH_RATE_BAR,
     DatasetCounts,
 )
-from stepline.curate.sampling import UNKNOWN, Proportion, audited_mean, proportion
+from stepline.curate.sampling import NOT_KNOWN, Proportion, audited_mean, proportion
 from stepline.plots import WaterfallLevel, histogram
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
@@ -130,7 +130,7 @@ def quality_estimates(
     by_judge = proportion(judge.sums, judge.texts)
     by_aligner = proportion(aligner.sums, aligner.texts)
     return [
-        QualityEstimate(narration.name, "alignable", UNKNOWN, narration.alignable, UNKNOWN, ""),
+        QualityEstimate(narration.name, "alignable", NOT_KNOWN, narration.alignable, NOT_KNOWN, ""),
         QualityEstimate(
             narration.name,
             "well aligned",
@@ -147,7 +147,7 @@ def quality_estimates(
             _corrected(findings, verdicts, "alignable", "step", by_aligner),
             "the aligner's P(shown)",
         ),
-        QualityEstimate(steps.name, "well aligned", UNKNOWN, steps.well_aligned, UNKNOWN, ""),
+        QualityEstimate(steps.name, "well aligned", NOT_KNOWN, steps.well_aligned, NOT_KNOWN, ""),
     ]
 
 

@@ -2,6 +2,7 @@
 merged. An id that comes again is refused."""
 
 import heapq
+import itertools
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,10 +20,17 @@ Row: TypeAlias = tuple[str, int, int, list[object]]
 
 BLOCK_ROWS = 100_000  # entries sorted in memory together
 MAX_ID_CHARS = 200  # an id names files
-REPEATED_ID = "its id came before in the source; ids must be unique, so give the videos other names or a list with ids"
-INVALID_ID = "its id is no plain name (empty, over 200 letters, or with a slash, a line break or a control character)"
+# reasons of refused entries
+REPEATED_ID = (
+    "its id came before in the source; ids must be unique, "
+    "so give the videos other names or a list with ids"
+)
+INVALID_ID = (
+    "its id is no plain name "
+    "(empty, over 200 letters, or with a slash, a line break or a control character)"
+)
 
-_cells = attrgetter(*(field.name for field in fields(VideoItem)))
+_item_cells = attrgetter(*(field.name for field in fields(VideoItem)))
 
 
 def sort_by_id(
@@ -33,7 +41,7 @@ def sort_by_id(
 
     At most `block_rows` entries are held; more go through a temporary folder.
     """
-    rows = (_row(position, entry) for position, entry in enumerate(entries))
+    rows = itertools.starmap(_row, enumerate(entries))
     block = sorted(islice(rows, block_rows))
     if len(block) < block_rows:
         yield from _refuse_repeated(block)
@@ -41,9 +49,12 @@ def sort_by_id(
     with tempfile.TemporaryDirectory(prefix="stepline-order-") as folder:
         files: list[Path] = []
         while block:
-            files.append(_write_block(block, Path(folder) / str(len(files))))
+            path = Path(folder) / str(len(files))
+            _write_block(block, path)
+            files.append(path)
             block = sorted(islice(rows, block_rows))
-        yield from _refuse_repeated(heapq.merge(*map(_read_block, files)))
+        blocks = map(_read_block, files)
+        yield from _refuse_repeated(heapq.merge(*blocks))
 
 
 def _refuse_repeated(rows: Iterable[Row]) -> Iterator[SourceEntry]:
@@ -60,20 +71,26 @@ def _refuse_repeated(rows: Iterable[Row]) -> Iterator[SourceEntry]:
 
 def _row(position: int, entry: SourceEntry) -> Row:
     id = entry.id
-    name = id[:MAX_ID_CHARS] or f"item {position + 1}"
     if isinstance(entry, Rejected):
-        return id, position, 0, [id or name, entry.reason]
-    if not id or len(id) > MAX_ID_CHARS:
-        return id, position, 0, [name, INVALID_ID]
-    if "/" in id or "\\" in id or not id.isprintable():
-        return id, position, 0, [name, INVALID_ID]
-    return id, position, 1, list(_cells(entry))
+        reason = entry.reason
+    elif _is_plain(id):
+        return id, position, 1, list(_item_cells(entry))
+    else:
+        reason = INVALID_ID
+    name = id[:MAX_ID_CHARS] or f"item {position + 1}"
+    return id, position, 0, [name, reason]
 
 
-def _write_block(rows: Sequence[Row], path: Path) -> Path:
+def _is_plain(id: str) -> bool:
+    if not 0 < len(id) <= MAX_ID_CHARS:
+        return False
+    return id.isprintable() and not {"/", "\\"} & set(id)
+
+
+def _write_block(rows: Sequence[Row], path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    return path
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
 
 
 def _read_block(path: Path) -> Iterator[Row]:

@@ -105,13 +105,17 @@ class FileIndex:
         names = [arrow.array([], "string")]
         stamps = [arrow.array([], "string")]
         while block := list(islice(entries, BLOCK_FILES)):
-            rows = [(*named, entry) for entry in block if (named := id_of(entry.name))]
-            if not rows:
-                continue
-            keys.append(np.array([id.encode() for id, _, _ in rows], "S"))
-            ranks.append(np.array([rank for _, rank, _ in rows], np.int64))
-            names.append(arrow.array([entry.name for _, _, entry in rows], "string"))
-            stamps.append(arrow.array([entry.fingerprint for _, _, entry in rows], "string"))
+            rows = []
+            for entry in block:
+                named = id_of(entry.name)
+                if named is not None:
+                    rows.append((named[0].encode(), named[1], entry.name, entry.fingerprint))
+            if rows:
+                block_keys, block_ranks, block_names, block_stamps = zip(*rows, strict=True)
+                keys.append(np.array(block_keys, "S"))
+                ranks.append(np.array(block_ranks, np.int64))
+                names.append(arrow.array(block_names, "string"))
+                stamps.append(arrow.array(block_stamps, "string"))
         key: npt.NDArray[np.bytes_] = np.concatenate(keys)
         order = np.lexsort((np.concatenate(ranks), key))
         self.keys = key[order]
@@ -133,7 +137,8 @@ class FileIndex:
         return None if row is None else self._at(row)
 
     def _at(self, row: int) -> StampedFile:
-        return StampedFile((self._folder / self._names[row].as_py()).url, self._stamps[row].as_py())
+        path = self._folder / self._names[row].as_py()
+        return StampedFile(path.url, self._stamps[row].as_py())
 
 
 def _row_of(keys: "npt.NDArray[np.bytes_]", id: str) -> int | None:
@@ -257,7 +262,8 @@ def relative_address(url: str, source: str) -> str:
     One from elsewhere keeps its URL without user, password and query; a path of this machine keeps
     its name alone.
     """
-    root, bare = root_of(source).rstrip("/") + "/", RemotePath(url).display_url
+    root = root_of(source).rstrip("/") + "/"
+    bare = RemotePath(url).display_url
     if bare.startswith(root):
         return bare.removeprefix(root)
     if root == "./" and "://" not in bare and not bare.startswith("/"):
@@ -298,9 +304,9 @@ class CaptionIndex:
                 keys.append(key.encode(BYTE_ENCODING))
                 spans.append((offset + start, offset + end))
                 digests.append(digest[:DIGEST_BYTES])
-        unsorted = np.array(keys, "S") if keys else np.empty(0, "S1")
-        order = np.argsort(unsorted, kind="stable")
-        self._keys = unsorted[order]
+        ids = np.array(keys, "S") if keys else np.empty(0, "S1")
+        order = np.argsort(ids, kind="stable")
+        self._keys = ids[order]
         self._spans = np.array(spans, np.int64).reshape(-1, 2)[order]
         self._digests = [digests[row] for row in order]
 

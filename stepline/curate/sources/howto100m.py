@@ -19,7 +19,14 @@ from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.remote import RemotePath
 from stepline.remote.settings import RemoteSettings
-from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, CsvTable, read_titles, seconds_of
+from stepline.sieve_swap.videos import (
+    LENGTHS_FILE,
+    TITLES_FILE,
+    VIDEOS_FILE,
+    CsvTable,
+    read_titles,
+    seconds_of,
+)
 
 TABLE_COLUMNS = ("video_id", "category_1", "task_id")
 CAPTIONS_NAMES = ("caption.json", "raw_caption.json", "captions")  # the first that is there is used
@@ -34,7 +41,7 @@ def read_howto100m(
 ) -> Iterator[SourceEntry]:
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or
     another."""
-    table = source if source.name.endswith(".csv") else source / VIDEOS
+    table = source if source.name.endswith(".csv") else source / VIDEOS_FILE
     folder = RemotePath(table.url.rpartition("/")[0] or ".", remote)
     published = (folder / name for name in CAPTIONS_NAMES)
     captions = settings.captions or next((path.url for path in published if path.exists()), None)
@@ -72,9 +79,9 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
 def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
     """Return the lengths by id and the titles by task, of the tables that are there."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
-        for name in (LENGTHS, TITLES):
+        for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():
                 (folder / name).fetch(Path(scratch) / name)
-        lengths = Path(scratch) / LENGTHS
+        lengths = Path(scratch) / LENGTHS_FILE
         table = CsvTable(lengths, (("vid", 16), ("vlen", 12))) if lengths.is_file() else None
-        return table, read_titles(Path(scratch) / TITLES)
+        return table, read_titles(Path(scratch) / TITLES_FILE)

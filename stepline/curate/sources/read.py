@@ -26,10 +26,10 @@ from stepline.curate.sources.select import SourceFilter
 from stepline.curate.sources.webdataset import NUMBER_RANGE, read_webdataset
 from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
-from stepline.remote import DEFAULTS as REMOTE_DEFAULTS
+from stepline.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
 from stepline.remote import RemotePath
 from stepline.remote.settings import RemoteSettings
-from stepline.sieve_swap.videos import VIDEOS
+from stepline.sieve_swap.videos import VIDEOS_FILE
 
 
 def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[SourceEntry]:
@@ -105,7 +105,7 @@ def _entries(
 
 def _kind(source: RemotePath) -> str:
     """Return what an address is: by its name, else by what it holds."""
-    if source.name == VIDEOS:
+    if source.name == VIDEOS_FILE:
         return "howto100m"
     if source.name.endswith(".tar") or NUMBER_RANGE.search(source.url):
         return "webdataset"
@@ -118,7 +118,7 @@ def _kind(source: RemotePath) -> str:
     if path is not None and path.is_file():
         cure = "give its folder, or `stepline steps` for one video"
         raise DatasetError(f"{source.display_url}: one file is no source; {cure}")
-    if (source / VIDEOS).exists():
+    if (source / VIDEOS_FILE).exists():
         return "howto100m"
     first = next(source.list([]), None)
     return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"

@@ -9,7 +9,7 @@ export     the records of the stage before it, as files that people can load
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepline.curate.export import DatasetContents, export_dataset
+from stepline.curate.export.dataset import DatasetContents, export_dataset
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import (

@@ -56,7 +56,7 @@ class GroundedSteps(FrozenModel):
     without any.
 
     witness: what was asked of a vision-language model and what it said; None, and not stored, where
-    nobody was asked.
+    no model was asked.
     """
 
     steps: tuple[Step, ...]

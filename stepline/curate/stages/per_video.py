@@ -108,7 +108,7 @@ def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
     return results
 
 
-PROVISIONAL = "provisional"  # in a writer's note: another writer served this part
+PROVISIONAL_WORD = "provisional"  # in a writer's note: another writer served this part
 # in its reason: the model answered, and no use can be made of it
 REPLY_FAULTS = ("of the reply", "the reply is")
 CHARS_PER_TOKEN = 4  # of English
@@ -157,7 +157,7 @@ def unanswered(notes: Sequence[str]) -> str | None:
     writer's steps remain.
     """
     for note in notes:
-        if PROVISIONAL in note and not any(fault in note for fault in REPLY_FAULTS):
+        if PROVISIONAL_WORD in note and not any(fault in note for fault in REPLY_FAULTS):
             return note
     return None
 

@@ -47,7 +47,7 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 def sieve_swap(dataset: DatasetContext) -> None:
     """Swap the narrations of all videos, or go on where a run was killed."""
-    from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN, VALIDATION
+    from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
     from stepline.text_base import open_base
 
@@ -61,7 +61,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     left_out = read_left_out(dataset.folders["gather"])
     # The split is in each record's settings.
     files: list[Path] = []
-    for split in (TRAIN, VALIDATION, LEFT_OUT):
+    for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
         files += sorted((out / split).glob("*.parquet"))
     records: list[Record] = []
     for record in chain.from_iterable(map(read_parquet, files)):
@@ -109,7 +109,7 @@ def refine(dataset: DatasetContext) -> None:
     """Refine the steps' places in rounds, then place them for good; videos that no round holds are
     left out."""
     from stepline.nasva.checkpoint import load_aligner
-    from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
+    from stepline.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
     settings = dataset.recipe.refine
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
@@ -131,7 +131,7 @@ def refine(dataset: DatasetContext) -> None:
     reasons = {omitted.id: omitted.reason for omitted in refined.omitted if omitted.what == "step"}
     texts: list[LabelledTexts] = []  # records do not fit into memory
     tasks: list[str | None] = []
-    for record in read_parquet(folder / REFINED):
+    for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
             texts += labelled_texts([record], "step")
             tasks.append(record.video.task)
@@ -143,7 +143,7 @@ def refine(dataset: DatasetContext) -> None:
     aligner = load_aligner(folder / "aligner.safetensors")
     aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
     dataset.say(report)
-    records = (record for record in read_parquet(folder / REFINED) if record.steps)
+    records = (record for record in read_parquet(folder / REFINED_FILE) if record.steps)
     placed = (place_finally(record, aligner, vectors, placing) for record in records)
     dataset.say(f"{write_dataset(dataset.folder, placed, left_out)} videos placed for good")
 

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepline.errors import StoreError
-from stepline.locks import lock_file_now, lock_output, owner_fields, owner_name, owner_note, taken
+from stepline.locks import (
+    lock_file_now,
+    lock_output,
+    locked_error,
+    owner_fields,
+    owner_name,
+    owner_note,
+)
 
 if TYPE_CHECKING:
     from stepline.remote import RemotePath
@@ -44,7 +51,7 @@ class RunLock:
         """Raise SettingsError where another driver took OUT for abandoned, as when this machine
         slept for minutes."""
         if self.usurper is not None:
-            raise taken(self.url, self.usurper)
+            raise locked_error(self.url, self.usurper)
 
 
 @contextlib.contextmanager
@@ -105,18 +112,18 @@ def sign(file: "RemotePath", note: bytes, url: str) -> bool:
     if killed:
         before = file.read()
         if _is_fresh(before):
-            raise taken(url, before)
+            raise locked_error(url, before)
         claim = type(file)(f"{file.url}{CLAIM_SUFFIX}", file.settings)
         sign(claim, note, url)
         try:
             if (latest := file.read()) != before:
-                raise taken(url, latest)
+                raise locked_error(url, latest)
             file.write(note)
         finally:
             claim.remove()
     latest = file.read()
     if latest != note:  # a store without conditional writes: the last to sign has it
-        raise taken(url, latest)
+        raise locked_error(url, latest)
     return killed
 
 

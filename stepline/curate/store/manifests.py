@@ -46,6 +46,7 @@ SAVE_INTERVAL = 600.0  # seconds between the manifests that a driver writes into
 UNSETTLED_NS = 2 * 10**9  # after a folder's last change, in which another may have the same time
 
 Keys: TypeAlias = npt.NDArray[np.uint64]
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 class KeySet:
@@ -106,13 +107,15 @@ def files_in(folder: "RemotePath") -> "Iterable[FileEntry]":
 
 def listed_keys(folder: "RemotePath") -> Keys:
     """Return the numbers of the keys below a folder, sorted."""
-    return np.sort(_numbers(entry.name.rpartition("/")[2] for entry in folder.list()))
+    names = (entry.name.rpartition("/")[2] for entry in folder.list())
+    return np.sort(_numbers(names))
 
 
 def _numbers(names: Iterable[str]) -> Keys:
     """Return the numbers of the files that are named by a key; a half-written file has another
     name."""
-    digits = "".join(name[:KEY_DIGITS] for name in names if KEY_NAME.match(name))
+    keys = filter(KEY_NAME.match, names)
+    digits = "".join(key[:KEY_DIGITS] for key in keys)
     return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
 
 
@@ -125,7 +128,7 @@ def read_json(path: "RemotePath") -> dict[str, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
-def read_arrays(path: "RemotePath") -> "dict[str, npt.NDArray[Any]]":
+def read_arrays(path: "RemotePath") -> Arrays:
     """Return the arrays of a manifest; none where there is none that can be read."""
     try:
         if not path.exists():
@@ -140,8 +143,9 @@ def read_arrays(path: "RemotePath") -> "dict[str, npt.NDArray[Any]]":
 def write_manifest(path: "RemotePath", content: Mapping[str, Any]) -> None:
     """Write a manifest of JSON or arrays, where that is allowed: `status` may be asked by others
     than the owner."""
+    is_json = path.name.endswith(".json")
     with contextlib.suppress(StoreError):
-        path.write(json.dumps(content) if path.name.endswith(".json") else _npz(content))
+        path.write(json.dumps(content) if is_json else _npz(content))
 
 
 def _npz(arrays: Mapping[str, Any]) -> bytes:
@@ -166,7 +170,9 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
     path = _cells_path(out, stage)
     home = (out / f"cells/{stage}").local
     before = _keys_by_folder(read_arrays(path))
-    folders: dict[str, tuple[int, Keys]] = {}
+    names: list[str] = []
+    marks: list[int] = []
+    parts: list[Keys] = []
     now = time.time_ns()
     changed = False
     entries = os.scandir(home) if home is not None and home.is_dir() else ()
@@ -174,31 +180,34 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
         if not entry.is_dir():
             continue
         mark = entry.stat().st_mtime_ns
-        if entry.name in before and before[entry.name][0] == mark:
-            folders[entry.name] = before[entry.name]
-        else:
+        old_mark, keys = before.get(entry.name, (0, None))
+        if keys is None or mark != old_mark:
             changed = True
-            folders[entry.name] = _settled(mark, now), _numbers(os.listdir(entry.path))
-    parts = [keys for _, keys in folders.values()]
+            mark = _settled(mark, now)
+            keys = _numbers(os.listdir(entry.path))
+        names.append(entry.name)
+        marks.append(mark)
+        parts.append(keys)
     whole = np.concatenate([np.zeros(0, np.uint64), *parts])
-    if changed or len(folders) != len(before):
+    if changed or len(names) != len(before):
         arrays = {
-            "names": np.array(list(folders), dtype=np.str_),
-            "marks": np.array([mark for mark, _ in folders.values()], dtype=np.int64),
-            "ends": np.cumsum([len(keys) for keys in parts], dtype=np.int64),
+            "names": np.array(names, dtype=np.str_),
+            "marks": np.array(marks, dtype=np.int64),
+            "ends": np.cumsum(list(map(len, parts)), dtype=np.int64),
             "keys": whole,
         }
         write_manifest(path, arrays)
     return np.sort(whole)
 
 
-def _keys_by_folder(manifest: "Mapping[str, npt.NDArray[Any]]") -> dict[str, tuple[int, Keys]]:
+def _keys_by_folder(arrays: "Arrays") -> dict[str, tuple[int, Keys]]:
     """Return the time of change and the keys of each folder; none where a manifest has another
     form."""
     try:
-        parts = np.split(manifest["keys"], manifest["ends"][:-1])
-        folders = zip(manifest["marks"].tolist(), parts, strict=True)
-        return dict(zip(manifest["names"].tolist(), folders, strict=True))
+        names = arrays["names"].tolist()
+        marks = arrays["marks"].tolist()
+        parts = np.split(arrays["keys"], arrays["ends"][:-1])
+        return dict(zip(names, zip(marks, parts, strict=True), strict=True))
     except (KeyError, ValueError):
         return {}
 
@@ -218,8 +227,8 @@ def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
     prefix = random.randrange(256)
     sample = listed_keys(folder / f"{prefix:02x}")
     lowest = prefix << 56
-    bounds = [np.uint64(lowest), np.uint64(lowest | (2**56 - 1))]
-    first, last = np.searchsorted(keys, bounds)
+    highest = lowest | (2**56 - 1)
+    first, last = np.searchsorted(keys, np.array([lowest, highest], np.uint64))
     saved = keys[first:last]
     agrees = np.array_equal(saved, sample)
     if owner:  # it has written more since
@@ -233,7 +242,8 @@ def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> No
 
     Raises StoreError where it cannot be written: an older one would be believed.
     """
-    _cells_path(out, stage).write(_npz({"keys": keys, "owner": np.array(owner)}))
+    arrays = {"keys": keys, "owner": np.array(owner)}
+    _cells_path(out, stage).write(_npz(arrays))
 
 
 def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
@@ -257,13 +267,18 @@ def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
                 row = before.get((file.name, file.fingerprint))
                 rows.append(row or _read_failure(folder, file))
         write_manifest(path, {"mark": mark, "rows": rows})
-    return {key_number(row[0]): StageFailure(row[2], stage, *row[3:]) for row in rows}
+    failures = {}
+    for name, _, id, kind, reason, attempts in rows:
+        failures[key_number(name)] = StageFailure(id, stage, kind, reason, attempts)
+    return failures
 
 
 def _read_failure(folder: "RemotePath", file: "FileEntry") -> list[Any]:
-    failure = StageFailure.from_json((folder / file.name).read(), file.name)
-    about = [failure.id, failure.kind, failure.reason, failure.attempts]
-    return [file.name, file.fingerprint, *about]
+    data = (folder / file.name).read()
+    failure = StageFailure.from_json(data, file.name)
+    row: list[Any] = [file.name, file.fingerprint]
+    row += [failure.id, failure.kind, failure.reason, failure.attempts]
+    return row
 
 
 def phase_keys(
@@ -284,7 +299,10 @@ def phase_keys(
         return manifest
     columns: dict[str, array[int]] = {}
     for stage, key in named_keys():
-        columns.setdefault(stage, array("Q")).append(key_number(key))
-    keys = {stage: np.frombuffer(column, dtype=np.uint64) for stage, column in columns.items()}
+        column = columns.setdefault(stage, array("Q"))
+        column.append(key_number(key))
+    keys: dict[str, Keys] = {}
+    for stage, column in columns.items():
+        keys[stage] = np.frombuffer(column, dtype=np.uint64)
     write_manifest(path, {**keys, "digest": np.array(digest)})
     return keys

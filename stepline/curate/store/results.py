@@ -2,7 +2,7 @@
 
     OUT/cells/STAGE/k[:2]/KEY.json        the result of a task; that it is there says that it is done
     OUT/failures/STAGE/KEY.json           why there is none
-    OUT/stages/STAGE/KEY/                 what a dataset stage made; a KEY.json beside it says that it is complete
+    OUT/stages/STAGE/KEY/                 what a dataset stage made; a KEY.json next to it says that it is complete
 
 A KEY is a hash of all that decides the result (plan.py).
 """
@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.atomic_files import PARTIAL
+from stepline.atomic_files import PARTIAL_SUFFIX
 from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
 from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, files_in, save_store_keys
 from stepline.errors import StoreError
@@ -58,7 +58,7 @@ def remove_partials(out: "RemotePath") -> None:
         f"{MANIFESTS}/",
     )
     for folder in folders:
-        for partial in out.local.glob(f"{folder}.*{PARTIAL}*"):
+        for partial in out.local.glob(f"{folder}.*{PARTIAL_SUFFIX}*"):
             partial.unlink(missing_ok=True)
 
 
@@ -92,9 +92,9 @@ class ResultStore:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no
         permission."""
         (self.out / result_path(stage, key)).write(data)
-        self.mark_done(stage, key)
+        self.add_key(stage, key)
 
-    def mark_done(self, stage: Stage, key: str) -> None:
+    def add_key(self, stage: Stage, key: str) -> None:
         """Know of a result that another process has written."""
         if stage.name in self._done_keys:
             self._done_keys[stage.name].add(key)
@@ -117,7 +117,8 @@ class ResultStore:
         if before is not None:
             failure = replace(failure, attempts=failure.attempts + before.attempts)
         path = failure_path(stage, key)
-        (self.out / path).write(json.dumps(asdict(failure), indent=1))
+        content = json.dumps(asdict(failure), indent=1)
+        (self.out / path).write(content)
         self._failures.pop(path, None)
         if stage.name in self._failed_keys:
             self._failed_keys[stage.name].add(key)
@@ -180,17 +181,20 @@ class StageFolders:
         files = {}
         for path in folder.rglob("*"):
             if path.is_file():
-                files[path.relative_to(folder).as_posix()] = path.stat().st_size
+                name = path.relative_to(folder).as_posix()
+                files[name] = path.stat().st_size
         if self._out.local is None:
             for name in sorted(files):
                 (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
-        self._mark(stage, key).write(json.dumps(files, indent=1, sort_keys=True))
+        content = json.dumps(files, indent=1, sort_keys=True)
+        self._mark(stage, key).write(content)
 
     def local_folder(self, stage: str, key: str) -> Path:
         """Return a complete folder on this machine, fetched from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            files: dict[str, int] = parse_json(self._mark(stage, key).read())
+            content = self._mark(stage, key).read()
+            files: dict[str, int] = parse_json(content)
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name

@@ -12,7 +12,7 @@ from stepline.text_base.readers.item import SourceFile, file_format
 from stepline.text_base.readers.tables import read_csv, read_parquet
 from stepline.text_base.settings import TextBaseSettings
 
-READERS: dict[str, Callable[[SourceFile], Iterator[DocumentOrRejected]]] = {
+READER_OF_FORMAT: dict[str, Callable[[SourceFile], Iterator[DocumentOrRejected]]] = {
     ".csv": read_csv,
     ".json": read_json,
     ".jsonl": read_json,
@@ -47,7 +47,7 @@ def read_source(
     """
     settings = settings or TextBaseSettings()
     for file in source_files(path):
-        yield from READERS[file_format(file)](SourceFile(file, settings, licence))
+        yield from READER_OF_FORMAT[file_format(file)](SourceFile(file, settings, licence))
 
 
 def source_files(path: Path) -> list[Path]:
@@ -56,17 +56,17 @@ def source_files(path: Path) -> list[Path]:
         raise DatasetError(f"{path}: no such file or folder; give a text base's sources")
     if path.is_file():
         ending = file_format(path)
-        if ending not in READERS:
+        if ending not in READER_OF_FORMAT:
             raise DatasetError(
-                f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READERS)}"
+                f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READER_OF_FORMAT)}"
             )
         return [path]
     files = []
     for file in files_below(path):
         is_hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
-        is_text = file_format(file) in READERS and file.stem.lower() not in EXCLUDED_STEMS
+        is_text = file_format(file) in READER_OF_FORMAT and file.stem.lower() not in EXCLUDED_STEMS
         if is_text and not is_hidden:
             files.append(file)
     if not files:
-        raise DatasetError(f"{path}: holds no file that ends in {', '.join(READERS)}")
+        raise DatasetError(f"{path}: holds no file that ends in {', '.join(READER_OF_FORMAT)}")
     return files

@@ -127,17 +127,19 @@ def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
         yield "", fields
 
 
-_HEADING = re.compile(r"^#{1,6}\s+(.*)$")
+_HEADING_LINE = re.compile(r"^#{1,6}\s+(.*)$")
 _COLON_HEADING = re.compile(r"^([A-Z][\w ]{2,40}):$")
-_UNDERLINE = re.compile(r"^(=+|-{3,})$")
-_NUMBERED = re.compile(r"^\s*(?:\(?\d{1,3}\s*[.)]|step\s+\d{1,3}\s*[.:)-]?)\s+(.*)$", re.IGNORECASE)
-_BULLET = re.compile(r"^\s*[-*+•‣]\s+(.*)$")
-_NEEDS = re.compile(
+_UNDERLINE_LINE = re.compile(r"^(=+|-{3,})$")
+_NUMBERED_LINE = re.compile(
+    r"^\s*(?:\(?\d{1,3}\s*[.)]|step\s+\d{1,3}\s*[.:)-]?)\s+(.*)$", re.IGNORECASE
+)
+_BULLET_LINE = re.compile(r"^\s*[-*+•‣]\s+(.*)$")
+_NEEDS_WORDS = re.compile(
     r"\b(ingredients?|materials?|supplies|tools|you(?:'ll)? (?:will )?need|parts list)\b",
     re.IGNORECASE,
 )
-_FIELD = re.compile(r"^(title|licence|license|source|url|link)\s*:\s*(.+)$", re.IGNORECASE)
-_FENCE = "---"
+_FIELD_LINE = re.compile(r"^(title|licence|license|source|url|link)\s*:\s*(.+)$", re.IGNORECASE)
+_FENCE_LINE = "---"
 
 
 def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
@@ -178,11 +180,11 @@ def _parsed(text: str) -> dict[str, object]:
         stripped = line.strip()
         if heading is not None:
             title = title or heading
-            is_needs = _NEEDS.search(heading) is not None
+            is_needs = _NEEDS_WORDS.search(heading) is not None
             run = []
         elif not stripped:
             run = []
-        elif not _UNDERLINE.match(stripped):
+        elif not _UNDERLINE_LINE.match(stripped):
             kind, text = _kind_of_line(line)
             if kind == "paragraphs" and run:
                 run[-1] += f" {stripped}"
@@ -195,7 +197,7 @@ def _parsed(text: str) -> dict[str, object]:
 
 def _kind_of_line(line: str) -> tuple[str, str]:
     """Return what a line is, and its text without its mark."""
-    for kind, pattern in (("numbered", _NUMBERED), ("bullets", _BULLET)):
+    for kind, pattern in (("numbered", _NUMBERED_LINE), ("bullets", _BULLET_LINE)):
         match = pattern.match(line)
         if match:
             return kind, match[1]
@@ -203,18 +205,20 @@ def _kind_of_line(line: str) -> tuple[str, str]:
 
 
 def _heading(line: str, following: str) -> str | None:
-    if match := _HEADING.match(line) or _COLON_HEADING.match(line.strip()):
+    if match := _HEADING_LINE.match(line) or _COLON_HEADING.match(line.strip()):
         return match[1].strip("# ")
-    underlined = line.strip() and _UNDERLINE.match(following.strip()) and not _BULLET.match(line)
+    underlined = (
+        line.strip() and _UNDERLINE_LINE.match(following.strip()) and not _BULLET_LINE.match(line)
+    )
     return line.strip() if underlined else None
 
 
 def _front_matter(lines: list[str]) -> tuple[dict[str, object], list[str]]:
     """Return the known fields between two lines of `---` at the top, and the lines after them."""
     stripped = [line.strip() for line in lines]
-    if stripped[:1] != [_FENCE] or _FENCE not in stripped[1:]:
+    if stripped[:1] != [_FENCE_LINE] or _FENCE_LINE not in stripped[1:]:
         return {}, lines
-    end = stripped.index(_FENCE, 1)
-    matches = filter(None, map(_FIELD.match, stripped[1:end]))
+    end = stripped.index(_FENCE_LINE, 1)
+    matches = filter(None, map(_FIELD_LINE.match, stripped[1:end]))
     fields: dict[str, object] = {match[1].lower(): match[2].strip("\"' ") for match in matches}
     return fields, lines[end + 1 :]

@@ -456,7 +456,10 @@ def _ordered(segment: Segment) -> Segment:
     verb, after = (rest[0], rest[1:]) if adverb else (first, rest)
     if not _orders(verb) or verb.text.endswith(","):
         return segment
-    if not after or not (_follows_order(after[0]) or verb.bare in ORDER_VERBS):
+    if not after:
+        return segment
+    follows = after[0].bare in AFTER_ORDER | MANNERS or after[0].bare.endswith("ly")
+    if not follows and verb.bare not in ORDER_VERBS:
         return segment
     lowered = (replace(first, text=first.text.lower()), *rest)
     return replace(segment, words=(SpokenWord("you", first.index), *lowered), ordered=True)
@@ -491,10 +494,6 @@ def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, i: int) -> bo
         return after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS
     plainly = verb.bare in ORDER_VERBS and (after.bare in NAMERS or verb.bare == "go")
     return i >= 2 and plainly and before.bare not in BINDERS and not before.bare.endswith("n't")
-
-
-def _follows_order(word: SpokenWord) -> bool:
-    return word.bare in AFTER_ORDER | MANNERS or word.bare.endswith("ly")
 
 
 def _orders(word: SpokenWord) -> bool:

@@ -13,14 +13,14 @@ Letters: K steps of one reply, S sentences of its chunk.
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stepline.chat import requests as reply_cache
-from stepline.chat.checked_requests import LATE
-from stepline.chat.pictures import LETTERS, VideoPictures, question_tokens
+from stepline.chat.checked_requests import DEADLINE_PASSED
+from stepline.chat.pictures import PICTURE_LETTERS, VideoPictures, question_tokens
 from stepline.chat.requests import RequestLimits, run_in_threads
 from stepline.chat.servers import open_server
 from stepline.errors import WriterError
@@ -223,68 +223,86 @@ def write_llm(
     withheld = find_model_orders(transcript)
     chunks = split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
     reason = "addresses a language model, not the viewer; withheld from it"
-    hidden = [
+    hidden = tuple(
         Rejected(what="sentence", text=transcript.sentences[i].text, reason=reason)
         for i in withheld
-    ]
+    )
     if not chunks:
-        return WrittenSteps(dropped=tuple(hidden))
+        return WrittenSteps(dropped=hidden)
     seeing = pictures if settings.pictures else None
     prompt = prompt or chosen_prompt(settings.prompt_file, pictures=seeing is not None)
+    fallback = fallback or _extractive
     if settings.dry_run:
-        whole = (fallback or _extractive)(transcript)
+        whole = fallback(transcript)
         note = _dry_run(chunks, prompt, settings, pictures=seeing is not None)
-        return WrittenSteps(whole.steps, (*hidden, *whole.dropped), (note, *whole.notes))
-    shown = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
+        return WrittenSteps(whole.steps, hidden + whole.dropped, (note, *whole.notes))
+
+    # The model's replies, then the steps of each chunk with what they rest on.
+    jpegs = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
+    replies, asking_notes = _ask_chunks(chunks, prompt, settings, jpegs)
+    embed = embed or _minilm
+    start = seeing.start if seeing else 0.0
+    parts = []
+    for chunk, reply in zip(chunks, replies, strict=True):
+        seconds = tuple(jpegs.get(chunk.number, ()))
+        parts.append(_part(chunk, reply, embed, settings.floor, seconds, start))
+
+    # What the model did not serve is filled by the fallback.
+    whole = _fallback(transcript, parts, fallback)
+    steps: list[Step] = []
+    dropped = [*hidden, *whole.dropped]
+    notes = [*asking_notes.of_pictures(start, jpegs), *whole.notes]
+    for part in parts:
+        steps += _steps_within(part.chunk, whole) if part.reason else part.steps
+        dropped += part.dropped
+        notes += part.notes
+    notes += asking_notes.of_cache
+    steps = [step for step in steps if not set(step.sources) & set(withheld)]
+    return WrittenSteps(number_steps(merge_repeats(steps)), tuple(dropped), tuple(notes))
+
+
+@dataclass(frozen=True)
+class AskingNotes:
+    """What is to be reported of an asking: whom it went to, and what of the cache is broken."""
+
+    server: str
+    of_cache: tuple[str, ...]
+
+    def of_pictures(self, start: float, jpegs: Mapping[int, Mapping[float, bytes]]) -> list[str]:
+        """Return where pictures went, if any did. start: of the part of the video."""
+        seconds = [f"{start + second:.1f}" for chunk in jpegs.values() for second in chunk]
+        if not seconds:
+            return []
+        return [f"pictures went to {self.server}: those at {', '.join(seconds)} s"]
+
+
+def _ask_chunks(
+    chunks: Sequence[Chunk],
+    prompt: Prompt,
+    settings: LlmSettings,
+    jpegs: dict[int, dict[float, bytes]],
+) -> tuple[list[ChunkReply], AskingNotes]:
+    """Return the reply to each chunk, a late one as none.
+
+    Raises WriterError where the server refuses every question: then the settings are wrong, not the
+    speech.
+    """
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
         start = time.monotonic()
         until = start + settings.deadline
-        runner = RequestRunner(server, settings, cache, RequestLimits(), until, prompt, shown)
+        runner = RequestRunner(server, settings, cache, RequestLimits(), until, prompt, jpegs)
         results = run_in_threads(runner.serve, chunks, workers=server.workers, until=until)
         logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
         server.close()
-    replies = [results.get(i, ChunkReply(reason=LATE)) for i in range(len(chunks))]
-    # every question: then the settings are wrong, not the speech
+    replies = [results.get(i, ChunkReply(reason=DEADLINE_PASSED)) for i in range(len(chunks))]
     if all(reply.rejected for reply in replies):
-        raise WriterError(
-            f"{settings.base_url}: {replies[0].reason}; correct the settings under writing.llm"
-        )
-    embed = embed or _minilm
-    parts = [
-        _part(
-            chunk,
-            reply,
-            embed,
-            settings.floor,
-            tuple(shown.get(chunk.number, ())),
-            seeing.start if seeing else 0.0,
-        )
-        for chunk, reply in zip(chunks, replies, strict=True)
-    ]
-    whole = _fallback(transcript, parts, fallback or _extractive)
-    steps = [
-        step
-        for part in parts
-        for step in (_steps_within(part.chunk, whole) if part.reason else part.steps)
-    ]
-    steps = [step for step in steps if not set(step.sources) & set(withheld)]
-    dropped = [*hidden, *whole.dropped, *(one for part in parts for one in part.dropped)]
-    seconds = (
-        [f"{seeing.start + second:.1f}" for each in shown.values() for second in each]
-        if seeing
-        else []
-    )
-    told = [f"pictures went to {server.name}: those at {', '.join(seconds)} s"] if seconds else []
-    notes = [
-        *told,
-        *whole.notes,
-        *(note for part in parts for note in part.notes),
-        *filter(None, [cache.broken]),
-    ]
-    return WrittenSteps(number_steps(merge_repeats(steps)), tuple(dropped), tuple(notes))
+        cure = "correct the settings under writing.llm"
+        raise WriterError(f"{settings.base_url}: {replies[0].reason}; {cure}")
+    broken = (cache.broken,) if cache.broken else ()
+    return replies, AskingNotes(server.name, broken)
 
 
 def _read_pictures(
@@ -302,7 +320,7 @@ def _read_pictures(
         for chunk, start, end in zip(chunks, starts, ends, strict=True)
         if end > start
     }
-    known = pictures.read([round(second, 1) for seconds in wanted.values() for second in seconds])
+    known = pictures.reader([round(second, 1) for seconds in wanted.values() for second in seconds])
     shown = {}
     for number, seconds in wanted.items():
         ours = dict.fromkeys(round(second, 1) for second in seconds)
@@ -344,7 +362,7 @@ def _part(
         Rejected(what="step", text=text, reason=why) for (text, _), why in judged if why is not None
     ]
     kept = [
-        (text, [LETTERS.index(letter) for letter in letters])
+        (text, [PICTURE_LETTERS.index(letter) for letter in letters])
         for (text, letters), why in judged
         if why is None
     ]

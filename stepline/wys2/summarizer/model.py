@@ -25,13 +25,13 @@ from stepline.records import Record, Span, Step, Video
 from stepline.training.network_file import Header, NetworkFile
 from stepline.wys2.settings import SummarizerSettings
 
-SUMMARIZER = "summarizer.safetensors"  # in the folder of a training run
-FILE = NetworkFile(
+SUMMARIZER_FILE = "summarizer.safetensors"  # in the folder of a training run
+NETWORK_FILE = NetworkFile(
     kind="stepline.wys2.summarizer",
     version=None,
     title="a summarizer",
     writer="`stepline train summarizer`",
-    names=(SUMMARIZER,),
+    names=(SUMMARIZER_FILE,),
 )
 
 FRAMES_PER_SECOND = 8.0  # of the annotations; IV-Sum takes 32 a segment
@@ -100,7 +100,7 @@ def write_summarizer(model: Summarizer, path: Path, *, video: str = "", text: st
     """Write a network with its settings and the names of what gave its features and sentence
     vectors."""
     header = {"video": video, "text": text, "settings": model.settings.model_dump(mode="json")}
-    FILE.write(path, model.state_dict(), header)
+    NETWORK_FILE.write(path, model.state_dict(), header)
 
 
 def read_summarizer(path: Path) -> LoadedSummarizer:
@@ -111,8 +111,8 @@ def read_summarizer(path: Path) -> LoadedSummarizer:
         settings = SummarizerSettings.model_validate_json(json.dumps(header["settings"]))
         return settings, str(header["video"]), str(header["text"])
 
-    file = FILE.find(path)
-    (_, video, text), network = FILE.load(file, parse, lambda parsed: Summarizer(parsed[0]))
+    file = NETWORK_FILE.find(path)
+    (_, video, text), network = NETWORK_FILE.load(file, parse, lambda parsed: Summarizer(parsed[0]))
     return LoadedSummarizer(network, video, text, file)
 
 

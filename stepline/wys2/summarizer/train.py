@@ -32,7 +32,7 @@ from stepline.training.distributed import one_process
 from stepline.training.gather import FeatureJoin, reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask
 from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.training.run_folder import RUN
+from stepline.training.run_folder import RUN_FILE
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import split_videos
 from stepline.wys2.dataset import TextEncoder
@@ -43,7 +43,7 @@ from stepline.wys2.settings import (
     SummarizerSettings,
 )
 from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, shown_seconds
-from stepline.wys2.summarizer.model import SUMMARIZER, Summarizer, write_summarizer
+from stepline.wys2.summarizer.model import SUMMARIZER_FILE, Summarizer, write_summarizer
 from stepline.wys2.summary import Importance
 
 MIN_VIDEOS = 3  # for training, validation and test
@@ -255,7 +255,7 @@ def train_summarizer_run(
         return TrainedSummarizer(network, len(training.samples), scores)
 
     identity = settings.model_dump(mode="json")
-    run = TrainingRun(folder, identity, write, final=SUMMARIZER, identity_file=SETTINGS_FILE)
+    run = TrainingRun(folder, identity, write, final=SUMMARIZER_FILE, identity_file=SETTINGS_FILE)
     trained = run_training(run, train)
     outcome = {
         "settings": identity,
@@ -263,5 +263,5 @@ def train_summarizer_run(
         "omitted": count_reasons(dataset.omitted),
         "withheld": asdict(trained.scores),
     }
-    write_atomic(folder / RUN, json.dumps(outcome, indent=1) + "\n")
+    write_atomic(folder / RUN_FILE, json.dumps(outcome, indent=1) + "\n")
     return trained

@@ -133,7 +133,7 @@ def test_on_the_cpu_there_is_nothing_to_fall_back_to(on_gpu):
 
 def test_a_network_is_kept_for_each_device_it_was_loaded_on(on_gpu):
     loaded = []
-    load = per_video._kept(
+    load = per_video._cached(
         lambda settings: loaded.append((settings, current_device().name)) or len(loaded)
     )
     assert [load("a"), load("a")] == [1, 1]
