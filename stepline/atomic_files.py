@@ -50,7 +50,8 @@ class FileSet:
         """Return the temporary path to write to instead of `path`."""
         self.current = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        name = f".{_partial_stem(path)}.{os.getpid()}-{next(_serial)}-{_machine()}{PARTIAL_SUFFIX}{path.suffix}"
+        writer = f"{os.getpid()}-{next(_serial)}-{_machine()}"
+        name = f".{_partial_stem(path)}.{writer}{PARTIAL_SUFFIX}{path.suffix}"
         self._partials[path] = path.parent / name
         return self._partials[path]
 
@@ -179,9 +180,9 @@ def _partial_stem(path: Path) -> str:
 def partial_files(path: Path) -> list[Path]:
     """Return the temporary files of `path` that are being written, or that killed processes
     left."""
-    own = re.compile(
-        rf"\.{re.escape(_partial_stem(path))}\.\d+-\d+(-[0-9a-f]{{8}})?{re.escape(PARTIAL_SUFFIX + path.suffix)}"
-    )
+    stem = re.escape(_partial_stem(path))
+    suffix = re.escape(PARTIAL_SUFFIX + path.suffix)
+    own = re.compile(rf"\.{stem}\.\d+-\d+(-[0-9a-f]{{8}})?{suffix}")
     return sorted(
         file for file in path.parent.glob(f".*{PARTIAL_SUFFIX}*") if own.fullmatch(file.name)
     )

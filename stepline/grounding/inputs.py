@@ -101,12 +101,12 @@ class GroundingInputs:
 
     def before(self, second: float) -> "GroundingInputs":
         """Return what was shown before a second, and all that was said."""
-        shown = GroundingWindow(Span(0.0, second), (), frozenset())
+        past = GroundingWindow(Span(0.0, second), (), frozenset())
         return replace(
             self,
             duration=second,
-            features=cut_features(self.features, shown),
-            activity=cut_activity(self.activity, shown),
+            features=cut_features(self.features, past),
+            activity=cut_activity(self.activity, past),
             on_screen=[line for line in self.on_screen if line.span.start < second],
         )
 
@@ -129,16 +129,17 @@ class GroundingInputs:
 def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
     """Return the passages that say the step, inside the video: its sentences where known, else
     `said`."""
-    said = step.said
-    if said is None:
+    whole = step.said
+    if whole is None:
         return []
-    spans = [transcript.sentences[n].span for n in step.sources] if transcript else []
     passages = []
-    for span in spans:
-        if span.overlap(said) > 0:
-            passages.append(Span(max(span.start, said.start), min(span.end, said.end)))
+    if transcript is not None:
+        for index in step.sources:
+            span = transcript.sentences[index].span
+            if span.overlap(whole) > 0:
+                passages.append(Span(max(span.start, whole.start), min(span.end, whole.end)))
     if not passages:
-        passages = [said]
+        passages = [whole]
     inside = [Span(p.start, min(p.end, duration)) for p in passages if p.start < duration]
     # said after the last frame: the end is nearest
     return inside or [Span(max(0.0, duration - 1), duration)]

@@ -7,6 +7,8 @@ import numpy as np
 
 from stepline.grounding.correspondence import HARDLY_FIT
 
+PLACED_BY_WORDS = "steps stand where they are said, and may not be shown"
+
 
 @dataclass(frozen=True)
 class GroundReport:
@@ -45,13 +47,9 @@ class GroundReport:
         """What the user should know before trusting the steps: two films, or no how-to video."""
         doubts = []
         if self.correspondence is not None and not self.earned:
-            doubts.append(
-                "what is seen hardly fits what is said: steps stand where they are said, and may not be shown"
-            )
+            doubts.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
         if not self.instructs:
-            doubts.append(
-                "hardly a sentence tells a step, as in a talk: steps stand where they are said, and may not be shown"
-            )
+            doubts.append(f"hardly a sentence tells a step, as in a talk: {PLACED_BY_WORDS}")
         return tuple(doubts)
 
 

@@ -29,7 +29,7 @@ FORGET_SECONDS = 600
 MIN_DONE_PROBABILITY = 0.5  # from which the picture counts as a sign that a step is finished
 
 # of a step that is grounded again
-UNPLACED = {"spans": (), "at": None, "status": None, "score": None}
+UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "score": None}
 
 
 class ShownSteps:
@@ -77,7 +77,7 @@ class ShownSteps:
     def update_speech(self) -> None:
         """Give the grounder all that is said by now and not forgotten."""
         open_steps = self._spoken.open_steps(self.begin)
-        steps = [step.model_copy(update=UNPLACED) for step in open_steps]
+        steps = [step.model_copy(update=UNPLACED_FIELDS) for step in open_steps]
         transcript = self._log.transcript
         self.grounded = tuple(steps)
         if self.begin:
@@ -222,5 +222,7 @@ class ShownSteps:
         if self.vision is None or self._until == 0:
             return False
         ids = [step.id for step in self._grounder.steps]
-        done = self._grounder.smoothed().done
-        return id in ids and float(done[ids.index(id)]) >= MIN_DONE_PROBABILITY
+        if id not in ids:
+            return False
+        probabilities = self._grounder.smoothed().done
+        return float(probabilities[ids.index(id)]) >= MIN_DONE_PROBABILITY

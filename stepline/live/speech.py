@@ -88,17 +88,17 @@ class LiveTranscriber:
     def add(self, block: AudioBlock) -> HeardSentences:
         """Take the next block of sound; where a hole is before it, return what the sound before
         the hole says."""
-        heard = HeardSentences()
+        sentences = HeardSentences()
         gap = block.start - self.end
         if not len(self._samples) or gap > LONGEST_GAP:
-            heard = self.finish()
+            sentences = self.finish()
             self._start = block.start
         elif gap > 0:
             silence = np.zeros(round(gap * SAMPLE_RATE), np.float32)
             self._samples = np.concatenate([self._samples, silence])
         self._samples = np.concatenate([self._samples, block.samples])
         self.end = block.start + len(block.samples) / SAMPLE_RATE
-        return heard
+        return sentences
 
     @property
     def settled(self) -> float:
@@ -126,13 +126,13 @@ class LiveTranscriber:
         """Return what remains when no sound follows, or none without a hole."""
         if not len(self._samples):
             return HeardSentences()
-        heard = self._pass(last=True)
+        sentences = self._pass(last=True)
         self._samples = self._context = NO_SOUND
         self._committed = []
         self._open = 0
         self._expected = []
         self._stop = False
-        return heard
+        return sentences
 
     def _pass(self, *, last: bool) -> HeardSentences:
         if not len(self._samples):

@@ -43,8 +43,8 @@ class SpokenSteps:
             return list(self._lines)
         steps = []
         for present in self._log.present_steps:
-            said = present.step.said
-            is_past = present.ended and said is not None and said.end < begin
+            span = present.step.said
+            is_past = present.ended and span is not None and span.end < begin
             if self._texts or not is_past:
                 steps.append(present.step)
         return steps

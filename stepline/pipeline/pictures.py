@@ -141,13 +141,12 @@ def extract_features(
     if encoder.repeated:
         gaps = f"{len(encoder.repeated)} seconds have no picture"
         warnings.append(f"{gaps}; the one before stands for them")
-    found = VisualFeatures(features, backbone=backbone, end=reader.end, warnings=(*warnings,))
+    visual = VisualFeatures(features, backbone=backbone, end=reader.end, warnings=(*warnings,))
     if motion is None:
-        return found
+        return visual
     activity, cues = motion.finish()
-    return replace(
-        found, activity=activity, cues=cues, warnings=(*found.warnings, *motion.warnings)
-    )
+    warnings += motion.warnings
+    return replace(visual, activity=activity, cues=cues, warnings=(*warnings,))
 
 
 def _ready_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:

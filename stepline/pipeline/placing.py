@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import JsonValue
 
 from stepline.grounding.correspondence import (
     AFTER_SECONDS,
@@ -185,28 +186,36 @@ def describe_by_witness(
     visual: VisualFeatures,
     settings: StepsSettings,
     duration: float,
-    found: Descriptions,
+    network_result: Descriptions,
 ) -> Descriptions:
     """Return the steps of a video in which nobody speaks, in a vision-language model's words for
     its pictures.
 
-    found: what a network describes, if one is given; its places are asked about then.
+    network_result: what a network describes, if one is given; its places are asked about then.
     """
     from stepline.vision_language.describe import describe_places
 
-    told = describe_places(
+    answer = describe_places(
         _shots(visual, math.ceil(duration)),
         _question_pictures(request, settings, duration),
         duration=duration,
         settings=settings.vision.witness,
-        network_steps=found.steps,
+        network_steps=network_result.steps,
         start=request.start,
     )
-    network = found.network if isinstance(found.network, dict) else {}
-    notes = (*found.notes, *told.notes, *([FROM_WITNESS] if told.steps else []))
-    dropped = (*found.dropped, *told.dropped)
+    network: dict[str, JsonValue] = {}
+    if isinstance(network_result.network, dict):
+        network = network_result.network
+    notes = [*network_result.notes, *answer.notes]
+    if answer.steps:
+        notes.append(FROM_WITNESS)
+    dropped = (*network_result.dropped, *answer.dropped)
     return Descriptions(
-        told.steps, found.captions, dropped, notes, {**network, "witness": told.report}
+        answer.steps,
+        network_result.captions,
+        dropped,
+        tuple(notes),
+        {**network, "witness": answer.report},
     )
 
 
