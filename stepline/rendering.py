@@ -6,15 +6,15 @@ from typing import Any, TypeAlias
 
 Renderer: TypeAlias = Callable[[Any, str], str]  # of a Record, whose module imports this one
 
-_installed: list[Renderer] = []
+_installed: dict[str, Renderer] = {}  # one, by the name "renderer"
 
 
 def install_renderer(renderer: Renderer) -> None:
     """Use `renderer` from now on; the package's root installs the one of `stepline.outputs`."""
-    _installed[:] = [renderer]
+    _installed["renderer"] = renderer
 
 
 def render_record(record: Any, output: str) -> str:
     """Return an output of a Record that is text, by its name in docs/outputs.md."""
-    (renderer,) = _installed
+    renderer = _installed["renderer"]
     return renderer(record, output)

@@ -75,17 +75,20 @@ def write_index(
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    text = arrow.string()
+    integer = arrow.int64()
+    real = arrow.float64()
     columns = {
-        "id": arrow.string(),
-        "first": arrow.int64(),
-        "rows": arrow.int64(),
-        "width": arrow.int64(),
-        "rate": arrow.float64(),
-        "backbone": arrow.string(),
-        "dtype": arrow.string(),
-        "text": arrow.list_(arrow.string()),
-        "start": arrow.list_(arrow.float64()),
-        "end": arrow.list_(arrow.float64()),
+        "id": text,
+        "first": integer,
+        "rows": integer,
+        "width": integer,
+        "rate": real,
+        "backbone": text,
+        "dtype": text,
+        "text": arrow.list_(text),
+        "start": arrow.list_(real),
+        "end": arrow.list_(real),
     }
     rows = []
     for location, row_texts in zip(locations, texts, strict=True):

@@ -44,4 +44,6 @@ def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
 def _read_regression(package: str, file: str) -> tuple[Array, float]:
     text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     model = json.loads(text)
-    return np.array(model["weights"]), float(model["intercept"])
+    weights = np.array(model["weights"])
+    intercept = float(model["intercept"])
+    return weights, intercept
