@@ -33,7 +33,7 @@ from stepline.evaluate.bootstrap import (
 from stepline.evaluate.crosstask import count_hits, random_test_sets, rows_shown
 from stepline.evaluate.report import Metric
 from stepline.evaluate.temporal_grounding import (
-    THRESHOLDS,
+    IOU_THRESHOLDS,
     SpanOverlaps,
     grounding_overlaps,
     is_inside_any,
@@ -128,7 +128,7 @@ def finding(videos: Sequence[Shown], place: Placer, count: int) -> dict[str, Met
     fits = [SpanOverlaps(table.max(axis=0), count) for table in tables]
     shown = np.array([float(table.shape[1]) for table in tables])
     made = overlap_statistics(fits, shown)
-    for threshold in THRESHOLDS:
+    for threshold in IOU_THRESHOLDS:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) for table in tables])
         made[f"Precision@IoU {threshold}"] = Ratio(right, np.full(len(videos), float(count)))
     return measured(made)

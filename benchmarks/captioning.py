@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from captioning_data import SEED, Videos, paraphrase, predicted, synthetic, youcook2
 
-from stepline.evaluate.dense_captioning import TIOUS, densevid
+from stepline.evaluate.dense_captioning import TIOU_THRESHOLDS, densevid
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
 from stepline.evaluate.ptb import Tokenizer, only_ascii
@@ -137,7 +137,7 @@ def side_by_side(references: Videos, predictions: Videos, official: bool) -> dic
         score, seconds = timed(lambda: official_soda(references, predictions))
         table["SODA_c"] |= {"official F1": score, "official s": seconds}
         table["SODA_c"]["times faster"] = round(seconds / soda_seconds, 1)
-        scores, seconds = timed(lambda: official_densevid(references, predictions, TIOUS))
+        scores, seconds = timed(lambda: official_densevid(references, predictions, TIOU_THRESHOLDS))
         table["densevid 2018"] |= {f"official {name}": value for name, value in scores.items()}
         table["densevid 2018"] |= {
             "official s": seconds,

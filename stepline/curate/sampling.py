@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from stepline.evaluate.bootstrap import DRAWS, Floats, Ratio, interval, resample
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, Ratio, interval, resample
 
 Value = TypeVar("Value")
 
@@ -103,7 +103,7 @@ def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0)
 
 
 def _bootstrap_interval(above: Floats, below: Floats, seed: int) -> tuple[float, float]:
-    shares = resample({"share": Ratio(above, below)}, draws=DRAWS, seed=seed)
+    shares = resample({"share": Ratio(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed)
     return interval(shares["share"])
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from stepline.datasets.files import read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
-NAME = "COIN.json"
+FILE_NAME = "COIN.json"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
-    for id, video in read_node(path, NAME)["database"].entries():
+    for id, video in read_node(path, FILE_NAME)["database"].entries():
         builder = RecordBuilder(id, duration=video.optional_number("duration"))
         for row in video["annotation"].rows():
             builder.add_span(row["id"].name(), row["label"].text(), *row["segment"].pair())

@@ -20,9 +20,9 @@ from stepline.datasets.files import find_file, read_headless_csv, read_text
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 from stepline.errors import DatasetError
 
-TASKS = ("tasks_primary.txt", "tasks_related.txt")
-VIDEOS = "videos.csv"
-VALIDATION = "videos_val.csv"
+TASK_FILES = ("tasks_primary.txt", "tasks_related.txt")
+VIDEOS_FILE = "videos.csv"
+VALIDATION_FILE = "videos_val.csv"
 TASK_LINES = 5  # of a block: id, title, url, number of steps, steps
 VideoKey: TypeAlias = tuple[str, str]  # task, video
 
@@ -42,11 +42,11 @@ class TaskDescription:
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a (task, video) pair of videos.csv; `path` is the release's folder."""
-    tasks = {task.id: task for task in read_tasks(release_file(path, TASKS[0]))}
-    related = find_file(path, TASKS[1])
+    tasks = {task.id: task for task in read_tasks(release_file(path, TASK_FILES[0]))}
+    related = find_file(path, TASK_FILES[1])
     if related is not None:
         tasks |= {task.id: task for task in read_tasks(related)}
-    videos = _read_pairs(release_file(path, VIDEOS))
+    videos = _read_pairs(release_file(path, VIDEOS_FILE))
     validation = read_validation(path)
     for pair in videos | validation:
         subset = "val" if pair in validation else "train"
@@ -68,7 +68,7 @@ def release_file(folder: Path, name: str) -> Path:
 def read_validation(folder: Path) -> dict[VideoKey, None]:
     """Return the (task, video) pairs that the benchmark keeps for validation, in the file's
     order."""
-    file = find_file(folder, VALIDATION)
+    file = find_file(folder, VALIDATION_FILE)
     return _read_pairs(file) if file else {}
 
 

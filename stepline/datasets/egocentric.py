@@ -1,10 +1,10 @@
-"""Egocentric videos: CaptainCook4D, Ego4D Goal-Step and the narrations of EPIC-KITCHENS-100.
+"""Egocentric videos: CaptainCook4D, Ego4D Goal-Step and the narrations of EPIC_FILES-KITCHENS-100.
 
 CaptainCook4D  complete_step_annotations.json  {id: {activity_name, steps: [{step_id, start_time, end_time,
                                                 description}]}}
 Goal-Step      goalstep_{train,valid}.json     {"videos": [{video_uid, goal_description, segments: [{start_time,
                                                 end_time, step_description, segments: [...]}]}]}
-EPIC-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_timestamp,stop_timestamp,narration
+EPIC_FILES-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_timestamp,stop_timestamp,narration
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from stepline.datasets.files import Node, read_csv, read_node, split_files, stem
 from stepline.datasets.record_builder import REPEATED_ID, DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
-COOK4D = "complete_step_annotations.json"
-GOALSTEP = ("goalstep_train.json", "goalstep_valid.json")
-EPIC = ("EPIC_100_train.csv", "EPIC_100_validation.csv")
+COOK4D_FILE = "complete_step_annotations.json"
+GOALSTEP_FILES = ("goalstep_train.json", "goalstep_valid.json")
+EPIC_FILES = ("EPIC_100_train.csv", "EPIC_100_validation.csv")
 EPIC_COLUMNS = ("narration_id", "video_id", "start_timestamp", "stop_timestamp", "narration")
 
 
@@ -26,7 +26,7 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 
     The marks of errors are not read. The spans of one step id make one step.
     """
-    for id, recording in read_node(path, COOK4D).entries():
+    for id, recording in read_node(path, COOK4D_FILE).entries():
         builder = RecordBuilder(id)
         for row in recording["steps"].rows():
             times = row.span("start_time", "end_time")
@@ -37,7 +37,7 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a
     video is not stated."""
-    for file, subset in _split_files(path, GOALSTEP):
+    for file, subset in _split_files(path, GOALSTEP_FILES):
         for video in read_node(file)["videos"].rows():
             builder = RecordBuilder(video["video_uid"].name())
             _add_segments(builder, video, "")
@@ -55,7 +55,7 @@ def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
 def read_epic(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video: what is done and when. The second at which it was narrated
     afterwards is not read."""
-    for file, subset in _split_files(path, EPIC):
+    for file, subset in _split_files(path, EPIC_FILES):
         builders: dict[str, RecordBuilder] = {}
         for line, row in read_csv(file, EPIC_COLUMNS):
             builder = builders.setdefault(row["video_id"], RecordBuilder(row["video_id"]))

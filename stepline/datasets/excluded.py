@@ -22,11 +22,13 @@ from stepline.datasets.registry import find_dataset, stream
 from stepline.datasets.youtube_ids import plain_id
 from stepline.errors import DatasetError
 
-UNNAMED = "unnamed"  # dataset of a line that names none
+UNNAMED_SET = "unnamed"  # dataset of a line that names none
 TEST_PREFIX = "test"  # of the names of test splits: test, testing, test_seen
 MARKUP_BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
 NamesById: TypeAlias = defaultdict[str, set[str]]  # of the datasets that hold a video
-HEAD = "# Ids of evaluation videos and the datasets that hold them; made by `stepline excluded`\n"
+LIST_HEADING = (
+    "# Ids of evaluation videos and the datasets that hold them; made by `stepline excluded`\n"
+)
 
 
 @dataclass(frozen=True)
@@ -122,14 +124,14 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
             if not cells[0].isprintable() or cells[0][0] in MARKUP_BRACKETS:
                 cure = "give one id a line; `stepline excluded DATASET=FILE` makes such a list of annotations"
                 raise DatasetError(f"{path}: line {number} is no video id; {cure}")
-            names[plain_id(cells[0])].update(cells[1:] or [UNNAMED])
+            names[plain_id(cells[0])].update(cells[1:] or [UNNAMED_SET])
     return _sorted(names)
 
 
 def write_excluded(excluded: ExcludedVideos, path: Path) -> None:
     """Write a list file, sorted by id."""
     lines = [f"{video}\t{','.join(names)}\n" for video, names in sorted(excluded.datasets.items())]
-    write_atomic(path, HEAD + "".join(lines))
+    write_atomic(path, LIST_HEADING + "".join(lines))
 
 
 def _sorted(names: NamesById) -> ExcludedVideos:

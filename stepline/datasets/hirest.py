@@ -14,9 +14,9 @@ from pathlib import Path
 from stepline.datasets.files import Node, read_node, split_files, stem
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 
-NAMES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")
-SPLITS = ("train", "val", "test")
-NO_FILES = f"holds none of {', '.join(NAMES)}; give the folder data/splits of the repository"
+FILE_NAMES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")
+SPLIT_NAMES = ("train", "val", "test")
+NO_FILES = f"holds none of {', '.join(FILE_NAMES)}; give the folder data/splits of the repository"
 NOT_RELEVANT = "does not answer its query"
 NO_CLIP = "no single part of it answers its query"
 
@@ -24,9 +24,9 @@ NO_CLIP = "no single part of it answers its query"
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a (query, video) pair of a file, or of the three files in the splits
     folder."""
-    for file in split_files(path, NAMES, NO_FILES, ("", "splits/", "data/splits/")):
+    for file in split_files(path, FILE_NAMES, NO_FILES, ("", "splits/", "data/splits/")):
         words = stem(file.name).split("_")
-        subset = next((word for word in words if word in SPLITS), None)
+        subset = next((word for word in words if word in SPLIT_NAMES), None)
         for query, videos in read_node(file).entries():
             for name, item in videos.entries():
                 yield _item(query, name, item, subset)

@@ -16,6 +16,8 @@ from stepline.datasets.files import Node, read_json_files
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
+VIDEO_KEYS = ("start", "end", "text", "segments")  # of one video's object
+
 
 class CaptionRow(NamedTuple):
     """A text with its times in seconds, NaN where they are not known."""
@@ -30,7 +32,8 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
     estimated."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)
-        for index, row in enumerate(_rows(video)):
+        numbered_rows = enumerate(_rows(video))
+        for index, row in numbered_rows:
             builder.add_span(str(index), *row)
         yield builder.entry(machine=True)
 
@@ -49,11 +52,13 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
 def _videos(path: Path) -> Iterator[tuple[str, Node]]:
     for location, name, tree in read_json_files(path):
         root = Node(tree, location)
-        if root.get("start", "end", "text", "segments") is None:
+        is_video = root.get(*VIDEO_KEYS) is not None
+        if not is_video:
             yield from root.entries()
-        else:
-            file_name = Path(location).name
-            yield name or file_name.partition(".")[0], root
+            continue
+        file_name = Path(location).name
+        id = name or file_name.partition(".")[0]
+        yield id, root
 
 
 def _rows(video: Node) -> Iterator[CaptionRow]:
@@ -64,7 +69,8 @@ def _rows(video: Node) -> Iterator[CaptionRow]:
     starts = list(video["start"].rows())
     ends = list(video["end"].rows())
     texts = list(video["text"].rows())
-    if not len(starts) == len(ends) == len(texts):
+    lengths = {len(starts), len(ends), len(texts)}
+    if len(lengths) > 1:
         counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
         raise DatasetError(f"{video.location}: {counts}; the columns must be equally long")
     for text, start, end in zip(texts, starts, ends, strict=True):

@@ -15,7 +15,7 @@ from pathlib import Path
 from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
-NAME = "htm_align.json"
+FILE_NAME = "htm_align.json"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class AlignRow:
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
     """Yield (id, all its rows) of every video: what the official evaluators count, whatever the
     times are."""
-    for id, video in read_node(path, NAME).entries():
+    for id, video in read_node(path, FILE_NAME).entries():
         yield id, [_row(row) for row in video.rows()]
 
 
@@ -46,7 +46,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
                 builder.add_span(str(index), row.text, row.start, row.end)
             else:
                 speech = builder.checked_span(row.start, row.end, row.text)
-                builder.add_step(str(index), row.text, said=speech)
+                builder.add_step(str(index), row.text, speech=speech)
         yield builder.entry()
 
 

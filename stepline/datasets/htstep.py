@@ -21,11 +21,11 @@ from stepline.datasets.files import Node, file_in, find_file, read_csv, read_nod
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
-ANNOTATIONS = "annotations.json"
-TAXONOMY = "taxonomy.csv"
-SPLITS = "video_splits.json"
-QUERIES = "htm_test_input_headline.json"
-HEADLINES = "step_headline"  # its key
+ANNOTATIONS_FILE = "annotations.json"
+TAXONOMY_FILE = "taxonomy.csv"
+SPLITS_FILE = "video_splits.json"
+QUERIES_FILE = "htm_test_input_headline.json"
+HEADLINES_KEY = "step_headline"  # its key
 # what the names of the splits begin with whose annotations the server keeps: test_seen, test_unseen
 HIDDEN_PREFIX = "test"
 TAXONOMY_COLUMNS = ("global_step_index", "activity", "variation", "headline")
@@ -50,7 +50,7 @@ Articles: TypeAlias = dict[str, dict[str, dict[str, ArticleStep]]]
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video, from the release's folder or from annotations.json beside its
     taxonomy.csv."""
-    file = file_in(path, ANNOTATIONS)
+    file = file_in(path, ANNOTATIONS_FILE)
     taxonomy = read_taxonomy(find_taxonomy(file.parent))
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
@@ -62,10 +62,10 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 def find_taxonomy(folder: Path) -> Path:
     """Return the folder's taxonomy.csv. Raises DatasetError where it has none."""
-    table = find_file(folder, TAXONOMY)
+    table = find_file(folder, TAXONOMY_FILE)
     if table is None:
         raise DatasetError(
-            f"{folder}: holds no {TAXONOMY}, the text of the steps; give both files in one folder"
+            f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps; give both files in one folder"
         )
     return table
 
@@ -85,7 +85,7 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
 
 def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     """Return split -> ids from the folder's video_splits.json; nothing where it has none."""
-    file = find_file(folder, SPLITS)
+    file = find_file(folder, SPLITS_FILE)
     if file is None:
         return {}
     splits = read_node(file).entries()
@@ -99,10 +99,10 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     Raises DatasetError where no file tells them.
     """
     folder = path if path.is_dir() else path.parent
-    queries = find_file(folder, QUERIES)
+    queries = find_file(folder, QUERIES_FILE)
     splits = read_splits(folder)
     if not splits and queries is None:
-        cure = f"put the release's {SPLITS} there"
+        cure = f"put the release's {SPLITS_FILE} there"
         raise DatasetError(
             f"{folder}: no file tells which videos are of the hidden test splits; {cure}"
         )
@@ -121,16 +121,16 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
     """
     if not path.is_dir():
         first = next((video for _, video in read_node(path).entries()), None)
-        return path if first is not None and first.get(HEADLINES) is not None else None
-    file = find_file(path, QUERIES)
-    annotations = find_file(path, ANNOTATIONS)
+        return path if first is not None and first.get(HEADLINES_KEY) is not None else None
+    file = find_file(path, QUERIES_FILE)
+    annotations = find_file(path, ANNOTATIONS_FILE)
     if annotations is None:
         return file
     if subset is None or not subset.startswith(HIDDEN_PREFIX):
         return None
     splits = (video.get("subset") for _, video in read_node(annotations).entries())
     if file is None and not any(split and split.value == subset for split in splits):
-        cure = f"put {QUERIES} of the evaluation server (EvalAI challenge 2082) there"
+        cure = f"put {QUERIES_FILE} of the evaluation server (EvalAI challenge 2082) there"
         raise DatasetError(f"{path}: the annotations of {subset} are hidden; {cure}")
     return file
 
@@ -141,12 +141,12 @@ def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, 
     subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where
     no video_splits.json beside the file has it.
     """
-    queries = {id: video[HEADLINES].texts() for id, video in read_node(path).entries()}
+    queries = {id: video[HEADLINES_KEY].texts() for id, video in read_node(path).entries()}
     if subset is None:
         return queries
     splits = read_splits(path.parent)
     if subset not in splits:
-        cure = f"put {SPLITS} beside it, or leave the subset out"
+        cure = f"put {SPLITS_FILE} beside it, or leave the subset out"
         if splits:
             cure = f"it has {', '.join(splits)}"
         raise DatasetError(f"{path}: nothing tells which videos are of {subset!r}; {cure}")

@@ -15,14 +15,14 @@ from pathlib import Path
 from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 
-NAME = "label_studio.json"
+FILE_NAME = "label_studio.json"
 SHOWN_LABEL = "shown"  # the label of a region that shows its step
 NOT_ANNOTATED = "nobody has annotated it"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a task."""
-    for task in read_node(path, NAME).rows():
+    for task in read_node(path, FILE_NAME).rows():
         id = (task["data"].get("id") or task["data"]["video"]).name()
         annotations = [
             row for row in task.optional_rows("annotations") if not _flag(row, "was_cancelled")

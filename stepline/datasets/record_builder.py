@@ -48,10 +48,10 @@ class DatasetRecords:
 
 NOT_FINITE = "the times are not finite numbers"
 LEFT_OUT = "marked as left out (-1)"
-NEGATIVE = "starts before the video does"
+NEGATIVE_START = "starts before the video does"
 TOO_LATE = f"lies past {LATEST:.0f} s"
-REVERSED = "ends before it starts"
-EMPTY = "has no length"
+REVERSED_SPAN = "ends before it starts"
+EMPTY_SPAN = "has no length"
 STARTS_PAST = "starts at or after the end of the video"
 ENDS_PAST = "ends after the end of the video"
 NO_TEXT = "has no text"
@@ -71,9 +71,9 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
     if start == end == LEFT_OUT_TIME:
         return LEFT_OUT
     if start < 0:
-        return NEGATIVE
+        return NEGATIVE_START
     if end <= start:
-        return EMPTY if end == start else REVERSED
+        return EMPTY_SPAN if end == start else REVERSED_SPAN
     if end > LATEST:
         return TOO_LATE
     if duration is not None and end > duration:
@@ -146,9 +146,9 @@ class RecordBuilder:
             spans = () if span is None else (span,)
             self._add(id, text, spans, sources=tuple(sources), alternatives=others)
 
-    def add_step(self, id: str, text: str, *, said: Span | None = None) -> None:
-        """Add a step that was looked for and has no span so far. said: when it is spoken of."""
-        self._add(id, text.strip(), (), said=said)
+    def add_step(self, id: str, text: str, *, speech: Span | None = None) -> None:
+        """Add a step that was looked for and has no span so far. speech: when it is spoken of."""
+        self._add(id, text.strip(), (), speech=speech)
 
     def _add(
         self,
@@ -156,7 +156,7 @@ class RecordBuilder:
         text: str,
         spans: tuple[Span, ...],
         *,
-        said: Span | None = None,
+        speech: Span | None = None,
         sources: tuple[int, ...] = (),
         alternatives: tuple[str, ...] = (),
     ) -> None:
@@ -167,7 +167,12 @@ class RecordBuilder:
                 self.reject("step", text, flaw)
                 return
             self.steps[id] = Step(
-                id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
+                id=id,
+                text=text,
+                spans=spans,
+                said=speech,
+                sources=sources,
+                alternatives=alternatives,
             )
         elif set(spans) & set(step.spans):
             self.reject("span", text, REPEATED_SPAN, str([spans[0].start, spans[0].end]))
@@ -175,10 +180,12 @@ class RecordBuilder:
             self.steps[id] = step.model_copy(update={"spans": step.spans + spans})
 
     def add_sentence(
-        self, text: str, start: float, end: float, *, shown: float | None = None
+        self, text: str, start: float, end: float, *, visibility: float | None = None
     ) -> Span | None:
-        """Add one spoken sentence and return its span, None where it does not fit; shown: 1 or 0
-        where people judged whether the picture shows it."""
+        """Add one spoken sentence and return its span, None where it does not fit.
+
+        visibility: 1 or 0 where people judged whether the picture shows it.
+        """
         text = text.strip()
         flaw = text_flaw(text)
         if flaw is not None:
@@ -186,7 +193,7 @@ class RecordBuilder:
             return None
         span = self.checked_span(start, end, text, "sentence")
         if span is not None:
-            self.sentences.append(Sentence(text=text, span=span, shown=shown))
+            self.sentences.append(Sentence(text=text, span=span, shown=visibility))
         return span
 
     def entry(

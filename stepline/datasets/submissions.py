@@ -5,6 +5,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from stepline.atomic_files import write_atomic
@@ -12,26 +13,27 @@ from stepline.datasets.predictions import PredictedSegment
 from stepline.errors import DatasetError
 from stepline.records import Record, Step
 
-DENSEVID = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
+DENSEVID_VERSION = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
 # HT-Step's evaluate_article_grounding
-GROUNDING = ("video-id", "t-start", "t-end", "label", "score")
+GROUNDING_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 
 
 def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
     """Return each record's placed steps, best span first only, sorted by start; unplaced steps have
     no segment."""
-    found: dict[str, list[PredictedSegment]] = {}
+    by_video = {}
     for record in records:
-        best = [(step.spans[0], step) for step in record.steps if step.spans]
-        placed = [
-            PredictedSegment(span.start, span.end, step.text, step.score) for span, step in best
-        ]
-        found[record.id] = sorted(placed, key=lambda segment: (segment.start, segment.end))
-    return found
+        placed = []
+        for step in record.steps:
+            if step.spans:
+                best = step.spans[0]
+                placed.append(PredictedSegment(best.start, best.end, step.text, step.score))
+        by_video[record.id] = sorted(placed, key=itemgetter(0, 1))
+    return by_video
 
 
 def write_densevid(
-    found: Mapping[str, Sequence[PredictedSegment]], path: Path, *, prefix: str = ""
+    predictions: Mapping[str, Sequence[PredictedSegment]], path: Path, *, prefix: str = ""
 ) -> int:
     """Write YouCook2's (PDVC's, densevid_eval's) results file and return how many videos it holds.
 
@@ -42,10 +44,10 @@ def write_densevid(
         prefix + video: [
             {"sentence": row.sentence, "timestamp": [row.start, row.end]} for row in rows
         ]
-        for video, rows in found.items()
+        for video, rows in predictions.items()
     }
     tree = {
-        "version": DENSEVID,
+        "version": DENSEVID_VERSION,
         "results": results,
         "external_data": {"used": False, "details": ""},
     }
@@ -81,23 +83,21 @@ def _second(record: Record, step: Step) -> int:
 
 
 def _require_same_steps(records: Iterable[Record], queries: Mapping[str, Sequence[str]]) -> None:
-    texts = {record.id: [step.text for step in record.steps] for record in records}
+    texts = {record.id: [step.text.strip() for step in record.steps] for record in records}
     for video, headlines in queries.items():
         if video not in texts:
             raise DatasetError(
                 f"{video}: is asked for but has no record; {len(texts)} records were given"
             )
-        given = [text.strip() for text in texts[video]]
-        asked = [headline.strip() for headline in headlines]
-        if given != asked:
-            pairs = zip(given, asked, strict=False)
-            wrong = next(
-                (i for i, (own, other) in enumerate(pairs) if own != other),
-                min(len(given), len(asked)),
-            )
-            counts = f"its {len(given)} steps differ from the {len(asked)} asked for"
+        steps = texts[video]
+        wanted_steps = [headline.strip() for headline in headlines]
+        if steps != wanted_steps:
+            pairs = zip(steps, wanted_steps, strict=False)
+            same = [step == headline for step, headline in pairs]
+            first = [*same, False].index(False)
+            counts = f"its {len(steps)} steps differ from the {len(wanted_steps)} asked for"
             raise DatasetError(
-                f"{video}: {counts}, first at {wrong}; take the server's headlines as the steps"
+                f"{video}: {counts}, first at {first}; take the server's headlines as the steps"
             )
 
 
@@ -110,14 +110,16 @@ def write_htstep_grounding(records: Iterable[Record], path: Path) -> int:
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(GROUNDING)
-    rows = [row for record in records for step in record.steps for row in _spans(record, step)]
+    writer.writerow(GROUNDING_COLUMNS)
+    rows = [
+        row for record in records for step in record.steps for row in _grounding_rows(record, step)
+    ]
     writer.writerows(rows)
     write_atomic(path, file.getvalue())
     return len(rows)
 
 
-def _spans(record: Record, step: Step) -> list[tuple[str, float, float, int, float]]:
+def _grounding_rows(record: Record, step: Step) -> list[tuple[str, float, float, int, float]]:
     if not step.spans:
         return []
     if not step.id.isdecimal():

@@ -14,13 +14,13 @@ from pathlib import Path
 from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
-NAME = "videos.json"
+FILE_NAME = "videos.json"
 NO_SENTENCES = "its sentence indexes are not in the transcript"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
-    for video in read_node(path, NAME).rows():
+    for video in read_node(path, FILE_NAME).rows():
         spoken = video["transcript"].texts()
         builder = RecordBuilder(video["video_id"].name())
         for index, segment in enumerate(video["segments"].rows()):

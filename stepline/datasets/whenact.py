@@ -27,7 +27,7 @@ SPOKEN_FILE = "mapped_actions_time_label.json"
 SHOWN_FILE = "dict_all_annotations_ordered.json"
 VISIBLE_LABEL = 0  # of an action that is seen in the miniclip
 MIN_SIMILARITY = 0.75  # difflib ratio from which a window's text is taken for the action's
-UNMATCHED = "no action of the miniclip is worded like it"
+UNMATCHED_WINDOW = "no action of the miniclip is worded like it"
 
 Window: TypeAlias = tuple[float, float]  # start and end in seconds
 
@@ -75,8 +75,8 @@ def _official_action(row: Node) -> Action:
 
 
 def _add_action(builder: RecordBuilder, index: int, action: Action, window: Window | None) -> None:
-    passage = builder.add_sentence(action.text, *action.passage, shown=float(action.visible))
-    builder.add_step(str(index), action.text, said=passage)
+    passage = builder.add_sentence(action.text, *action.passage, visibility=float(action.visible))
+    builder.add_step(str(index), action.text, speech=passage)
     if window is not None:
         builder.add_span(str(index), action.text, *window, keep=True)
 
@@ -108,7 +108,7 @@ def _match_windows(
         ratios = {index: _similarity(text, other) for index, other in unmatched.items()}
         nearest = max(ratios, key=ratios.__getitem__, default=None)
         if nearest is None or ratios[nearest] < MIN_SIMILARITY:
-            builder.reject("span", text, UNMATCHED, str(list(window)))
+            builder.reject("span", text, UNMATCHED_WINDOW, str(list(window)))
         else:
             matches[nearest] = window
             del unmatched[nearest]

@@ -19,7 +19,7 @@ from stepline.datasets.youtube_ids import shared_prefix
 from stepline.errors import DatasetError
 
 HIDDEN_SENTENCE = "None"  # the sentence of the test split, whose captions are kept secret
-NAMES = {
+FILE_NAMES = {
     "youcook2": ("youcookii_annotations_trainval.json", "yc2_train.json", "yc2_val.json"),
     "tasty": ("tasty_train.json", "tasty_val.json"),
     "sieve_swap": (

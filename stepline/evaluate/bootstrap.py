@@ -17,9 +17,9 @@ from stepline.errors import DatasetError
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-DRAWS = 1000  # bootstrap draws; the interval's ends then move by about a twentieth of its width
-LEVEL = 95.0  # percent of the draws inside the interval
-CELLS = 4_000_000  # weights held at once: 32 MB of float64
+BOOTSTRAP_DRAWS = 1000  # of videos; the interval's ends then move by about a twentieth of its width
+INTERVAL_PERCENT = 95.0  # percent of the draws inside the interval
+MAX_WEIGHTS = 4_000_000  # in memory together: 32 MB of float64
 
 
 class Statistic(Protocol):
@@ -48,9 +48,9 @@ class Statistic(Protocol):
 
 def divide_or_nan(above: Floats, below: Floats) -> Floats:
     """Return above / below, NaN where below is 0."""
-    unknown = np.full(np.broadcast(above, below).shape, np.nan)
-    np.divide(above, below, out=unknown, where=below > 0)
-    return unknown
+    ratios = np.full(np.broadcast(above, below).shape, np.nan)
+    np.divide(above, below, out=ratios, where=below > 0)
+    return ratios
 
 
 class SumOfTotals:
@@ -101,16 +101,14 @@ class GroupedRatio(Ratio):
 
     def by_group(self, weights: Floats) -> Floats:
         """Return (S, B, G) ratios, NaN where a group has no items."""
-        member = np.eye(int(self.group.max()) + 1)[self.group]  # (V, G)
-        drawn = [weights * held for held in self.sets]  # S x (B, V)
-        return np.stack(
-            [
-                divide_or_nan(
-                    d @ (member * self.hits[:, None]), d @ (member * self.totals[:, None])
-                )
-                for d in drawn
-            ]
-        )
+        members = np.eye(int(self.group.max()) + 1)[self.group]  # (V, G)
+        hits = members * self.hits[:, None]
+        totals = members * self.totals[:, None]
+        ratios = []
+        for members_of_set in self.sets:
+            drawn = weights * members_of_set  # (B, V)
+            ratios.append(divide_or_nan(drawn @ hits, drawn @ totals))
+        return np.stack(ratios)
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) means of means."""
@@ -119,10 +117,9 @@ class GroupedRatio(Ratio):
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
     """Return the mean over an axis of what is not NaN; NaN where nothing is known."""
-    known = ~np.isnan(values)
-    return divide_or_nan(
-        np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis).astype(np.float64)
-    )
+    defined = ~np.isnan(values)
+    sums = np.where(defined, values, 0.0).sum(axis=axis)
+    return divide_or_nan(sums, defined.sum(axis=axis).astype(np.float64))
 
 
 def point_estimate(statistic: Statistic) -> float:
@@ -130,18 +127,15 @@ def point_estimate(statistic: Statistic) -> float:
     return float(statistic(np.ones((1, statistic.videos)))[0])
 
 
-def draw_videos(videos: int, draws: int, generator: np.random.Generator) -> Floats:
+def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
     """Return (draws, V): how often each video is drawn when V are drawn with replacement."""
-    drawn = generator.integers(videos, size=(draws, videos)) + videos * np.arange(draws)[:, None]
-    return (
-        np.bincount(drawn.ravel(), minlength=draws * videos)
-        .reshape(draws, videos)
-        .astype(np.float64)
-    )
+    drawn = rng.integers(videos, size=(draws, videos)) + videos * np.arange(draws)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=draws * videos)
+    return counts.reshape(draws, videos).astype(np.float64)
 
 
 def resample(
-    statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: int = 0
+    statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
 ) -> dict[str, Floats]:
     """Return (draws,) scores of each statistic; all see the same draws of videos, so they can be
     compared draw by draw.
@@ -158,23 +152,23 @@ def resample(
     videos = counts.pop()
     if videos == 0:
         return {name: np.full(draws, np.nan) for name in statistics}
-    generator = np.random.default_rng(seed)
-    block = max(1, CELLS // max(statistic.width for statistic in statistics.values()))
+    rng = np.random.default_rng(seed)
+    block = max(1, MAX_WEIGHTS // max(statistic.width for statistic in statistics.values()))
     parts: dict[str, list[Floats]] = {name: [] for name in statistics}
     for start in range(0, draws, block):
-        weights = draw_videos(videos, min(block, draws - start), generator)
+        weights = draw_videos(videos, min(block, draws - start), rng)
         for name, statistic in statistics.items():
             parts[name].append(statistic(weights))
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 
-def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:
+def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, float]:
     """Return the percentile interval of bootstrap scores, without the draws that have none; NaN
     where none has one."""
-    known = values[~np.isnan(values)]
-    if not len(known):
+    defined = values[~np.isnan(values)]
+    if not len(defined):
         return float("nan"), float("nan")
-    low, high = np.percentile(known, [(100 - level) / 2, (100 + level) / 2])
+    low, high = np.percentile(defined, [(100 - level) / 2, (100 + level) / 2])
     return float(low), float(high)
 
 
@@ -206,19 +200,18 @@ class RedrawnStatistic:
 
 
 def over_videos(
-    statistic: Statistic, own: Sequence[str], wanted: Sequence[str]
+    statistic: Statistic, own: Sequence[str], videos: Sequence[str]
 ) -> RedrawnStatistic:
-    """Return the statistic over the `wanted` videos in that order; `own` are the ids of its V
-    videos."""
+    """Return the statistic over these videos in that order; `own` are the ids of its V videos."""
     index_of = {video: index for index, video in enumerate(own)}
-    chosen = np.array([index_of[video] for video in wanted], dtype=np.int64)
+    columns = np.array([index_of[video] for video in videos], dtype=np.int64)
 
     def weights_of(drawn: Floats) -> Floats:
-        full = np.zeros((len(drawn), statistic.videos))
-        full[:, chosen] = drawn
-        return full
+        weights = np.zeros((len(drawn), statistic.videos))
+        weights[:, columns] = drawn
+        return weights
 
-    return RedrawnStatistic(statistic, len(chosen), weights_of)
+    return RedrawnStatistic(statistic, len(columns), weights_of)
 
 
 def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatistic:

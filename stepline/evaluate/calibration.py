@@ -55,13 +55,13 @@ def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Lo
     return Logistic(tuple(mean), tuple(deviation), tuple(weights), bias)
 
 
-def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
+def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
     """Return the regression fitted to items with evidence (N, F) and known truth (N,).
 
     Raises DatasetError with fewer than MIN_ITEMS items of either kind.
     """
-    positives = int(shown.sum())
-    negatives = len(shown) - positives
+    positives = int(labels.sum())
+    negatives = len(labels) - positives
     if min(positives, negatives) < MIN_ITEMS:
         counts = f"{positives} texts shown and {negatives} not"
         raise DatasetError(f"{counts}; a calibration needs {MIN_ITEMS} of each: add videos")
@@ -73,7 +73,7 @@ def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
     precision[-1, -1] = 0.0
     *weights, bias = fit_logistic_weights(
         scaled,
-        shown,
+        labels,
         prior_mean=np.zeros(len(precision)),
         prior_precision=precision,
         damping=CURVATURE_DAMPING,
@@ -82,10 +82,10 @@ def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
     return Logistic(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights), bias)
 
 
-def calibration_error(shown: Flags, p: Floats, bins: int = 10) -> float:
+def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
     """Return ECE: mean distance of stated P from how often it was so, over equal bins of P,
     weighted by their items."""
     bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     count = np.bincount(bin_of, minlength=bins)
-    gap = np.bincount(bin_of, weights=p - shown, minlength=bins)
+    gap = np.bincount(bin_of, weights=p - labels, minlength=bins)
     return float(np.abs(gap).sum() / max(1, count.sum()))

@@ -17,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from stepline.errors import DatasetError
 
@@ -48,17 +48,18 @@ def require_pairs(items: Sequence[CaptionPair]) -> None:
             )
 
 
-LONGEST = 4  # words in the longest n-gram of BLEU and CIDEr
+MAX_NGRAM_WORDS = 4  # of BLEU and CIDEr
 
-Ngram = tuple[str, ...]
+Ngram: TypeAlias = tuple[str, ...]
+BleuRow: TypeAlias = tuple[float, float, float, float]  # BLEU-1 to BLEU-4
 
 
 def ngrams(caption: str) -> Counter[Ngram]:
-    """Return how often each n-gram of 1 to LONGEST words stands in a caption."""
+    """Return how often a caption holds each n-gram of 1 to MAX_NGRAM_WORDS words."""
     words = caption.split()
     return Counter(
         tuple(words[start : start + size])
-        for size in range(1, LONGEST + 1)
+        for size in range(1, MAX_NGRAM_WORDS + 1)
         for start in range(len(words) - size + 1)
     )
 
@@ -66,8 +67,8 @@ def ngrams(caption: str) -> Counter[Ngram]:
 # ---------------------------------------------------------------- CIDEr-D
 
 
-SIGMA = 6.0  # words; width of the penalty on different lengths
-_SCALE = 10.0  # CIDEr is reported times ten
+LENGTH_SIGMA = 6.0  # words; width of the penalty on different lengths
+_CIDER_SCALE = 10.0  # CIDEr is reported times ten
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     for item, counts in zip(items, references, strict=True):
         ours = _vector(ngrams(item.hypothesis), idf, rare)
         total = sum(_similarity(ours, _vector(reference, idf, rare)) for reference in counts)
-        scores.append(_SCALE * total / len(counts))
+        scores.append(_CIDER_SCALE * total / len(counts))
     return CaptionScores(sum(scores) / len(scores), tuple(scores))
 
 
 def _vector(counts: Counter[Ngram], idf: dict[Ngram, float], rare: float) -> _Vector:
-    weights: tuple[dict[Ngram, float], ...] = tuple({} for _ in range(LONGEST))
+    weights: tuple[dict[Ngram, float], ...] = tuple({} for _ in range(MAX_NGRAM_WORDS))
     length = 0
     for ngram, count in counts.items():
         weights[len(ngram) - 1][ngram] = count * idf.get(ngram, rare)
@@ -120,23 +121,24 @@ def _similarity(ours: _Vector, theirs: _Vector) -> float:
             if ngram in their_part
         )
         total += dot / (our_norm * their_norm) if our_norm and their_norm else dot
-    apart = ours.length - theirs.length
-    return total / LONGEST * math.exp(-(apart**2) / (2.0 * SIGMA**2))
+    difference = ours.length - theirs.length
+    return total / MAX_NGRAM_WORDS * math.exp(-(difference**2) / (2.0 * LENGTH_SIGMA**2))
 
 
 # ---------------------------------------------------------------- BLEU
 
 
 # the caption scorer's guards against 0 / 0, above and below the fraction
-_TINY, _SMALL = 1e-15, 1e-9
+_ABOVE_EPSILON = 1e-15
+_BELOW_EPSILON = 1e-9
 
 
 @dataclass(frozen=True)
 class BleuScores:
     """corpus: BLEU-1..4 of all items together. items: BLEU-1..4 of each alone."""
 
-    corpus: tuple[float, float, float, float]
-    items: tuple[tuple[float, float, float, float], ...]
+    corpus: BleuRow
+    items: tuple[BleuRow, ...]
 
 
 def bleu(items: Sequence[CaptionPair]) -> BleuScores:
@@ -156,21 +158,21 @@ def _count(item: CaptionPair) -> list[int]:
     most: Counter[Ngram] = Counter()
     for reference in item.references:
         most |= ngrams(reference)
-    correct = [0] * LONGEST
+    correct = [0] * MAX_NGRAM_WORDS
     for ngram, count in (ngrams(item.hypothesis) & most).items():
         correct[len(ngram) - 1] += count
-    return [length, closest, *(max(0, length - size) for size in range(LONGEST)), *correct]
+    return [length, closest, *(max(0, length - size) for size in range(MAX_NGRAM_WORDS)), *correct]
 
 
-def _scores(counts: list[int]) -> tuple[float, float, float, float]:
+def _scores(counts: list[int]) -> BleuRow:
     length, reference_length, *ngram_counts = counts
     product, scores = 1.0, []
     for size, (guessed, correct) in enumerate(
-        zip(ngram_counts[:LONGEST], ngram_counts[LONGEST:], strict=True), 1
+        zip(ngram_counts[:MAX_NGRAM_WORDS], ngram_counts[MAX_NGRAM_WORDS:], strict=True), 1
     ):
-        product *= (correct + _TINY) / (guessed + _SMALL)
+        product *= (correct + _ABOVE_EPSILON) / (guessed + _BELOW_EPSILON)
         scores.append(product ** (1.0 / size))
-    ratio = (length + _TINY) / (reference_length + _SMALL)
+    ratio = (length + _ABOVE_EPSILON) / (reference_length + _BELOW_EPSILON)
     penalty = math.exp(1.0 - 1.0 / ratio) if ratio < 1.0 else 1.0
     first, second, third, fourth = (score * penalty for score in scores)
     return first, second, third, fourth
@@ -179,7 +181,7 @@ def _scores(counts: list[int]) -> tuple[float, float, float, float]:
 # ---------------------------------------------------------------- ROUGE-L
 
 
-BETA = 1.2  # weight of recall
+RECALL_BETA = 1.2  # weight of recall
 
 
 def rouge_l(items: Sequence[CaptionPair]) -> CaptionScores:
@@ -200,7 +202,7 @@ def _rouge_l(item: CaptionPair) -> float:
         recall = max(recall, common / len(words))
     if not precision or not recall:
         return 0.0
-    return (1.0 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+    return (1.0 + RECALL_BETA**2) * precision * recall / (recall + RECALL_BETA**2 * precision)
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
@@ -209,12 +211,12 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     One bit a word of `first`, one step a word of `second`, so that long captions stay quick.
     Source: Hyyro, "Bit-parallel LCS-length computation revisited", 2004.
     """
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for index, word in enumerate(first):
-        places[word] = places.get(word, 0) | 1 << index
+        positions[word] = positions.get(word, 0) | 1 << index
     everything = (1 << len(first)) - 1
     open_bits = everything  # a zero marks where the subsequence grows
     for word in second:
-        matched = open_bits & places.get(word, 0)
+        matched = open_bits & positions.get(word, 0)
         open_bits = (open_bits + matched | open_bits - matched) & everything
     return len(first) - open_bits.bit_count()

@@ -12,7 +12,7 @@ seconds and which give recall at overlap as well.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -20,8 +20,15 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.crosstask import TASKS, VALIDATION, read_tasks
-from stepline.datasets.files import Node, find_file, read_headless_csv
+from stepline.datasets.crosstask import (
+    TASK_FILES,
+    VideoKey,
+    read_annotation,
+    read_tasks,
+    read_validation,
+    release_file,
+)
+from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, GroupedRatio, Integers, Statistic
 from stepline.evaluate.report import Scores
@@ -34,38 +41,39 @@ from stepline.evaluate.scoring_task import (
     read_matrix,
     read_numbers,
     read_spans,
-    require_length,
     span_centers,
 )
 from stepline.evaluate.temporal_grounding import (
     Pairs,
     SpanOverlaps,
     grounding_overlaps,
+    instances_by_step,
     overlap_statistics,
     span_array,
 )
 
-SETS = 20  # random test sets, NaSVA section 4.1
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+TEST_SETS = 20  # drawn at random, NaSVA section 4.1
 TRAIN_VIDEOS = 30  # videos a task that a test set leaves to training, CrossTask section 6
 
 
-def rows_shown(
-    segments: Pairs, steps: Sequence[int], seconds: int, count: int
-) -> npt.NDArray[np.bool_]:
+def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) -> Flags:
     """Return (T, K): which step is shown in which second, rows floor(start):ceil(end) without the
     last.
 
     steps: of each segment, 0..K-1. What lies outside the T seconds is cut off, as officially.
     Raises DatasetError for an unknown step.
     """
-    shown = np.zeros((seconds, count), dtype=bool)
+    rows = np.zeros((seconds, count), dtype=bool)
     for (start, end), step in zip(span_array(segments, "crosstask"), steps, strict=True):
         if not 0 <= step < count:
             raise DatasetError(
                 f"step {step + 1} of a task with {count} steps; correct the annotation"
             )
-        shown[max(0, int(np.floor(start))) : max(0, int(np.ceil(end))), step] = True
-    return shown
+        first = max(0, int(np.floor(start)))
+        rows[first : max(0, int(np.ceil(end))), step] = True
+    return rows
 
 
 def best_rows(cost: Floats) -> Integers:
@@ -79,7 +87,7 @@ def ordered_rows(cost: Floats) -> Integers:
     return np.asarray(ordered_assignment(cost).argmax(axis=0), dtype=np.int64)
 
 
-def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> npt.NDArray[np.bool_]:
+def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
     """Return (T, K): the cheapest way through all steps in order with background, at cost 0,
     before, between and after.
 
@@ -146,20 +154,23 @@ def step_costs(scores: Floats) -> Floats:
     return np.asarray(top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True)) - scores)
 
 
-def count_hits(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
     """Return (hits, steps) of one video: shown steps whose second is right, and shown steps.
 
-    rows: (K,) a second each, NaN where a step is not placed. A step counts once however often it is
-    shown.
+    rows: (K,) a second each, NaN where a step is not placed. shown_rows: (T, K). A step counts once
+    however often it is shown.
     """
-    if len(rows) != shown.shape[1]:
+    seconds, count = shown_rows.shape
+    if len(rows) != count:
         raise DatasetError(
-            f"{len(rows)} predicted seconds for {shown.shape[1]} steps; give one, or null, a step"
+            f"{len(rows)} predicted seconds for {count} steps; give one, or null, a step"
         )
-    inside = np.isfinite(rows) & (rows >= 0) & (rows < len(shown))
-    places = np.where(inside, rows, 0).astype(np.int64)
-    right = shown[places, np.arange(len(rows))] & inside if len(shown) else inside
-    return float(right.sum()), float(shown.any(axis=0).sum())
+    inside = np.isfinite(rows) & (rows >= 0) & (rows < seconds)
+    right = inside
+    if seconds:
+        indices = np.where(inside, rows, 0).astype(np.int64)
+        right = shown_rows[indices, np.arange(count)] & inside
+    return float(right.sum()), float(shown_rows.any(axis=0).sum())
 
 
 # ---------------------------------------------------------------- test sets
@@ -168,7 +179,7 @@ def count_hits(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float
 def random_test_sets(
     tasks: Mapping[str, Sequence[str]],
     *,
-    count: int = SETS,
+    count: int = TEST_SETS,
     train: int = TRAIN_VIDEOS,
     seed: int = 0,
 ) -> list[frozenset[tuple[str, str]]]:
@@ -179,30 +190,36 @@ def random_test_sets(
     """
     sets = []
     for index in range(count):
-        generator = np.random.default_rng(seed + index)
-        chosen: set[tuple[str, str]] = set()
+        rng = np.random.default_rng(seed + index)
+        pairs: set[VideoKey] = set()
         for task in sorted(tasks):
             videos = sorted(tasks[task])
             if len(videos) > train:
-                left_out = set(generator.choice(len(videos), size=train, replace=False).tolist())
-                chosen |= {
-                    (task, video) for index, video in enumerate(videos) if index not in left_out
-                }
-        sets.append(frozenset(chosen))
+                training = rng.choice(len(videos), size=train, replace=False)
+                pairs |= {(task, video) for video in np.delete(videos, training).tolist()}
+        sets.append(frozenset(pairs))
     return sets
 
 
 # ---------------------------------------------------------------- the score
 
 
-Key: TypeAlias = tuple[str, str]  # task, video
-
-
 @dataclass(frozen=True)
 class _Annotation:
-    segments: tuple[tuple[float, float], ...]
+    """One video: its segments (M, 2), the step of each, 0..K-1, and K."""
+
+    segments: Floats
     steps: tuple[int, ...]
     count: int
+
+    @property
+    def last_row(self) -> int:
+        """The second after which nothing is shown."""
+        return int(np.ceil(self.segments[:, 1].max(initial=0.0)))
+
+    def shown_rows(self, seconds: int) -> Flags:
+        """Return (T, K): which step is shown in which second."""
+        return rows_shown(self.segments, self.steps, seconds, self.count)
 
 
 def score(
@@ -213,42 +230,42 @@ def score(
     ordered: all steps of a task in order, by dynamic programming. skip: videos without predictions
     are left out.
     """
-    truths, given = _read_reference(scoring.reference), _read_predictions(scoring.predictions)
-    keys = [key for key in truths if not skip or key in given]
-    hits, shown = np.zeros(len(keys)), np.zeros(len(keys))
+    truths = _read_reference(scoring.reference)
+    predictions = _read_predictions(scoring.predictions)
+    keys = [key for key in truths if not skip or key in predictions]
+    counts = np.zeros((2, len(keys)))
     for index, key in enumerate(keys):
-        hits[index], shown[index] = _hits_and_steps(given.get(key), truths[key], ordered, cut=skip)
+        counts[:, index] = _hits_and_steps(predictions.get(key), truths[key], ordered, cut=skip)
+    hits, steps = counts
     tasks = sorted({task for task, _ in keys})
     group = np.array([tasks.index(task) for task, _ in keys], dtype=np.int64)
-    held = _test_sets(list(truths), keys) if sets else np.ones((1, len(keys)), dtype=bool)
+    members = np.ones((1, len(keys)), dtype=bool)
+    if sets:
+        members = _test_sets(list(truths), keys)
     statistics: dict[str, Statistic] = {}
     if keys:
         name = "average R@1, in order" if ordered else "average R@1"
-        statistics[name] = GroupedRatio(hits, shown, group, held)
-    if given and all(isinstance(node.value, dict) for node in given.values()):
-        statistics |= overlap_statistics(
-            [_step_overlaps(given.get(key), truths[key]) for key in keys], shown
-        )
-    numbers = np.array([float(task) if task.isdecimal() else float("nan") for task, _ in keys])
-    size = sorted({int(count) for count in held.sum(axis=1)})
-    drawn = (
-        f"{len(held)} test sets of {size[0] if len(size) == 1 else size} videos"
-        if len(held) > 1
-        else "all videos"
-    )
+        statistics[name] = GroupedRatio(hits, steps, group, members)
+    if predictions and all(isinstance(node.value, dict) for node in predictions.values()):
+        fits = [_step_overlaps(predictions.get(key), truths[key]) for key in keys]
+        statistics |= overlap_statistics(fits, steps)
+    note = "all videos"
+    if len(members) > 1:
+        sizes = sorted({int(size) for size in members.sum(axis=1)})
+        note = f"{len(members)} test sets of {sizes[0] if len(sizes) == 1 else sizes} videos"
+    numbers = np.array([float(task) if task.isdecimal() else np.nan for task, _ in keys])
     return scoring.scores(
-        map("_".join, keys),
-        int(shown.sum()),
         statistics,
-        {"hits": hits, "steps": shown, "task": numbers},
-        asked=map("_".join, truths),
-        given=map("_".join, given),
+        {"hits": hits, "steps": steps, "task": numbers},
+        items=steps.sum(),
+        reference_ids=map("_".join, truths),
+        predicted_ids=map("_".join, predictions),
         handling=SKIP_MISSING if skip else COUNT_MISSING,
-        notes=[f"{drawn}, {len(tasks)} tasks"],
+        notes=[f"{note}, {len(tasks)} tasks"],
     )
 
 
-def _test_sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
+def _test_sets(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
     """Return (S, V): which of `keys` each test set holds; the sets are drawn from all annotated
     videos."""
     tasks: dict[str, list[str]] = defaultdict(list)
@@ -258,9 +275,8 @@ def _test_sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.boo
     if all_keys and not any(sets):
         few = f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
         raise DatasetError(f"{few}; score all videos with --convention each-all")
-    return np.array([[key in chosen for key in keys] for chosen in sets], dtype=bool).reshape(
-        len(sets), len(keys)
-    )
+    members = [[key in pairs for key in keys] for pairs in sets]
+    return np.array(members, dtype=bool).reshape(len(sets), len(keys))
 
 
 def _hits_and_steps(
@@ -271,99 +287,64 @@ def _hits_and_steps(
     cut: steps shown only after the last row of the scores are left out, as officially; otherwise
     they are missed.
     """
-    last = int(np.ceil(max([0.0, *(end for _, end in truth.segments)])))
+    last = truth.last_row
     if node is None:
-        return count_hits(np.full(truth.count, np.nan), _rows_shown(truth, last))
+        return count_hits(np.full(truth.count, np.nan), truth.shown_rows(last))
     if is_matrix_node(node):
         scores = read_matrix(node)
         if scores.shape[1] != truth.count:
             raise DatasetError(
                 f"{node.location}: {scores.shape[1]} columns for {truth.count} steps; give one a step"
             )
-        decode: Callable[[Floats], Integers] = ordered_rows if ordered else best_rows
-        rows = decode(step_costs(scores) if ordered else -scores).astype(np.float64)
-        return count_hits(rows, _rows_shown(truth, len(scores) if cut else max(last, len(scores))))
+        rows = ordered_rows(step_costs(scores)) if ordered else best_rows(-scores)
+        seconds = len(scores) if cut else max(last, len(scores))
+        return count_hits(rows.astype(np.float64), truth.shown_rows(seconds))
     if ordered:
         raise DatasetError(
             f"{node.location}: seconds cannot be put in order; give scores, one row a second"
         )
-    seconds = (
-        span_centers(_read_step_spans(node, truth))
-        if isinstance(node.value, dict)
-        else read_numbers(node)
-    )
-    require_length(node, seconds, truth.count, "steps")
-    return count_hits(np.floor(seconds), _rows_shown(truth, last))
-
-
-def _rows_shown(truth: _Annotation, seconds: int) -> np.typing.NDArray[np.bool_]:
-    return rows_shown(truth.segments, truth.steps, seconds, truth.count)
-
-
-def _read_step_spans(node: Node, truth: _Annotation) -> list[tuple[float, float] | None]:
-    spans = read_spans(node["spans"])
-    require_length(node, spans, truth.count, "steps")
-    return spans
+    if isinstance(node.value, dict):
+        centers = span_centers(read_spans(node["spans"], truth.count, "steps"))
+    else:
+        centers = read_numbers(node, truth.count, "steps")
+    return count_hits(np.floor(centers), truth.shown_rows(last))
 
 
 def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
     """Return how the spans of the steps that are shown fit; all are missing where the video is."""
-    spans = [None] * truth.count if node is None else _read_step_spans(node, truth)
-    segments, numbered = (
-        np.array(truth.segments).reshape(-1, 2),
-        np.array(truth.steps, dtype=np.int64),
-    )
-    shown = sorted(set(truth.steps))
-    return grounding_overlaps(
-        [spans[step] for step in shown], [segments[numbered == step] for step in shown]
-    )
+    instances = instances_by_step(truth.segments, truth.steps)
+    if node is None:
+        return grounding_overlaps([None] * len(instances), list(instances.values()))
+    spans = read_spans(node["spans"], truth.count, "steps")
+    return grounding_overlaps([spans[step] for step in instances], list(instances.values()))
 
 
 # ---------------------------------------------------------------- the files
 
 
-def _read_predictions(path: Path) -> dict[Key, Node]:
-    found: dict[Key, Node] = {}
+def _read_predictions(path: Path) -> dict[VideoKey, Node]:
+    predictions: dict[VideoKey, Node] = {}
     for id, node in entries_by_id(path).items():
         if isinstance(node.value, dict) and "spans" not in node.value:
-            found |= {(id, video): value for video, value in node.entries()}
+            predictions |= {(id, video): value for video, value in node.entries()}
         else:
             task, _, video = id.partition("_")
-            found[task, video] = node
-    return found
+            predictions[task, video] = node
+    return predictions
 
 
-def _read_reference(folder: Path) -> dict[Key, _Annotation]:
+def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
     """Return the annotated videos of the primary tasks, without those that the benchmark keeps for
     validation."""
-    if not folder.is_dir():
-        raise DatasetError(
-            f"{folder}: is not the folder of the CrossTask release; unpack crosstask_release.zip"
-        )
-    file = find_file(folder, TASKS[0])
-    if file is None:
-        raise DatasetError(
-            f"{folder}: holds no {TASKS[0]}; give the folder of the CrossTask release"
-        )
-    steps = {task.id: len(task.steps) for task in read_tasks(file)}
-    held = find_file(folder, VALIDATION)
-    kept_back = {(row[0], row[1]) for _, row in read_headless_csv(held, 3)} if held else set()
+    tasks = read_tasks(release_file(folder, TASK_FILES[0]))
+    counts = {task.id: len(task.steps) for task in tasks}
+    validation = read_validation(folder)
     truths = {}
     for path in sorted((folder / "annotations").glob("*.csv")):
         task, _, video = path.stem.partition("_")
-        if task in steps and (task, video) not in kept_back:
-            truths[task, video] = _read_annotation(path, steps)
+        if task in counts and (task, video) not in validation:
+            rows = list(read_annotation(path))
+            segments = span_array([row[1:] for row in rows], "crosstask")
+            steps = tuple(row[0] - 1 for row in rows)
+            truths[task, video] = _Annotation(segments, steps, counts[task])
     return truths
-
-
-def _read_annotation(path: Path, steps: Mapping[str, int]) -> _Annotation:
-    segments, numbered = [], []
-    for line, (step, start, end) in read_headless_csv(path, 3):
-        try:
-            numbered.append(int(step) - 1)
-            segments.append((float(start), float(end)))
-        except ValueError as error:
-            raise DatasetError(
-                f"{path}: line {line} is not step,start,end; download it again"
-            ) from error
-    return _Annotation(tuple(segments), tuple(numbered), steps[path.stem.partition("_")[0]])

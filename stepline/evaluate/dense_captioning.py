@@ -22,20 +22,20 @@ or reversed ones. Predictions are segments with texts, in any form that
 `stepline.datasets.read_predictions` reads.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.datasets import read_predictions
-from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic, SumOfTotals
 from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
 from stepline.evaluate.events import (
     Event,
+    EventsByVideo,
     EventTokenizer,
     Matrix,
     cover_videos,
@@ -47,6 +47,7 @@ from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     COUNT_MISSING,
+    SKIP_MISSING_VIDEOS,
     ScoringTask,
     entries_by_id,
     match_ids,
@@ -54,64 +55,54 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.soda import PairScorer, SodaKind, harmonic_mean, soda
 
-
-@dataclass(frozen=True)
-class Detection:
-    """One value a threshold, in [0, 1]; the best over the reference sets, precision and recall
-    apart."""
-
-    precision: tuple[float, ...]
-    recall: tuple[float, ...]
-
-    @property
-    def f1(self) -> tuple[float, ...]:
-        """Return the harmonic mean at each threshold."""
-        return tuple(map(harmonic_mean, self.precision, self.recall))
-
-    def rows(self) -> dict[str, tuple[float, ...]]:
-        """Return the values by the names of DETECTION."""
-        return dict(zip(DETECTION, (self.precision, self.recall, self.f1), strict=True))
+Row: TypeAlias = tuple[float, ...]  # one value a threshold
+Rows: TypeAlias = dict[str, Row]  # by metric
+DETECTION_METRICS = ("precision", "recall", "F1")
 
 
-def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Detection:
+def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Rows:
     """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one a
     reference set."""
     return _detection([iou > tiou for iou in overlaps] for tiou in tious)
 
 
 def detection_by_start(
-    wanted: Sequence[Sequence[Event]], given: Sequence[Event], distances: Sequence[float]
-) -> Detection:
-    """Return detection with starts closer than each distance. wanted: events of each reference set.
-    Seconds."""
-    starts = times(given)[:, 0]
+    references: Sequence[Sequence[Event]], events: Sequence[Event], distances: Sequence[float]
+) -> Rows:
+    """Return detection with starts closer than each distance. references: events of each reference
+    set. Seconds."""
+    starts = times(events)[:, 0]
     # (predictions, events)
-    apart = [np.abs(starts[:, None] - times(events)[None, :, 0]) for events in wanted]
-    return _detection([matrix < distance for matrix in apart] for distance in distances)
+    gaps = [np.abs(starts[:, None] - times(reference)[None, :, 0]) for reference in references]
+    return _detection([gap < distance for gap in gaps] for distance in distances)
 
 
-def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Detection:
-    """hits: per threshold, one (predictions, events) matrix a reference set."""
+def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Rows:
+    """Return precision, recall and their harmonic mean, each the best over the reference sets.
+
+    hits: per threshold, one (predictions, events) matrix a reference set.
+    """
     precision, recall = [], []
     for matrices in hits:
-        precision.append(
-            max(float(hit.any(axis=1).mean()) if len(hit) else 0.0 for hit in matrices)
-        )
+        shares = [float(hit.any(axis=1).mean()) if len(hit) else 0.0 for hit in matrices]
+        precision.append(max(shares))
         recall.append(max(float(hit.any(axis=0).mean()) for hit in matrices))
-    return Detection(tuple(precision), tuple(recall))
+    return _with_f1({"precision": tuple(precision), "recall": tuple(recall)})
+
+
+def _with_f1(rows: Rows) -> Rows:
+    return {**rows, "F1": tuple(map(harmonic_mean, rows["precision"], rows["recall"]))}
 
 
 # ---------------------------------------------------------------- densevid_eval
 
 
-Version = Literal["stepline", "2018", "2021", "vidchapters"]
-Row = tuple[float, ...]  # one value a threshold
+Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
 
-TIOUS = (0.3, 0.5, 0.7, 0.9)
-DISTANCES = (1.0, 3.0, 5.0, 10.0, 30.0, 60.0)  # s between starts, VidChapters
-MOST_PREDICTIONS = 1000  # a video; what follows is not scored, as in every version
-LANGUAGE = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
-DETECTION = ("precision", "recall", "F1")
+TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
+START_DISTANCES = (1.0, 3.0, 5.0, 10.0, 30.0, 60.0)  # s between starts, VidChapters
+MAX_PREDICTIONS = 1000  # a video; what follows is not scored, as in every version
+CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
 
 
 @dataclass(frozen=True)
@@ -123,7 +114,7 @@ class DensevidRules:
     by_distance: bool = False
 
 
-VERSIONS: dict[str, DensevidRules] = {
+RULES_BY_VERSION: dict[str, DensevidRules] = {
     "stepline": DensevidRules("zxqwvkjhgf", "zero"),
     "2018": DensevidRules("abc123!@#", "zero"),
     "2021": DensevidRules("zxqwvkjhgf", "zero"),
@@ -135,27 +126,27 @@ VERSIONS: dict[str, DensevidRules] = {
 class DensevidScore:
     """Scores in [0, 1], CIDEr in [0, 10].
 
-    per_tiou: metric -> one value a tIoU, means over videos; keys are LANGUAGE and DETECTION. mean:
+    per_tiou: metric -> one value a tIoU, means over videos; keys are CAPTION_METRICS and DETECTION_METRICS. mean:
     metric -> mean over tIoUs. per_video: video -> metric -> one value a tIoU. by_distance:
-    DETECTION by distance of starts, vidchapters alone. missing: reference videos without
+    DETECTION_METRICS by distance of starts, vidchapters alone. missing: reference videos without
     predictions; extra: predicted videos outside the reference, ignored.
     """
 
     tious: tuple[float, ...]
-    per_tiou: dict[str, Row]
+    per_tiou: Rows
     mean: dict[str, float]
-    per_video: dict[str, dict[str, Row]]
+    per_video: dict[str, Rows]
     missing: tuple[str, ...]
     extra: tuple[str, ...]
-    by_distance: dict[str, Row] = field(default_factory=dict)
+    by_distance: Rows = field(default_factory=dict)
 
 
 def densevid(
-    references: Sequence[Mapping[str, Sequence[Event]]],
-    predictions: Mapping[str, Sequence[Event]],
+    references: Sequence[EventsByVideo],
+    predictions: EventsByVideo,
     *,
     version: Version = "stepline",
-    tious: Sequence[float] = TIOUS,
+    tious: Sequence[float] = TIOU_THRESHOLDS,
     meteor: PairScorer | None = None,
 ) -> DensevidScore:
     """Return the scores of predicted events against one or more reference sets, video id -> (start,
@@ -163,28 +154,28 @@ def densevid(
 
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
-    if version not in VERSIONS:
+    if version not in RULES_BY_VERSION:
         raise DatasetError(
-            f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}"
+            f"version={version!r}: not a version of densevid_eval; give one of {', '.join(RULES_BY_VERSION)}"
         )
     if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
         raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
-    rules = VERSIONS[version]
+    rules = RULES_BY_VERSION[version]
     covered = cover_videos(references, predictions, rules.missing)
     judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
     per_video, distances = {}, []
     for video in covered.scored:
-        wanted = [
+        sets = [
             require_events(video, reference[video], "reference")
             for reference in references
             if video in reference
         ]
-        given = require_events(video, predictions.get(video, ()), "predicted")[:MOST_PREDICTIONS]
+        events = require_events(video, predictions.get(video, ()), "predicted")[:MAX_PREDICTIONS]
         try:
-            per_video[video] = judge.score(wanted, given)
+            per_video[video] = judge.score(sets, events)
         except DatasetError as error:  # from METEOR, which knows no videos
             raise DatasetError(f"{video}: {error}") from error
-        distances.append(detection_by_start(wanted, given, DISTANCES).rows())
+        distances.append(detection_by_start(sets, events, START_DISTANCES))
     per_tiou = _mean_rows(per_video.values())
     return DensevidScore(
         tuple(tious),
@@ -204,37 +195,32 @@ class DensevidScorer:
         self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None
     ) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
-        self._meteor: PairScorer = meteor if meteor is not None else Meteor()
-        self._tokens = EventTokenizer()
-        self._garbage = self._tokens.of((0.0, 0.0, garbage))
+        self._meteor: PairScorer = Meteor() if meteor is None else meteor
+        self._tokenizer = EventTokenizer()
+        self._garbage = self._tokenizer.caption_tokens(garbage)
         self._tious = tious
 
-    def score(self, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
-        """Return metric -> one value a tIoU of one video. wanted: its events in each reference
+    def score(self, references: list[list[Event]], events: list[Event]) -> Rows:
+        """Return metric -> one value a tIoU of one video. references: its events in each reference
         set."""
         # (predictions, reference)
-        overlaps = [segment_iou(times(given), times(events)) for events in wanted]
-        rows = detection_by_iou(overlaps, self._tious).rows()
-        if not given:
-            return {**dict.fromkeys(LANGUAGE, (0.0,) * len(self._tious)), **rows}
-        captions = [list(map(self._tokens.of, events)) for events in wanted]
-        texts = list(map(self._tokens.of, given))
+        overlaps = [segment_iou(times(events), times(reference)) for reference in references]
+        rows = detection_by_iou(overlaps, self._tious)
+        if not events:
+            return {**dict.fromkeys(CAPTION_METRICS, (0.0,) * len(self._tious)), **rows}
+        captions = list(map(self._tokenizer.tokens, references))
+        texts = self._tokenizer.tokens(events)
         # neighbouring tIoUs often hold the same pairs
-        known: dict[tuple[CaptionPair, ...], tuple[float, ...]] = {}
+        scores: dict[tuple[CaptionPair, ...], Row] = {}
         columns = []
         for tiou in self._tious:
             items = self._items(overlaps, captions, texts, tiou)
-            if items not in known:
+            if items not in scores:
                 meteor = self._meteor.compare(items).aggregate
-                # in the order of LANGUAGE
-                known[items] = (
-                    meteor,
-                    cider(items).corpus,
-                    *bleu(items).corpus,
-                    rouge_l(items).corpus,
-                )
-            columns.append(known[items])
-        return {**dict(zip(LANGUAGE, zip(*columns, strict=True), strict=True)), **rows}
+                others = cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus
+                scores[items] = (meteor, *others)  # in the order of CAPTION_METRICS
+            columns.append(scores[items])
+        return {**dict(zip(CAPTION_METRICS, zip(*columns, strict=True), strict=True)), **rows}
 
     def _items(
         self, overlaps: list[Matrix], captions: list[list[str]], texts: list[str], tiou: float
@@ -252,23 +238,21 @@ class DensevidScorer:
         return tuple(items)
 
 
-def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
+def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> Rows:
     """Return metric -> mean over videos at each threshold; F1 is that of the mean precision and
     recall."""
-    listed = list(rows)
+    videos = list(rows)
     means = {
-        metric: tuple(np.mean([row[metric] for row in listed], axis=0).tolist())
-        for metric in listed[0]
+        metric: tuple(np.mean([video[metric] for video in videos], axis=0).tolist())
+        for metric in videos[0]
     }
-    return {**means, "F1": tuple(map(harmonic_mean, means["precision"], means["recall"]))}
+    return _with_f1(means)
 
 
 # ---------------------------------------------------------------- the benchmark
 
 
-KINDS: tuple[SodaKind, ...] = ("a", "b", "c", "d")
-MIXED = "densevid: videos without predictions count 0, as officially; SODA leaves them out, as officially"
-SKIPPED = "videos without predictions are left out of the score, as officially"
+MIXED_MISSING = "densevid: videos without predictions count 0, as officially; SODA leaves them out, as officially"
 
 
 @dataclass(frozen=True)
@@ -290,10 +274,9 @@ class HarmonicMean(SumOfTotals):
         shares = np.divide(counted, drawn, out=np.zeros_like(counted), where=drawn > 0)
         precision, recall = shares @ self.precision, shares @ self.recall  # (B, tIoUs)
         both = precision + recall
-        harmonic = np.divide(
-            2 * precision * recall, both, out=np.zeros_like(both), where=both > 0
-        ).mean(axis=1)
-        return np.where(drawn[:, 0] > 0, harmonic, np.nan)
+        harmonic = np.zeros_like(both)
+        np.divide(2 * precision * recall, both, out=harmonic, where=both > 0)
+        return np.where(drawn[:, 0] > 0, harmonic.mean(axis=1), np.nan)
 
 
 def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
@@ -301,55 +284,55 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     reference = read_reference(scoring)
     predictions = read_predictions(scoring.predictions)
     segments = match_ids(predictions.segments, reference)
-    given: dict[str, list[Event]] = {
-        id: [s[:3] for s in rows] for id, rows in segments.items() if id in reference
-    }
-    skip = VERSIONS[version].missing == "skip"
-    kept = [id for id in reference if id in given or not skip]
-    full = {id: given.get(id, []) for id in kept}
-    truth = {id: reference[id] for id in kept}
-    # the official SODA leaves missing videos out whatever the version of densevid_eval beside it
-    present = np.array([float(version == "stepline" or id in given) for id in kept])
-    statistics, columns = _statistics(truth, full, present, version) if kept else ({}, {})
-    notes = [*prediction_notes(predictions)]
-    long = [id for id, rows in full.items() if len(rows) > MOST_PREDICTIONS]
+    handling = COUNT_MISSING if version == "stepline" else MIXED_MISSING
+    if RULES_BY_VERSION[version].missing == "skip":
+        handling = SKIP_MISSING_VIDEOS
+        reference_videos = {id: rows for id, rows in reference.items() if id in segments}
+    else:
+        reference_videos = reference
+    events = {id: [row[:3] for row in segments.get(id, ())] for id in reference_videos}
+    # the official SODA leaves missing videos out, whatever the version of densevid_eval
+    present = np.array([float(version == "stepline" or id in segments) for id in events])
+    statistics: dict[str, Statistic] = {}
+    columns: dict[str, Floats] = {}
+    if events:
+        statistics, columns = _statistics(reference_videos, events, present, version)
+    notes = prediction_notes(predictions)
+    long = [id for id, rows in events.items() if len(rows) > MAX_PREDICTIONS]
     if long:
-        first = f"densevid takes the first {MOST_PREDICTIONS} predictions of a video, SODA all"
+        first = f"densevid takes the first {MAX_PREDICTIONS} predictions of a video, SODA all"
         notes.append(f"{first}: {len(long)} videos have more, such as {long[0]}")
     return scoring.scores(
-        kept,
-        sum(map(len, truth.values())),
         statistics,
         columns,
-        asked=reference,
-        given=segments,
-        handling=COUNT_MISSING if version == "stepline" else (SKIPPED if skip else MIXED),
+        items=sum(map(len, reference_videos.values())),
+        reference_ids=reference,
+        predicted_ids=segments,
+        handling=handling,
         notes=notes,
     )
 
 
 def _statistics(
-    truth: Mapping[str, list[Event]],
-    given: Mapping[str, list[Event]],
-    present: Floats,
-    version: Version,
+    reference: EventsByVideo, events: EventsByVideo, present: Floats, version: Version
 ) -> tuple[dict[str, Statistic], dict[str, Floats]]:
-    """Return the metrics as statistics over the videos of `truth`, and their per-video values."""
+    """Return the metrics as statistics over the videos of the reference, and their per-video
+    values."""
     meteor = Meteor()
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
-    for kind in KINDS:
-        found_pairs = soda(truth, given, kind=kind, meteor=meteor)
-        rows = np.array([found_pairs.per_video[id] for id in truth])  # (V, 3)
+    for kind in get_args(SodaKind):
+        per_video = soda(reference, events, kind=kind, meteor=meteor).per_video
+        rows = np.array([per_video[id] for id in reference])  # (V, 3)
         columns[f"SODA_{kind}"] = rows[:, 2]
-        for column, name in enumerate(("precision", "recall", "F1")):
-            label = f"SODA_{kind}" if name == "F1" else f"SODA_{kind} {name}"
-            statistics[label] = Ratio(rows[:, column] * present, present)
-    scored = densevid([truth], given, version=version, meteor=meteor).per_video
-    ones = np.ones(len(truth))
+        for column, name in enumerate((" precision", " recall", "")):
+            statistics[f"SODA_{kind}{name}"] = Ratio(rows[:, column] * present, present)
+    scores = densevid([reference], events, version=version, meteor=meteor).per_video
+    ones = np.ones(len(reference))
     # (V, tIoUs)
     tables = {
-        name: np.array([scored[id][name] for id in truth]) for name in (*LANGUAGE, *DETECTION[:2])
+        name: np.array([scores[id][name] for id in reference])
+        for name in (*CAPTION_METRICS, "precision", "recall")
     }
     for name, table in tables.items():
         columns[name] = table.mean(axis=1)
@@ -364,9 +347,9 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     Raises DatasetError when the file is in neither form, or holds no video of the subset.
     """
     videos = entries_by_id(scoring.reference)
-    read: Callable[[Node], list[Event]] = _flat_events
-    if "database" in videos:
-        videos, read = dict(videos["database"].entries()), _author_events
+    is_author_form = "database" in videos
+    if is_author_form:
+        videos = dict(videos["database"].entries())
     if scoring.subset is not None:
         videos = {
             id: video
@@ -377,20 +360,13 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
             raise DatasetError(
                 f"{scoring.reference}: holds no subset {scoring.subset!r}; leave --subset out"
             )
-    return {id: rows for id, video in videos.items() if (rows := read(video))}
-
-
-def _flat_events(video: Node) -> list[Event]:
-    spans, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
-    if len(spans) != len(texts):
-        raise DatasetError(
-            f"{video.location}: {len(spans)} timestamps but {len(texts)} sentences; they go in pairs"
-        )
-    return [(*span.pair(), text.text()) for span, text in zip(spans, texts, strict=True)]
-
-
-def _author_events(video: Node) -> list[Event]:
-    rows = video.get("annotations")
-    return [
-        (*row["segment"].pair(), row["sentence"].text()) for row in (rows.rows() if rows else ())
-    ]
+    reference = {}
+    for id, video in videos.items():
+        if is_author_form:
+            rows = video.optional_rows("annotations")
+            pairs = [(row["segment"].pair(), row["sentence"]) for row in rows]
+        else:
+            pairs = list(video.pairs())
+        if pairs:
+            reference[id] = [(*span, sentence.text()) for span, sentence in pairs]
+    return reference

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,13 @@ from stepline.evaluate.ptb import Tokenizer, only_ascii
 
 logger = logging.getLogger(__name__)
 
-Event = tuple[float, float, str]
-Matrix = npt.NDArray[np.float64]
+Event: TypeAlias = tuple[float, float, str]
+EventsByVideo: TypeAlias = Mapping[str, Sequence[Event]]
+Matrix: TypeAlias = npt.NDArray[np.float64]
 
 # pairs of segments compared in one video; 5,000 events on either side, 1 GB
-MOST_CELLS = 25_000_000
-_SMALL = 1e-8  # the official scorers' guard against 0 / 0
+MAX_SEGMENT_PAIRS = 25_000_000
+_UNION_EPSILON = 1e-8  # the official scorers' guard against 0 / 0
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,7 @@ class Coverage:
 
 
 def cover_videos(
-    references: Sequence[Mapping[str, Sequence[Event]]],
-    predictions: Mapping[str, Sequence[Event]],
-    missing: str,
+    references: Sequence[EventsByVideo], predictions: EventsByVideo, missing: str
 ) -> Coverage:
     """Return which videos are scored: all of the references ("zero"), or those with predictions
     ("skip").
@@ -59,9 +58,12 @@ def cover_videos(
         raise DatasetError(
             f"no video of the reference (such as {ids[0]!r}) has predictions; make the ids agree"
         )
-    scored = ids if missing == "zero" else tuple(video for video in ids if video in predictions)
-    known = set(ids)
-    return Coverage(scored, absent, tuple(video for video in predictions if video not in known))
+    scored = ids
+    if missing == "skip":
+        scored = tuple(video for video in ids if video in predictions)
+    id_set = set(ids)
+    extra = tuple(video for video in predictions if video not in id_set)
+    return Coverage(scored, absent, extra)
 
 
 def require_events(
@@ -91,30 +93,28 @@ def require_events(
 
 def times(events: Sequence[Event]) -> Matrix:
     """Return (N, 2): start and end of each event."""
-    return np.array([(start, end) for start, end, _ in events], dtype=np.float64).reshape(
-        len(events), 2
-    )
+    pairs = [event[:2] for event in events]
+    return np.array(pairs, dtype=np.float64).reshape(len(events), 2)
 
 
 def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     """Return (N, M): intersection over union of every two segments.
 
     The union is the hull where they overlap and the sum of the lengths where they do not; a
-    reversed segment overlaps nothing. Raises DatasetError beyond MOST_CELLS.
+    reversed segment overlaps nothing. Raises DatasetError beyond MAX_SEGMENT_PAIRS.
     """
-    if len(first) * len(second) > MOST_CELLS:
+    if len(first) * len(second) > MAX_SEGMENT_PAIRS:
         raise DatasetError(
-            f"{len(first)} x {len(second)} segments in one video; score at most {MOST_CELLS} pairs"
+            f"{len(first)} x {len(second)} segments in one video; score at most {MAX_SEGMENT_PAIRS} pairs"
         )
     starts = np.maximum(first[:, None, 0], second[None, :, 0])  # (N, M)
     ends = np.minimum(first[:, None, 1], second[None, :, 1])
-    hull = np.maximum(first[:, None, 1], second[None, :, 1]) - np.minimum(
-        first[:, None, 0], second[None, :, 0]
-    )
+    hull_starts = np.minimum(first[:, None, 0], second[None, :, 0])
+    hull_ends = np.maximum(first[:, None, 1], second[None, :, 1])
     lengths = (first[:, 1] - first[:, 0])[:, None] + (second[:, 1] - second[:, 0])[None, :]
+    union = np.maximum(np.minimum(hull_ends - hull_starts, lengths), 0.0)
     shared = np.maximum(ends - starts, 0.0)
-    result: Matrix = shared / (np.maximum(np.minimum(hull, lengths), 0.0) + _SMALL)
-    return result
+    return np.asarray(shared / (union + _UNION_EPSILON))
 
 
 class EventTokenizer:
@@ -125,11 +125,14 @@ class EventTokenizer:
         self._tokenizer = Tokenizer()
         self._warned = False
 
-    def of(self, event: Event) -> str:
-        """Return the tokens of one event's caption, joined by spaces."""
-        caption = event[2]
+    def tokens(self, events: Iterable[Event]) -> list[str]:
+        """Return the tokens of each event's caption, joined by spaces."""
+        return [self.caption_tokens(caption) for _, _, caption in events]
+
+    def caption_tokens(self, caption: str) -> str:
+        """Return the tokens of a caption, joined by spaces."""
         tokens = self._tokenizer(only_ascii(caption))
-        if not tokens and not self._warned and any(letter.isalnum() for letter in caption):
+        if not tokens and not self._warned and any(map(str.isalnum, caption)):
             logger.warning(
                 "%.40r: no ASCII letter; the English scorers read it, and all like it, as empty",
                 caption,

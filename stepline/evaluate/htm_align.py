@@ -37,13 +37,15 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.files import Node, find_file, read_json
+from stepline.datasets.files import Node, find_file, read_node
+from stepline.datasets.htm_align import FILE_NAME, AlignRow, read_rows
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.bootstrap import Floats, Integers, Ratio, Statistic
 from stepline.evaluate.ranking import AveragePrecision, RocAuc
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     SKIP_MISSING,
+    OptionalSpan,
     ScoringTask,
     entries_by_id,
     is_matrix_node,
@@ -55,46 +57,44 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.temporal_grounding import (
     Pairs,
-    SpanOverlaps,
     grounding_overlaps,
     overlap_statistics,
     span_array,
 )
 
 HitRule: TypeAlias = Literal["tan", "nasva"]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
-NEVER = -6e4  # TAN's score of a second that no window covered, and of one that scores exactly 0
-FILE = "htm_align.json"
-SPOKEN = ("sentencified_htm_370k.json", "sentencified_htm_1200k.json", "sentencified_htm.json")
+UNSCORED_VALUE = (
+    -6e4
+)  # TAN's score of a second that no window covered, and of one that scores exactly 0
+WINDOW_ROWS = 64  # of TAN's windows, which start a quarter of that apart
+TRANSCRIPT_FILES = (
+    "sentencified_htm_370k.json",
+    "sentencified_htm_1200k.json",
+    "sentencified_htm.json",
+)
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """One video of HTM-Align: alignable: (K,) bool; spans: (K, 2) seconds; texts: K.
+    """One video of HTM-Align: alignable: (K,); spans: (K, 2) seconds.
 
     The spans of alignable sentences were set by hand; the others keep the times at which they are
     spoken.
     """
 
-    alignable: npt.NDArray[np.bool_]
+    alignable: Flags
     spans: Floats
-    texts: tuple[str, ...]
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Sequence[object]]) -> "Annotation":
-        """Return the annotation of the file's rows [alignable 0/1, start, end, text]. Raises
-        DatasetError."""
-        for row in rows:
-            if len(row) != 4 or row[0] not in (0, 1) or not isinstance(row[3], str):
-                raise DatasetError(
-                    f"{str(row)[:60]}: not [alignable 0 or 1, start, end, text]; see docs/evaluation.md"
-                )
-        spans = span_array([[row[1], row[2]] for row in rows], "htm-align")  # type: ignore[list-item]
-        return cls(
-            np.array([bool(row[0]) for row in rows], dtype=bool),
-            spans,
-            tuple(str(row[3]) for row in rows),
-        )
+    def from_rows(cls, rows: Sequence[AlignRow], location: str = FILE_NAME) -> "Annotation":
+        """Return the annotation of the file's rows. Raises DatasetError for NaN and infinity."""
+        spans = span_array([(row.start, row.end) for row in rows], location)
+        return cls(np.array([row.alignable for row in rows], dtype=bool), spans)
+
+    def __len__(self) -> int:
+        return len(self.spans)
 
     @property
     def alignable_count(self) -> int:
@@ -102,7 +102,7 @@ class Annotation:
         return int(self.alignable.sum())
 
 
-def hits_span(seconds: Floats, spans: Floats, convention: HitRule = "tan") -> npt.NDArray[np.bool_]:
+def hits_span(seconds: Floats, spans: Floats, convention: HitRule = "tan") -> Flags:
     """Return (K,): whether each second, (K,), hits its span; a NaN second (not placed) never
     does."""
     if convention == "nasva":
@@ -135,40 +135,45 @@ class TanWindow:
     last: int
 
 
-def tan_windows(annotation: Annotation, rows: int, length: int = 64) -> list[TanWindow]:
-    """Return TAN's overlapping windows: `length` rows, a quarter of that apart.
+def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
+    """Return TAN's overlapping windows: WINDOW_ROWS rows, a quarter of that apart.
 
     A window holds the sentences between the first and the last NOT alignable one whose middle lies
-    within `length` before and twice `length` after its start: the times of alignable ones would
+    within WINDOW_ROWS before and twice WINDOW_ROWS after its start: the times of alignable ones would
     give the answer away. The first four windows begin with sentence 0 and the last four end with
     the last (the first four win where a window is both). A window without a sentence that is not
     alignable is left out. Source: TAN, eval_zeroshot_align.
     """
     middle = annotation.spans.mean(axis=1)
-    starts = np.arange(0, rows - length // 2, length // 4)
+    starts = range(0, rows - WINDOW_ROWS // 2, WINDOW_ROWS // 4)
     windows = []
     for index, start in enumerate(starts):
-        near = ~annotation.alignable & (start - length <= middle) & (middle <= start + 2 * length)
-        if not near.any():
+        near = (start - WINDOW_ROWS <= middle) & (middle <= start + 2 * WINDOW_ROWS)
+        sentences = np.flatnonzero(near & ~annotation.alignable).tolist()
+        if not sentences:
             continue
-        first, last = int(np.flatnonzero(near)[0]), int(np.flatnonzero(near)[-1])
+        first = sentences[0]
+        last = sentences[-1]
         if index <= 3:
             first = 0
         elif index >= len(starts) - 4:
-            last = min(rows, len(near) - 1)  # TAN ends at the number of rows, not of sentences
-        windows.append(TanWindow(int(start), min(rows, int(start) + length), first, last))
+            last = min(
+                rows, len(annotation) - 1
+            )  # TAN ends at the number of rows, not of sentences
+        windows.append(TanWindow(start, min(rows, start + WINDOW_ROWS), first, last))
     return windows
 
 
 def stitch_windows(
     windows: Sequence[tuple[TanWindow, Floats]], sentences: int, rows: int
 ) -> Floats:
-    """Return (K, T) scores: the mean over the windows that cover a cell, NEVER where none does or
+    """Return (K, T) scores: the mean over the windows that cover a cell, UNSCORED_VALUE where none does or
     the mean is 0.
 
     windows: each with its scores (last - first + 1, end - start).
     """
-    total, count = np.zeros((sentences, rows)), np.zeros((sentences, rows))
+    total = np.zeros((sentences, rows))
+    count = np.zeros((sentences, rows))
     for window, scores in windows:
         cells = slice(window.first, window.last + 1), slice(window.start, window.end)
         if total[cells].shape != scores.shape:
@@ -183,7 +188,7 @@ def stitch_windows(
 def hide_zeros(scores: Floats) -> Floats:
     """Return scores in which 0 means "not scored", as in TAN's evaluator: such a cell is never the
     best one."""
-    return np.where(scores == 0, NEVER, scores)
+    return np.where(scores == 0, UNSCORED_VALUE, scores)
 
 
 def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
@@ -200,12 +205,7 @@ def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
 # ---------------------------------------------------------------- labels
 
 
-def alignable_labels(annotation: Annotation) -> npt.NDArray[np.bool_]:
-    """Return (K,): whether any part of the video shows what the sentence says."""
-    return annotation.alignable
-
-
-def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> npt.NDArray[np.bool_]:
+def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Flags:
     """Return (K,): whether the sentence is shown while it is said. spoken: (K, 2) seconds of the
     transcript.
 
@@ -213,13 +213,13 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> npt
     """
     if spoken is None:
         return annotation.alignable
-    said = span_array(spoken, "spoken")
-    if len(said) != len(annotation.spans):
+    speech = span_array(spoken, "spoken")
+    if len(speech) != len(annotation):
         raise DatasetError(
-            f"{len(said)} spoken spans for {len(annotation.spans)} sentences; give the same transcript"
+            f"{len(speech)} spoken spans for {len(annotation)} sentences; give the same transcript"
         )
-    start = np.maximum(said[:, 0], annotation.spans[:, 0])
-    end = np.minimum(said[:, 1], annotation.spans[:, 1])
+    start = np.maximum(speech[:, 0], annotation.spans[:, 0])
+    end = np.minimum(speech[:, 1], annotation.spans[:, 1])
     return np.asarray(annotation.alignable & (end > start))
 
 
@@ -231,56 +231,61 @@ class _Prediction:
     """What a system says of one video: seconds (K,), K spans, one score a sentence (K,); None where
     it gives none."""
 
-    seconds: Floats | None
-    spans: list[tuple[float, float] | None] | None
-    ranking: Floats | None
+    seconds: Floats | None = None
+    spans: Sequence[OptionalSpan] | None = None
+    ranking: Floats | None = None
 
 
 def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = False) -> Scores:
     """Return R@1 and alignability ROC-AUC."""
-    truths, given = annotations(scoring), entries_by_id(scoring.predictions)
-    kept = {
-        id: truth for id, truth in truths.items() if convention == "tan" or truth.alignable_count
-    }
+    truths = _annotations(scoring)
+    nodes = entries_by_id(scoring.predictions)
+    scored = truths
+    notes = []
+    if convention == "nasva":
+        scored = {id: truth for id, truth in truths.items() if truth.alignable_count}
+    if len(scored) < len(truths):
+        notes.append(f"{len(truths) - len(scored)} videos without an alignable sentence left out")
 
     def prepare(scores: Floats, truth: Annotation) -> Floats:
         if windows:
             return keep_window_seconds(scores, truth)
         return hide_zeros(scores) if convention == "tan" else scores
 
-    found = {
-        id: _read_prediction(given[id], truth, prepare, "alignability")
-        for id, truth in kept.items()
-        if id in given
+    predictions = {
+        id: _read_prediction(nodes[id], truth, "alignability", prepare)
+        for id, truth in scored.items()
+        if id in nodes
     }
-    right, counted = (
-        np.zeros(len(kept)),
-        np.array([float(truth.alignable_count) for truth in kept.values()]),
-    )
-    for index, (id, truth) in enumerate(kept.items()):
-        if id in found and found[id].seconds is not None:
-            seconds = found[id].seconds
-            hits = hits_span(seconds, truth.spans, convention)  # type: ignore[arg-type]
-            right[index] = hits[truth.alignable].sum()
+    alignable = np.array([float(truth.alignable_count) for truth in scored.values()])
+    hits = np.zeros(len(scored))
+    fits = []
+    for index, (id, truth) in enumerate(scored.items()):
+        prediction = predictions.get(id, _Prediction())
+        if prediction.seconds is not None:
+            inside = hits_span(prediction.seconds, truth.spans, convention)
+            hits[index] = inside[truth.alignable].sum()
+        spans = prediction.spans or [None] * len(truth)
+        rows = np.flatnonzero(truth.alignable).tolist()
+        fits.append(grounding_overlaps([spans[k] for k in rows], [truth.spans[[k]] for k in rows]))
     statistics: dict[str, Statistic] = {}
-    notes = (
-        [f"{len(truths) - len(kept)} videos without an alignable sentence left out"]
-        if kept != truths
-        else []
-    )
-    if all(entry.seconds is not None for entry in found.values()):
-        statistics["R@1"] = Ratio(right, counted)
-    if found and all(entry.spans is not None for entry in found.values()):
-        statistics |= overlap_statistics(
-            [_sentence_overlaps(found.get(id), truth) for id, truth in kept.items()], counted
-        )
+    if all(prediction.seconds is not None for prediction in predictions.values()):
+        statistics["R@1"] = Ratio(hits, alignable)
+    if predictions and all(prediction.spans is not None for prediction in predictions.values()):
+        statistics |= overlap_statistics(fits, alignable)
     if convention == "tan":
-        labels = {id: alignable_labels(truth) for id, truth in kept.items()}
-        notes += _add_ranking_scores(statistics, kept, found, labels, "alignable")
-    columns = {"hits": right, "alignable": counted}
-    known = [id for id in given if id in kept or id not in truths]
+        labels = {id: truth.alignable for id, truth in scored.items()}
+        ranking, ranking_notes = _ranking(predictions, labels, "alignable")
+        notes += ranking_notes
+        if ranking is not None:
+            statistics["ROC-AUC alignable"] = RocAuc(*ranking)
     return scoring.scores(
-        kept, int(counted.sum()), statistics, columns, asked=kept, given=known, notes=notes
+        statistics,
+        {"hits": hits, "alignable": alignable},
+        items=alignable.sum(),
+        reference_ids=scored,
+        predicted_ids=[id for id in nodes if id in scored or id not in truths],
+        notes=notes,
     )
 
 
@@ -290,136 +295,125 @@ def score_narration(scoring: ScoringTask) -> Scores:
     Raises DatasetError unless every video has `shown`: the best score over the video would be
     alignability's.
     """
-    truths, given = annotations(scoring), entries_by_id(scoring.predictions)
-    kept = {id: truth for id, truth in truths.items() if id in given}
-    spoken = read_transcript(scoring.reference)
-    notes = (
-        []
-        if spoken
-        else [
+    truths = _annotations(scoring)
+    nodes = entries_by_id(scoring.predictions)
+    transcript = read_transcript(scoring.reference)
+    notes = []
+    if not transcript:
+        notes.append(
             "no transcript beside the annotations: alignable sentences are taken as said when shown"
-        ]
-    )
-    labels = {id: narration_labels(truth, spoken_times(spoken, id)) for id, truth in kept.items()}
-    found = {
-        id: _read_prediction(given[id], truth, lambda scores, _: scores, "shown")
-        for id, truth in kept.items()
-    }
-    unranked = next((id for id, entry in found.items() if entry.ranking is None), None)
-    if unranked is not None:
-        raise DatasetError(
-            f'{given[unranked].location}: no `shown`; give {{"shown": [a score for each sentence]}}'
         )
-    statistics: dict[str, Statistic] = {}
-    notes += _add_ranking_scores(statistics, kept, found, labels, "shown", precision=True)
-    columns = {"sentences": np.array([float(len(truth.spans)) for truth in kept.values()])}
-    items = int(columns["sentences"].sum())
-    return scoring.scores(
-        kept,
-        items,
-        statistics,
-        columns,
-        asked=truths,
-        given=given,
-        handling=SKIP_MISSING,
-        notes=notes,
-    )
-
-
-def annotations(scoring: ScoringTask) -> dict[str, Annotation]:
-    """Return the annotated videos by id. Raises DatasetError for rows of another form."""
-    made = {}
-    for id, node in entries_by_id(scoring.reference, FILE).items():
-        try:
-            made[id] = Annotation.from_rows(
-                [[cell.value for cell in row.rows()] for row in node.rows()]
+    labels = {}
+    predictions = {}
+    for id, truth in truths.items():
+        if id in nodes:
+            labels[id] = narration_labels(truth, spoken_times(transcript, id))
+            predictions[id] = _read_prediction(nodes[id], truth, "shown")
+    for id, prediction in predictions.items():
+        if prediction.ranking is None:
+            raise DatasetError(
+                f'{nodes[id].location}: no `shown`; give {{"shown": [a score for each sentence]}}'
             )
-        except DatasetError as error:
-            raise DatasetError(f"{node.location}: {error}") from error
-    return made
-
-
-def _sentence_overlaps(found: _Prediction | None, truth: Annotation) -> SpanOverlaps:
-    """Return how the spans of alignable sentences fit; all are missing where the video is."""
-    spans = (
-        found.spans if found is not None and found.spans is not None else [None] * len(truth.spans)
+    statistics: dict[str, Statistic] = {}
+    ranking, ranking_notes = _ranking(predictions, labels, "shown")
+    if ranking is not None:
+        statistics["ROC-AUC shown"] = RocAuc(*ranking)
+        statistics["AP shown"] = AveragePrecision(*ranking)
+    sentences = np.array([float(len(flags)) for flags in labels.values()])
+    return scoring.scores(
+        statistics,
+        {"sentences": sentences},
+        items=sentences.sum(),
+        reference_ids=truths,
+        predicted_ids=nodes,
+        handling=SKIP_MISSING,
+        notes=[*notes, *ranking_notes],
     )
-    rows = np.flatnonzero(truth.alignable)
-    return grounding_overlaps([spans[k] for k in rows], [truth.spans[[k]] for k in rows])
+
+
+def _annotations(scoring: ScoringTask) -> dict[str, Annotation]:
+    return {
+        id: Annotation.from_rows(rows, f"{scoring.reference}: {id}")
+        for id, rows in read_rows(scoring.reference)
+    }
 
 
 def _read_prediction(
-    node: Node, truth: Annotation, prepare: Callable[[Floats, Annotation], Floats], kind: str
+    node: Node,
+    truth: Annotation,
+    ranking_key: str,
+    prepare: Callable[[Floats, Annotation], Floats] | None = None,
 ) -> _Prediction:
-    parts = node if isinstance(node.value, dict) else None
-    whole = parts.get("scores") if parts else (node if is_matrix_node(node) else None)
-    list_of = parts.get("seconds") if parts else (None if is_matrix_node(node) else node)
-    ranks = parts.get(kind) if parts else None
-    boxes = parts.get("spans") if parts else None
+    """Return the parts of a prediction.
+
+    ranking_key: of its scores of sentences. prepare: changes a matrix of scores first; without it a
+    matrix ranks nothing.
+    """
+    if isinstance(node.value, dict):
+        parts = {key: part for key, part in node.entries() if part.value is not None}
+    else:
+        parts = {"scores" if is_matrix_node(node) else "seconds": node}
+    size = len(truth), "sentences"
     seconds = spans = ranking = None
-    if boxes is not None:
-        spans = read_spans(boxes)
-        require_length(boxes, spans, len(truth.spans), "sentences")
+    if "spans" in parts:
+        spans = read_spans(parts["spans"], *size)
         seconds = span_centers(spans)
-    if whole is not None:
-        scores = read_matrix(whole)
-        require_length(whole, scores, len(truth.spans), "sentences")
-        scores = prepare(scores, truth)
+    if "scores" in parts:
+        scores = read_matrix(parts["scores"])
+        require_length(parts["scores"], scores, *size)
+        if prepare is not None:
+            scores = prepare(scores, truth)
+            ranking = scores.max(axis=1)
         seconds = best_seconds(scores)
-        ranking = scores.max(axis=1) if kind == "alignability" else None
-    if list_of is not None:
-        seconds = read_numbers(list_of)
-        require_length(list_of, seconds, len(truth.spans), "sentences")
-    if ranks is not None:
-        ranking = read_numbers(ranks)
-        require_length(ranks, ranking, len(truth.spans), "sentences")
+    if "seconds" in parts:
+        seconds = read_numbers(parts["seconds"], *size)
+    if ranking_key in parts:
+        ranking = read_numbers(parts[ranking_key], *size)
     return _Prediction(seconds, spans, ranking)
 
 
-def _add_ranking_scores(
-    statistics: dict[str, Statistic],
-    truths: dict[str, Annotation],
-    found: dict[str, _Prediction],
-    labels: dict[str, np.typing.NDArray[np.bool_]],
-    what: str,
-    *,
-    precision: bool = False,
-) -> list[str]:
-    """Add the ranking scores where every predicted video gives them; return what to note."""
-    if not found or any(entry.ranking is None for entry in found.values()):
-        return [f"no ROC-AUC: the predictions give no score of {what} for every video"]
-    order = {id: index for index, id in enumerate(truths)}
-    scores = [found[id].ranking for id in truths if id in found]
-    labelled = np.concatenate([labels[id] for id in truths if id in found]).astype(np.float64)
-    ranked = np.concatenate(scores).astype(np.float64)  # type: ignore[arg-type]
+def _ranking(
+    predictions: Mapping[str, _Prediction], labels: Mapping[str, Flags], what: str
+) -> tuple[tuple[Floats, Floats, Integers, int] | None, list[str]]:
+    """Return labels, scores and video index of all sentences and the number of videos, None unless
+    every predicted video gives scores; and what to note."""
+    shared = [id for id in labels if id in predictions]
+    scores = [predictions[id].ranking for id in shared]
+    rankings = [ranking for ranking in scores if ranking is not None]
+    if not shared or len(rankings) < len(shared):
+        return None, [f"no ROC-AUC: the predictions give no score of {what} for every video"]
+    ranked = np.concatenate(rankings).astype(np.float64)
     if np.isnan(ranked).any():
         raise DatasetError(
             f"a score of {what} is null; a ranking needs a number for every sentence"
         )
-    video = np.concatenate([np.full(len(labels[id]), order[id]) for id in truths if id in found])
-    statistics[f"ROC-AUC {what}"] = RocAuc(labelled, ranked, video, len(truths))
-    if precision:
-        statistics[f"AP {what}"] = AveragePrecision(labelled, ranked, video, len(truths))
-    return ["ROC-AUC is over the videos with predictions only"] if len(found) < len(truths) else []
+    truth = np.concatenate([labels[id] for id in shared]).astype(np.float64)
+    index_of = {id: index for index, id in enumerate(labels)}
+    video = np.concatenate([np.full(len(labels[id]), index_of[id]) for id in shared])
+    notes = []
+    if len(shared) < len(labels):
+        notes.append("ROC-AUC is over the videos with predictions only")
+    return (truth, ranked, video, len(labels)), notes
 
 
 def read_transcript(reference: Path) -> dict[str, Node]:
     """Return the videos of the sentencified transcript beside the annotations in a folder; none
     where it is not."""
-    transcript = find_file(reference, *SPOKEN) if reference.is_dir() else None
-    return dict(Node(read_json(transcript), str(transcript)).entries()) if transcript else {}
+    file = find_file(reference, *TRANSCRIPT_FILES) if reference.is_dir() else None
+    return dict(read_node(file).entries()) if file else {}
 
 
-def spoken_times(spoken: Mapping[str, Node], id: str) -> Floats | None:
+def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
     """Return (K, 2) seconds in which a video's sentences are spoken; None without a transcript at
     all.
 
     Raises DatasetError where the transcript lacks the video.
     """
-    if not spoken:
+    if not transcript:
         return None
-    if id not in spoken:
+    if id not in transcript:
         raise DatasetError(
             f"{id}: not in the transcript beside the annotations; give the transcript of all videos"
         )
-    return np.stack([read_numbers(spoken[id]["start"]), read_numbers(spoken[id]["end"])], axis=1)
+    columns = [read_numbers(transcript[id][key]) for key in ("start", "end")]
+    return np.stack(columns, axis=1)

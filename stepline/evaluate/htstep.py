@@ -15,41 +15,44 @@ best-scored segment), or JSON by video id (R@1 only): one second a step, in the 
 taxonomy's steps of the video's variation, or {step id or headline: second}.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.files import Node, file_in, find_file, read_csv
-from stepline.datasets.htstep import ANNOTATIONS, TAXONOMY, read_taxonomy
+from stepline.datasets.files import Node, file_in, read_csv
+from stepline.datasets.htstep import ANNOTATIONS_FILE, find_taxonomy, read_taxonomy
+from stepline.datasets.submissions import GROUNDING_COLUMNS
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Integers, Ratio, Statistic, mean_of_known
-from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import (
-    ScoringTask,
-    entries_by_id,
-    read_number,
-    read_numbers,
-    require_length,
+from stepline.evaluate.bootstrap import (
+    Floats,
+    Integers,
+    Ratio,
+    Statistic,
+    divide_or_nan,
+    mean_of_known,
 )
+from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import ScoringTask, entries_by_id, read_number, read_numbers
 from stepline.evaluate.temporal_grounding import (
-    SpanOverlaps,
     grounding_overlaps,
+    instances_by_step,
     is_inside_any,
     overlap_statistics,
+    overlap_sums,
     span_array,
     temporal_iou,
 )
 
-TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
-CSV_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
-# seconds: a shorter annotation is left out, and two whose ends differ by less are one
-SHORTEST = 1e-3
+TIOU_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7)
+# a shorter annotation is left out, and two whose ends differ by less are one
+MIN_SEGMENT_SECONDS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,10 @@ class AnnotatedVideo:
     activity: str
     segments: Floats
     steps: tuple[int, ...]
+
+    def instances(self) -> dict[int, Floats]:
+        """Return step -> its segments (M, 2)."""
+        return instances_by_step(self.segments, self.steps)
 
 
 @dataclass(frozen=True)
@@ -100,22 +107,29 @@ class PredictedSegments:
     segments: Floats
     steps: Integers
     scores: Floats
-    order: Integers  # (N,) place in the file, which decides between equal scores
+    order: Integers  # (N,) row in the file, which decides between equal scores
+
+    def select(self, steps: Iterable[int]) -> "PredictedSegments":
+        """Return the predictions of these steps."""
+        rows = np.isin(self.steps, sorted(steps))
+        return PredictedSegments(
+            self.segments[rows], self.steps[rows], self.scores[rows], self.order[rows]
+        )
 
 
 def without_duplicates(segments: Floats, steps: Sequence[int]) -> tuple[Floats, tuple[int, ...]]:
-    """Return the annotations without those shorter than SHORTEST and without second copies of the
-    same step."""
-    kept: list[int] = []
+    """Return the annotations without those shorter than MIN_SEGMENT_SECONDS and without second
+    copies of the same step."""
+    rows: list[int] = []
     for index, (start, end) in enumerate(segments):
-        again = any(
-            steps[index] == steps[other]
-            and (np.abs(segments[index] - segments[other]) <= SHORTEST).all()
-            for other in kept
+        repeated = any(
+            steps[index] == steps[row]
+            and (np.abs(segments[index] - segments[row]) <= MIN_SEGMENT_SECONDS).all()
+            for row in rows
         )
-        if end - start >= SHORTEST and not again:
-            kept.append(index)
-    return segments[kept], tuple(steps[index] for index in kept)
+        if end - start >= MIN_SEGMENT_SECONDS and not repeated:
+            rows.append(index)
+    return segments[rows], tuple(steps[row] for row in rows)
 
 
 def match_predictions(
@@ -166,16 +180,14 @@ class RankedGroup:
         if not len(self.video):
             return np.where(total > 0, 0.0, np.nan)
         item = weights[:, self.video]  # (B, N)
-        every = item.cumsum(axis=1)
-        out = np.zeros(len(weights))
+        ranked = item.cumsum(axis=1)
+        area = np.zeros(len(weights))
         for right in self.right:
-            found = (item * right).cumsum(axis=1)
-            exact = np.divide(found, every, out=np.zeros_like(found), where=every > 0)
+            hits = (item * right).cumsum(axis=1)
+            exact = np.divide(hits, ranked, out=np.zeros_like(hits), where=ranked > 0)
             best = np.maximum.accumulate(exact[:, ::-1], axis=1)[:, ::-1]
-            out += (np.diff(found, prepend=0.0, axis=1) * best).sum(axis=1)
-        known = np.full(len(weights), np.nan)
-        np.divide(out, total * len(self.right), out=known, where=total > 0)
-        return known
+            area += (np.diff(hits, prepend=0.0, axis=1) * best).sum(axis=1)
+        return divide_or_nan(area, total * len(self.right))
 
 
 @dataclass(frozen=True)
@@ -192,14 +204,12 @@ class GroundingMeanPrecision:
     @property
     def width(self) -> int:
         """The larger of V and the predictions of one group."""
-        return max(
-            [self.videos, *(len(group.video) for groups in self.activities for group in groups)]
-        )
+        return max([self.videos, *(len(group.video) for group in chain(*self.activities))])
 
     @property
     def items(self) -> int:
         """Annotated segments."""
-        return int(sum(group.annotated.sum() for groups in self.activities for group in groups))
+        return int(sum(group.annotated.sum() for group in chain(*self.activities)))
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) means; activities without annotations in a draw are left out of it."""
@@ -210,47 +220,51 @@ class GroundingMeanPrecision:
         return mean_of_known(np.stack(means), axis=0) if means else np.full(len(weights), np.nan)
 
 
+ANY_STEP = -1
+
+
+class _RankedPrediction(NamedTuple):
+    """A predicted segment: (-score, -row in the file), its video, and whether it is right at each
+    threshold."""
+
+    rank: tuple[float, int]
+    video: int
+    right: npt.NDArray[np.bool_]
+
+
 def grounding_map(
     truths: Mapping[str, AnnotatedVideo],
     predictions: Mapping[str, PredictedSegments],
     *,
     by_label: bool = False,
-    tious: Sequence[float] = TIOUS,
+    tious: Sequence[float] = TIOU_THRESHOLDS,
 ) -> GroundingMeanPrecision:
     """Return the article-grounding mAP as a statistic over the videos of `truths`.
 
     Predictions must be of candidate steps already (`Taxonomy.candidates`). A step that no video of
     the split shows is left out, as officially: its predictions count nowhere.
     """
-    annotated = {step for truth in truths.values() for step in truth.steps}
-    # by activity and step (-1: all of its steps): -score, -order, video, right at each threshold
-    rows: dict[tuple[str, int], list[tuple[float, int, int, npt.NDArray[np.bool_]]]] = defaultdict(
-        list
-    )
-    counts: dict[tuple[str, int], Floats] = {}
-    for video, (name, truth) in enumerate(truths.items()):
+    annotated_steps = {step for truth in truths.values() for step in truth.steps}
+    # by activity and step (ANY_STEP: all of its steps)
+    predicted: dict[tuple[str, int], list[_RankedPrediction]] = defaultdict(list)
+    annotated: dict[tuple[str, int], Floats] = {}
+    for video, (id, truth) in enumerate(truths.items()):
         for step in truth.steps:
-            counts.setdefault((truth.activity, step if by_label else -1), np.zeros(len(truths)))[
-                video
-            ] += 1
-        if name in predictions:
-            found = predictions[name]
-            kept = np.isin(found.steps, sorted(annotated))
-            found = PredictedSegments(
-                found.segments[kept], found.steps[kept], found.scores[kept], found.order[kept]
-            )
-            right = match_predictions(found, truth, tious, by_label)
-            for n, (step, score, order) in enumerate(
-                zip(found.steps, found.scores, found.order, strict=True)
-            ):
-                row = (-float(score), -int(order), video, right[:, n])
-                rows[truth.activity, int(step) if by_label else -1].append(row)
+            key = truth.activity, step if by_label else ANY_STEP
+            annotated.setdefault(key, np.zeros(len(truths)))[video] += 1
+        if id in predictions:
+            segments = predictions[id].select(annotated_steps)
+            right = match_predictions(segments, truth, tious, by_label)
+            for n, step in enumerate(segments.steps.tolist()):
+                rank = -float(segments.scores[n]), -int(segments.order[n])
+                key = truth.activity, step if by_label else ANY_STEP
+                predicted[key].append(_RankedPrediction(rank, video, right[:, n]))
     activities: dict[str, list[RankedGroup]] = defaultdict(list)
-    for key, annotated_in in counts.items():
-        ranked = sorted(rows[key], key=itemgetter(0, 1))
-        hits = np.array([row[3] for row in ranked], dtype=bool).reshape(len(ranked), len(tious)).T
-        videos = np.array([row[2] for row in ranked], dtype=np.int64)
-        activities[key[0]].append(RankedGroup(hits, videos, annotated_in))
+    for key, counts in annotated.items():
+        rows = sorted(predicted[key], key=attrgetter("rank"))
+        right = np.array([row.right for row in rows], dtype=bool).reshape(len(rows), len(tious)).T
+        videos = np.array([row.video for row in rows], dtype=np.int64)
+        activities[key[0]].append(RankedGroup(right, videos, counts))
     return GroundingMeanPrecision(tuple(map(tuple, activities.values())), len(truths))
 
 
@@ -264,145 +278,108 @@ class _HtStepReference:
     truths: dict[str, AnnotatedVideo]
 
 
-class _CsvRow(NamedTuple):
-    segment: tuple[float, float]
-    step: int
-    score: float
-    line: int
-
-
-def _segments_of(rows: Sequence[_CsvRow], allowed: frozenset[int]) -> PredictedSegments:
-    """Return the rows whose step may be predicted."""
-    kept = [row for row in rows if row.step in allowed]
-    steps, lines = (np.array([row[column] for row in kept], dtype=np.int64) for column in (1, 3))
-    scores = np.array([row.score for row in kept], dtype=np.float64)
-    return PredictedSegments(
-        span_array([row.segment for row in kept], "ht-step"), steps, scores, lines
-    )
-
-
 def score(scoring: ScoringTask) -> Scores:
     """Return R@1, and with segments also recall at overlap, mean overlap and both mAPs."""
     reference = _read_reference(scoring)
     if scoring.predictions.name.endswith((".csv", ".csv.gz", ".tsv")):
         return _score_segments(scoring, reference)
-    given = entries_by_id(scoring.predictions)
-    strange: list[str] = []  # names of no step of their video's variation, or of several
-    shared = [id for id in reference.truths if id in given]
-    seconds = {id: _predicted_seconds(given[id], id, reference, strange) for id in shared}
-    right, counted = _recall_counts(reference.truths, seconds)
+    predictions = entries_by_id(scoring.predictions)
+    unknown: list[str] = []  # names of no step of their video's variation, or of several
+    seconds = {
+        id: _predicted_seconds(predictions[id], id, reference, unknown)
+        for id in reference.truths
+        if id in predictions
+    }
+    statistics, columns = _recall(reference.truths, seconds)
     notes = ["no mAP and no overlap: the predictions are seconds, not segments"]
-    if strange:
+    if unknown:
         notes.append(
-            f"{len(strange)} seconds name no single step of their video's article variation: {strange[0]!r}"
+            f"{len(unknown)} seconds name no single step of their video's article variation: {unknown[0]!r}"
         )
     return scoring.scores(
-        reference.truths,
-        int(counted.sum()),
-        {"R@1": Ratio(right, counted)},
-        {"hits": right, "steps": counted},
-        asked=reference.truths,
-        given=given,
+        statistics,
+        columns,
+        items=columns["steps"].sum(),
+        reference_ids=reference.truths,
+        predicted_ids=predictions,
         notes=notes,
     )
 
 
 def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores:
-    rows = _read_rows(scoring.predictions)
-    found = {
-        id: _segments_of(rows[id], reference.taxonomy.candidates(truth))
-        for id, truth in reference.truths.items()
-        if id in rows
-    }
-    best = {id: _best_segments(located) for id, located in found.items()}
-    middles = {
-        id: {step: float(span.mean()) for step, span in spans.items()} for id, spans in best.items()
-    }
-    right, counted = _recall_counts(reference.truths, middles)
-    statistics: dict[str, Statistic] = {"R@1": Ratio(right, counted)}
-    columns = {"hits": right, "steps": counted}
-    fits = [_step_overlaps(truth, best.get(id, {})) for id, truth in reference.truths.items()]
-    statistics |= overlap_statistics(fits, counted)
-    columns["overlap"] = np.array([fit.overlaps.sum() for fit in fits])
-    statistics["mAP"] = grounding_map(reference.truths, found)
-    statistics["mAP label-aware"] = grounding_map(reference.truths, found, by_label=True)
-    total = sum(map(len, rows.values()))
-    kept = sum(len(located.steps) for located in found.values())
-    notes = [
-        f"{kept} of {total} predicted segments are of steps of their video's article variation"
-    ]
+    predictions = _read_segments(scoring.predictions)
+    candidates: dict[str, PredictedSegments] = {}
+    seconds: dict[str, dict[int, float]] = {}
+    fits = []
+    for id, truth in reference.truths.items():
+        best: dict[int, Floats] = {}
+        if id in predictions:
+            segments = predictions[id].select(reference.taxonomy.candidates(truth))
+            candidates[id] = segments
+            # the best-scored segment of each step, of equal scores the first in the file
+            for n in np.lexsort((segments.order, -segments.scores)):
+                best.setdefault(int(segments.steps[n]), segments.segments[n])
+            seconds[id] = {step: float(span.mean()) for step, span in best.items()}
+        instances = truth.instances()
+        spans = [best.get(step) for step in instances]
+        fits.append(grounding_overlaps(spans, list(instances.values())))
+    statistics, columns = _recall(reference.truths, seconds)
+    statistics |= overlap_statistics(fits, columns["steps"])
+    columns["overlap"] = overlap_sums(fits)
+    statistics["mAP"] = grounding_map(reference.truths, candidates)
+    statistics["mAP label-aware"] = grounding_map(reference.truths, candidates, by_label=True)
+    total = sum(len(segments.steps) for segments in predictions.values())
+    count = sum(len(segments.steps) for segments in candidates.values())
+    note = f"{count} of {total} predicted segments are of steps of their video's article variation"
     return scoring.scores(
-        reference.truths,
-        int(counted.sum()),
         statistics,
         columns,
-        asked=reference.truths,
-        given=rows,
-        notes=notes,
+        items=columns["steps"].sum(),
+        reference_ids=reference.truths,
+        predicted_ids=predictions,
+        notes=[note],
     )
 
 
-def _recall_counts(
+def _recall(
     truths: Mapping[str, AnnotatedVideo], seconds: Mapping[str, Mapping[int, float]]
-) -> tuple[Floats, Floats]:
-    """Return (V,) hits and (V,) annotated steps; a step counts once, hit when its second is in any
-    instance."""
-    right, counted = np.zeros(len(truths)), np.zeros(len(truths))
+) -> tuple[dict[str, Statistic], dict[str, Floats]]:
+    """Return R@1, and the hits and annotated steps of each video; a step counts once, hit when its
+    second is in any instance."""
+    hits = np.zeros(len(truths))
+    steps = np.zeros(len(truths))
     for index, (id, truth) in enumerate(truths.items()):
-        steps = np.array(truth.steps, dtype=np.int64)
-        for step in sorted(set(truth.steps)):
-            counted[index] += 1
+        for step, instances in truth.instances().items():
+            steps[index] += 1
             second = seconds.get(id, {}).get(step)
-            right[index] += second is not None and is_inside_any(
-                second, truth.segments[steps == step], closed=True
-            )
-    return right, counted
-
-
-def _step_overlaps(truth: AnnotatedVideo, best: Mapping[int, Floats]) -> SpanOverlaps:
-    steps = np.array(truth.steps, dtype=np.int64)
-    wanted = sorted(set(truth.steps))
-    instances = [truth.segments[steps == step] for step in wanted]
-    return grounding_overlaps([best.get(step) for step in wanted], instances)
-
-
-def _best_segments(located: PredictedSegments) -> dict[int, Floats]:
-    """Return the best-scored segment of each step, of equal scores the first in the file."""
-    best: dict[int, Floats] = {}
-    for n in np.lexsort((located.order, -located.scores)):
-        best.setdefault(int(located.steps[n]), located.segments[n])
-    return best
+            hits[index] += second is not None and is_inside_any(second, instances, closed=True)
+    return {"R@1": Ratio(hits, steps)}, {"hits": hits, "steps": steps}
 
 
 # ---------------------------------------------------------------- the files
 
 
 def _read_reference(scoring: ScoringTask) -> _HtStepReference:
-    file = file_in(scoring.reference, ANNOTATIONS)
-    table = find_file(file.parent, TAXONOMY)
-    if table is None:
-        raise DatasetError(
-            f"{file.parent}: holds no {TAXONOMY}; put the release's beside {file.name}"
-        )
-    headlines = {_parse_step(id, str(table)): row for id, row in read_taxonomy(table).items()}
+    file = file_in(scoring.reference, ANNOTATIONS_FILE)
+    table = find_taxonomy(file.parent)
+    articles = {_parse_step(id, str(table)): step for id, step in read_taxonomy(table).items()}
     taxonomy = Taxonomy(
-        {id: row.activity for id, row in headlines.items()},
-        {id: row.variation for id, row in headlines.items()},
+        {id: step.activity for id, step in articles.items()},
+        {id: step.variation for id, step in articles.items()},
     )
     truths = {}
     for id, video in entries_by_id(file).items():
         subset = video.get("subset")
         if scoring.subset is None or (subset is not None and subset.value == scoring.subset):
             rows = list(video["annotations"].rows())
-            segments = span_array([list(row["segment"].pair()) for row in rows], video.location)
-            kept, steps = without_duplicates(
-                segments, [_parse_step(row["id"].name(), row.location) for row in rows]
-            )
-            truth = AnnotatedVideo(video["activity"].text(), kept, steps)
+            spans = span_array([row["segment"].pair() for row in rows], video.location)
+            numbers = [_parse_step(row["id"].name(), row.location) for row in rows]
+            segments, steps = without_duplicates(spans, numbers)
+            truth = AnnotatedVideo(video["activity"].text(), segments, steps)
             taxonomy.candidates(truth)  # an annotation that does not fit its taxonomy is an error
-            if truth.steps:
+            if steps:
                 truths[id] = truth
-    return _HtStepReference(taxonomy, {id: row.text for id, row in headlines.items()}, truths)
+    return _HtStepReference(taxonomy, {id: step.text for id, step in articles.items()}, truths)
 
 
 def _parse_step(id: str, location: str) -> int:
@@ -415,42 +392,43 @@ def _parse_step(id: str, location: str) -> int:
 
 
 def _predicted_seconds(
-    node: Node, id: str, reference: _HtStepReference, strange: list[str]
+    node: Node, id: str, reference: _HtStepReference, unknown: list[str]
 ) -> dict[int, float]:
-    """Return the second of each step that has one; names that stand for no step, or for several, go
-    to `strange`."""
+    """Return the second of each step that has one; names of no step, or of several, go to
+    `unknown`."""
     steps = sorted(reference.taxonomy.candidates(reference.truths[id]))
     if isinstance(node.value, dict):
         # by id and by headline, where only one step of the variation has that headline
-        count = Counter(reference.headlines[step] for step in steps)
+        headlines = [reference.headlines[step] for step in steps]
         named = {
-            reference.headlines[step]: step
-            for step in steps
-            if count[reference.headlines[step]] == 1
+            headline: step
+            for headline, step in zip(headlines, steps, strict=True)
+            if headlines.count(headline) == 1
         }
         named |= {str(step): step for step in steps}
         pairs = [(named[key], read_number(value)) for key, value in node.entries() if key in named]
-        strange += [key for key in node.value if key not in named]
+        unknown += [key for key in node.value if key not in named]
     else:
-        seconds = read_numbers(node)
-        require_length(node, seconds, len(steps), "steps of the article's variation")
+        seconds = read_numbers(node, len(steps), "steps of the article's variation")
         pairs = list(zip(steps, seconds.tolist(), strict=True))
     return {step: second for step, second in pairs if not np.isnan(second)}
 
 
-def _read_rows(path: Path) -> dict[str, list[_CsvRow]]:
-    rows: dict[str, list[_CsvRow]] = defaultdict(list)
-    for line, row in read_csv(path, CSV_COLUMNS):
+def _read_segments(path: Path) -> dict[str, PredictedSegments]:
+    rows: dict[str, list[tuple[float, float, float, int, int]]] = defaultdict(list)
+    for line, row in read_csv(path, GROUNDING_COLUMNS):
+        location = f"{path}: line {line}"
         try:
-            start, end, value = float(row["t-start"]), float(row["t-end"]), float(row["score"])
+            numbers = float(row["t-start"]), float(row["t-end"]), float(row["score"])
         except ValueError as error:
             raise DatasetError(
-                f"{path}: line {line}: {error}; t-start, t-end and score are numbers"
+                f"{location}: {error}; t-start, t-end and score are numbers"
             ) from error
-        if not np.isfinite((start, end, value)).all():
-            raise DatasetError(
-                f"{path}: line {line} holds NaN or infinity; give seconds and a score"
-            )
-        step = _parse_step(row["label"], f"{path}: line {line}")
-        rows[row["video-id"]].append(_CsvRow((start, end), step, value, line))
-    return dict(rows)
+        if not np.isfinite(numbers).all():
+            raise DatasetError(f"{location} holds NaN or infinity; give seconds and a score")
+        rows[row["video-id"]].append((*numbers, _parse_step(row["label"], location), line))
+    segments = {}
+    for id, cells in rows.items():
+        starts, ends, scores, steps, lines = map(np.array, zip(*cells, strict=True))
+        segments[id] = PredictedSegments(np.stack([starts, ends], axis=1), steps, scores, lines)
+    return segments

@@ -101,16 +101,17 @@ def roc_auc(labels: Numbers, scores: Numbers) -> float:
 def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
     """Return labels, scores and a video index of zeros; raise DatasetError where no ranking is
     defined."""
-    truth, given = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    if truth.shape != given.shape or truth.ndim != 1:
+    truth = np.asarray(labels, dtype=np.float64)
+    values = np.asarray(scores, dtype=np.float64)
+    if truth.shape != values.shape or truth.ndim != 1:
         raise DatasetError(
-            f"{truth.shape} labels and {given.shape} scores; give one score a label, in one list each"
+            f"{truth.shape} labels and {values.shape} scores; give one score a label, in one list each"
         )
     if not np.isin(truth, (0.0, 1.0)).all():
         raise DatasetError("a label is neither 0 nor 1; give 1 for a positive and 0 for a negative")
-    if not np.isfinite(given).all():
+    if not np.isfinite(values).all():
         raise DatasetError("a score is NaN or infinite; give a finite score for every item")
     if len(np.unique(truth)) < 2:
-        only = "no item" if not len(truth) else f"only label {truth[0]:g}"
+        only = f"only label {truth[0]:g}" if len(truth) else "no item"
         raise DatasetError(f"a ranking score is undefined with {only}; give items of both classes")
-    return truth, given, np.zeros(len(truth), dtype=np.int64)
+    return truth, values, np.zeros(len(truth), dtype=np.int64)

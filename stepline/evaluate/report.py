@@ -11,8 +11,8 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import (
-    DRAWS,
-    LEVEL,
+    BOOTSTRAP_DRAWS,
+    INTERVAL_PERCENT,
     Floats,
     Statistic,
     interval,
@@ -22,10 +22,10 @@ from stepline.evaluate.bootstrap import (
     resample,
 )
 
-FEW = 30  # videos under which a percentile interval over them is known to be too narrow
+MIN_VIDEOS = 30  # videos under which a percentile interval over them is known to be too narrow
 # scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
-TIE = 1e-12
-LISTED = 5  # ids that the printed table names; the JSON holds all
+TIE_TOLERANCE = 1e-12
+MAX_LISTED_IDS = 5  # ids that the printed table names; the JSON holds all
 
 
 @dataclass(frozen=True)
@@ -79,76 +79,69 @@ class Comparison:
 
     differences: first minus second. beaten: share of draws in which the first is not better: a
     one-sided p-value.
-    single: metrics that only one of the two has. missing, extra, notes: the second system's, as in
-    Scores.
+    second: the scores of the second system. single: metrics that only one of the two has.
     """
 
     videos: int
     differences: Mapping[str, Metric]
     beaten: Mapping[str, float]
+    second: Scores
     single: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """The metrics of one system under one protocol."""
+    """The metrics of one system under one protocol.
 
-    benchmark: str
-    protocol: str
-    rule: str
+    notes: those of the scores, and of the report. sources: how many units are drawn from.
+    """
+
+    scores: Scores
     metrics: Mapping[str, Metric]
-    videos: int
-    items: int
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-    handling: str
     notes: tuple[str, ...]
-    per_video: tuple[Mapping[str, float | str], ...]
     draws: int
     seed: int
     sources: int
 
+    @property
+    def name(self) -> str:
+        """Benchmark and protocol."""
+        return f"{self.scores.benchmark}/{self.scores.protocol}"
 
-def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationReport:
+    @property
+    def per_video(self) -> list[dict[str, float | str]]:
+        """A row a video: its id and numbers."""
+        rows: list[dict[str, float | str]] = []
+        for index, video in enumerate(self.scores.videos):
+            row: dict[str, float | str] = {"video": video}
+            for name, column in self.scores.columns.items():
+                row[name] = float(column[index])
+            rows.append(row)
+        return rows
+
+
+def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> EvaluationReport:
     """Return the report: every score once over its videos, and its interval from seeded draws of
     them."""
     sources = scores.units_drawn()
     statistics = {
         name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()
     }
-    drawn = resample(statistics, draws=draws, seed=seed)
-    metrics = {
-        name: Metric(point_estimate(statistic), *interval(drawn[name]), statistic.items)
-        for name, statistic in scores.statistics.items()
-    }
-    rows: tuple[Mapping[str, float | str], ...] = tuple(
-        {"video": video, **{name: float(column[index]) for name, column in scores.columns.items()}}
-        for index, video in enumerate(scores.videos)
-    )
+    draws_of = resample(statistics, draws=draws, seed=seed)
+    metrics = {}
+    for name, statistic in scores.statistics.items():
+        low, high = interval(draws_of[name])
+        metrics[name] = Metric(point_estimate(statistic), low, high, statistic.items)
     count = len(set(sources))
-    few = (f"{count} videos are few: the interval is likely too narrow",) if count < FEW else ()
-    return EvaluationReport(
-        scores.benchmark,
-        scores.protocol,
-        scores.rule,
-        metrics,
-        len(scores.videos),
-        scores.items,
-        scores.missing,
-        scores.extra,
-        scores.handling,
-        (*scores.notes, *few),
-        rows,
-        draws,
-        seed,
-        count,
-    )
+    notes = scores.notes
+    if count < MIN_VIDEOS:
+        notes = (*notes, f"{count} videos are few: the interval is likely too narrow")
+    return EvaluationReport(scores, metrics, notes, draws, seed, count)
 
 
-def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0) -> Comparison:
+def compare(
+    first: Scores, second: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
+) -> Comparison:
     """Return the paired bootstrap of two systems over the videos that both were scored on.
 
     Raises DatasetError when the protocols differ or no video is shared.
@@ -156,118 +149,126 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
     if (first.benchmark, first.protocol) != (second.benchmark, second.protocol):
         pair = f"{first.benchmark}/{first.protocol} and {second.benchmark}/{second.protocol}"
         raise DatasetError(f"{pair} do not compare; score both under one protocol")
-    known = set(second.videos)
-    shared = [video for video in first.videos if video in known]
+    second_videos = set(second.videos)
+    shared = [video for video in first.videos if video in second_videos]
     if not shared:
         raise DatasetError(
             "the two systems share no scored video; compare predictions for the same videos"
         )
-    names = [name for name in first.statistics if name in second.statistics]
-    origin = dict(zip(first.videos, first.units_drawn(), strict=True))
-    sources = [origin[video] for video in shared]
-    one = {
-        name: over_sources(over_videos(first.statistics[name], first.videos, shared), sources)
-        for name in names
-    }
-    other = {
-        name: over_sources(over_videos(second.statistics[name], second.videos, shared), sources)
-        for name in names
-    }
-    ours, theirs = resample(one, draws=draws, seed=seed), resample(other, draws=draws, seed=seed)
-    differences, beaten = {}, {}
-    for name in names:
-        apart = _differences(ours[name], theirs[name])
-        known_draws = apart[~np.isnan(apart)]
-        whole = _differences(
-            np.array([point_estimate(one[name])]), np.array([point_estimate(other[name])])
-        )
-        differences[name] = Metric(float(whole[0]), *interval(apart), one[name].items)
-        beaten[name] = float((known_draws <= 0).mean()) if len(known_draws) else math.nan
-    single = tuple(sorted({*first.statistics} ^ {*second.statistics}))
-    return Comparison(
-        len(shared), differences, beaten, single, second.missing, second.extra, second.notes
-    )
+    source_of = dict(zip(first.videos, first.units_drawn(), strict=True))
+    sources = [source_of[video] for video in shared]
+    common = [name for name in first.statistics if name in second.statistics]
+    systems = []
+    for scores in (first, second):
+        over_shared = {}
+        for name in common:
+            statistic = over_videos(scores.statistics[name], scores.videos, shared)
+            over_shared[name] = over_sources(statistic, sources)
+        systems.append(over_shared)
+    our_draws, their_draws = (resample(system, draws=draws, seed=seed) for system in systems)
+    differences = {}
+    beaten = {}
+    for name in common:
+        drawn = _differences(our_draws[name], their_draws[name])
+        defined = drawn[~np.isnan(drawn)]
+        points = (np.array([point_estimate(system[name])]) for system in systems)
+        whole = float(_differences(*points)[0])
+        low, high = interval(drawn)
+        differences[name] = Metric(whole, low, high, systems[0][name].items)
+        beaten[name] = float((defined <= 0).mean()) if len(defined) else math.nan
+    single = sorted({*first.statistics} ^ {*second.statistics})
+    return Comparison(len(shared), differences, beaten, second, tuple(single))
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
     """Return first - second, 0 where only the order of the sums makes them differ: a tie is not a
     gain."""
-    return np.where(np.isclose(first, second, rtol=TIE, atol=TIE), 0.0, first - second)
+    ties = np.isclose(first, second, rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
+    return np.where(ties, 0.0, first - second)
 
 
-def as_table(made: EvaluationReport, against: Comparison | None = None) -> str:
+def as_table(system: EvaluationReport, against: Comparison | None = None) -> str:
     """Return the report as text: one line a metric with its protocol, then the rule and what was
     missing."""
-    name = f"{made.benchmark}/{made.protocol}"
-    width = max([6, *map(len, made.metrics)])
+    scores = system.scores
+    width = max([6, *map(len, system.metrics)])
     lines = [
-        f"{'metric':<{width}}  {'value':>8}  {LEVEL:g} % interval     videos   items  protocol"
+        f"{'metric':<{width}}  {'value':>8}  {INTERVAL_PERCENT:g} % interval     videos   items  protocol"
     ]
-    for metric, number in made.metrics.items():
-        span = f"[{_number(number.low)}, {_number(number.high)}]"
-        lines.append(
-            f"{metric:<{width}}  {_number(number.value):>8}  {span:<19} {made.videos:>6} {number.items:>7}  {name}"
-        )
-    lines += ["", f"rule: {made.rule}"]
-    lines += [f"interval: {made.draws} draws of {made.sources} whole videos, seed {made.seed}"]
-    lines += [f"in the reference, not in the predictions: {_listed(made.missing)}"]
-    lines += [f"in the predictions, not in the reference: {_listed(made.extra)}"]
-    lines += [f"these videos: {made.handling}"] if made.handling else []
-    lines += [f"note: {note}" for note in made.notes]
-    return "\n".join([*lines, *(_comparison_lines(against, width) if against else [])]) + "\n"
+    for name, metric in system.metrics.items():
+        numbers = f"{_four_digits(metric.value):>8}  {_span(metric):<19}"
+        counts = f"{len(scores.videos):>6} {metric.items:>7}"
+        lines.append(f"{name:<{width}}  {numbers} {counts}  {system.name}")
+    lines += ["", f"rule: {scores.rule}"]
+    lines.append(
+        f"interval: {system.draws} draws of {system.sources} whole videos, seed {system.seed}"
+    )
+    lines.append(f"in the reference, not in the predictions: {_listed(scores.missing)}")
+    lines.append(f"in the predictions, not in the reference: {_listed(scores.extra)}")
+    if scores.handling:
+        lines.append(f"these videos: {scores.handling}")
+    lines += [f"note: {note}" for note in system.notes]
+    if against is not None:
+        lines += _comparison_lines(against, width)
+    return "\n".join(lines) + "\n"
 
 
 def _comparison_lines(against: Comparison, width: int) -> list[str]:
+    second = against.second
     lines = ["", f"difference to the other system, paired over {against.videos} videos"]
-    for metric, number in against.differences.items():
-        span = f"[{_number(number.low)}, {_number(number.high)}]"
-        share = against.beaten[metric]
-        lines.append(
-            f"{metric:<{width}}  {number.value:>+8.4f}  {span:<19} not better in {100 * share:.1f} % of draws"
-        )
-    lines += [
-        f"in the reference, not in the other system's predictions: {_listed(against.missing)}"
-    ]
-    lines += [f"in the other system's predictions, not in the reference: {_listed(against.extra)}"]
+    for name, metric in against.differences.items():
+        numbers = f"{metric.value:>+8.4f}  {_span(metric):<19}"
+        share = 100 * against.beaten[name]
+        lines.append(f"{name:<{width}}  {numbers} not better in {share:.1f} % of draws")
+    lines.append(
+        f"in the reference, not in the other system's predictions: {_listed(second.missing)}"
+    )
+    lines.append(
+        f"in the other system's predictions, not in the reference: {_listed(second.extra)}"
+    )
     if against.single:
-        lines += [
-            f"not compared, since one of the two systems has no value: {', '.join(against.single)}"
-        ]
-    return lines + [f"note on the other system: {note}" for note in against.notes]
+        names = ", ".join(against.single)
+        lines.append(f"not compared, since one of the two systems has no value: {names}")
+    return lines + [f"note on the other system: {note}" for note in second.notes]
 
 
-def _number(value: float) -> str:
+def _span(metric: Metric) -> str:
+    return f"[{_four_digits(metric.low)}, {_four_digits(metric.high)}]"
+
+
+def _four_digits(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}"
 
 
 def _listed(ids: Sequence[str]) -> str:
     if not ids:
         return "none"
-    more = f" and {len(ids) - LISTED} more" if len(ids) > LISTED else ""
-    return f"{len(ids)} ({', '.join(ids[:LISTED])}{more})"
+    more = f" and {len(ids) - MAX_LISTED_IDS} more" if len(ids) > MAX_LISTED_IDS else ""
+    return f"{len(ids)} ({', '.join(ids[:MAX_LISTED_IDS])}{more})"
 
 
-def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
+def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
     """Return the report as JSON; NaN becomes null."""
+    scores = system.scores
     tree: dict[str, object] = {
-        "benchmark": made.benchmark,
-        "protocol": made.protocol,
-        "rule": made.rule,
+        "benchmark": scores.benchmark,
+        "protocol": scores.protocol,
+        "rule": scores.rule,
         "metrics": {
             name: {**_interval(metric), "items": metric.items}
-            for name, metric in made.metrics.items()
+            for name, metric in system.metrics.items()
         },
-        "videos": made.videos,
-        "items": made.items,
-        "missing": list(made.missing),
-        "extra": list(made.extra),
-        "handling": made.handling,
-        "notes": list(made.notes),
+        "videos": len(scores.videos),
+        "items": scores.items,
+        "missing": scores.missing,
+        "extra": scores.extra,
+        "handling": scores.handling,
+        "notes": system.notes,
         "bootstrap": {
-            "draws": made.draws,
-            "videos": made.sources,
-            "seed": made.seed,
-            "level": LEVEL,
+            "draws": system.draws,
+            "videos": system.sources,
+            "seed": system.seed,
+            "level": INTERVAL_PERCENT,
         },
     }
     if against is not None:
@@ -278,10 +279,10 @@ def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
         tree["against"] = {
             "videos": against.videos,
             "differences": differences,
-            "not_compared": list(against.single),
-            "missing": list(against.missing),
-            "extra": list(against.extra),
-            "notes": list(against.notes),
+            "not_compared": against.single,
+            "missing": against.second.missing,
+            "extra": against.second.extra,
+            "notes": against.second.notes,
         }
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -298,7 +299,7 @@ def _null_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def write_per_video(made: EvaluationReport, path: Path) -> None:
+def write_per_video(system: EvaluationReport, path: Path) -> None:
     """Write one row a video: its id, protocol and numbers. Raises StoreError when the file cannot
     be written."""
     import pyarrow as arrow
@@ -306,6 +307,6 @@ def write_per_video(made: EvaluationReport, path: Path) -> None:
 
     from stepline.atomic_files import atomic_path
 
-    rows = [{"protocol": f"{made.benchmark}/{made.protocol}", **row} for row in made.per_video]
+    rows = [{"protocol": system.name, **row} for row in system.per_video]
     with atomic_path(path) as partial:
         parquet.write_table(arrow.Table.from_pylist(rows), partial)

@@ -6,27 +6,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.files import Node, read_node
 from stepline.datasets.predictions import SegmentPredictions
+from stepline.datasets.youtube_ids import ID_PREFIX
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Statistic
 from stepline.evaluate.report import Scores
 
-PREFIX = "v_"  # before YouTube ids in ActivityNet's and PDVC's files
 COUNT_MISSING = (
     "videos without predictions count as wrong; predictions for unknown videos count nowhere"
 )
-SKIP_MISSING = "videos without predictions are left out of the score, as officially; the rest of the predictions too"
+SKIP_MISSING_VIDEOS = "videos without predictions are left out of the score, as officially"
+SKIP_MISSING = f"{SKIP_MISSING_VIDEOS}; the rest of the predictions too"
+
+OptionalSpan: TypeAlias = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
 class ScoringTask:
-    """One thing to score: benchmark, protocol and its rule; where the reference and the predictions
-    lie.
+    """One thing to score: benchmark, protocol and its rule; the paths of reference and predictions.
 
     subset: only this split of the reference, None for all of it.
     """
@@ -40,68 +42,73 @@ class ScoringTask:
 
     def scores(
         self,
-        videos: Iterable[str],
-        items: int,
         statistics: Mapping[str, Statistic],
         columns: Mapping[str, Floats],
         *,
-        asked: Iterable[str],
-        given: Iterable[str],
+        items: float,
+        reference_ids: Iterable[str],
+        predicted_ids: Iterable[str],
         handling: str = COUNT_MISSING,
         notes: Iterable[str] = (),
-        sources: Iterable[str] = (),
     ) -> Scores:
-        """Return the scores; asked: ids of the reference, given: ids of the predictions, sources:
-        of the videos, where several come from one.
+        """Return the scores. Videos without predictions are in them unless `handling` skips them.
 
         Raises DatasetError when the reference holds nothing to score, the two share no id at all,
         or the convention leaves out videos without predictions and there are none with.
         """
-        known, predicted = list(asked), list(given)
-        has, there = set(predicted), set(known)
-        part = f" in subset {self.subset!r}" if self.subset is not None else ""
+        wanted_ids = tuple(reference_ids)
+        ids = tuple(predicted_ids)
+        wanted_set = set(wanted_ids)
+        id_set = set(ids)
+        part = "" if self.subset is None else f" in subset {self.subset!r}"
         nothing = f"{self.reference}: holds nothing to score{part} for {self.benchmark}; give its annotations"
-        if not known:
+        if not wanted_ids:
             raise DatasetError(nothing)
-        if predicted and not has & there:
-            pair = f"{predicted[0]!r} and {known[0]!r}"
+        if ids and not id_set & wanted_set:
+            pair = f"{ids[0]!r} and {wanted_ids[0]!r}"
             raise DatasetError(
                 f"{self.predictions}: no id is in the reference ({pair}); give predictions by its ids"
             )
-        if items == 0 and not predicted and handling != COUNT_MISSING:
+        if items == 0 and not ids and handling != COUNT_MISSING:
             cure = "give predictions, or a convention that counts missing videos"
             raise DatasetError(
                 f"{self.predictions}: empty; {self.protocol} scores only videos in both files; {cure}"
             )
         if items == 0:
             raise DatasetError(nothing)
+        videos = wanted_ids
+        if handling in (SKIP_MISSING, SKIP_MISSING_VIDEOS):
+            videos = tuple(id for id in wanted_ids if id in id_set)
         return Scores(
             self.benchmark,
             self.protocol,
             self.rule,
-            tuple(videos),
-            items,
+            videos,
+            int(items),
             statistics,
             columns,
-            tuple(id for id in known if id not in has),
-            tuple(id for id in predicted if id not in there),
-            handling,
-            tuple(notes),
-            tuple(sources),
+            missing=tuple(id for id in wanted_ids if id not in id_set),
+            extra=tuple(id for id in ids if id not in wanted_set),
+            handling=handling,
+            notes=tuple(notes),
         )
 
 
 def entries_by_id(path: Path, *names: str) -> dict[str, Node]:
     """Return the values of a JSON object by key; in a folder the file of the first name that is
     there."""
-    file = file_in(path, *names) if names else path
-    return dict(Node(read_json(file), str(file)).entries())
+    return dict(read_node(path, *names).entries())
 
 
-def read_numbers(node: Node) -> Floats:
-    """Return a list of numbers, null as NaN. Raises DatasetError for anything else, and for
-    infinity or NaN."""
-    return np.array([read_number(row) for row in node.rows()], dtype=np.float64)
+def read_numbers(node: Node, count: int | None = None, what: str = "values") -> Floats:
+    """Return a list of numbers, null as NaN.
+
+    Raises DatasetError for anything else, for infinity or NaN, and where it is not `count` long.
+    """
+    numbers = np.array([read_number(row) for row in node.rows()], dtype=np.float64)
+    if count is not None:
+        require_length(node, numbers, count, what)
+    return numbers
 
 
 def read_number(node: Node) -> float:
@@ -109,11 +116,16 @@ def read_number(node: Node) -> float:
     NaN."""
     if node.value is None:
         return float("nan")
-    if not isinstance(node.value, int | float) or isinstance(node.value, bool):
+    if not is_number(node.value):
         raise node.error("a number or null")
     if not np.isfinite(number := node.number()):
         raise node.error("a finite number, or null where there is none")
     return number
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a JSON value is a number, and not true or false."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def read_matrix(node: Node) -> Floats:
@@ -128,18 +140,19 @@ def read_matrix(node: Node) -> Floats:
     return array
 
 
-def read_spans(node: Node) -> list[tuple[float, float] | None]:
-    """Return a list of [start, end] or null. Raises DatasetError for anything else, and for
+def read_spans(node: Node, count: int, what: str) -> list[OptionalSpan]:
+    """Return `count` spans, [start, end] or null. Raises DatasetError for anything else, and for
     infinity or NaN."""
     spans = [None if row.value is None else row.pair() for row in node.rows()]
-    if not np.isfinite([span for span in spans if span is not None]).all():
+    if not np.isfinite([span for span in spans if span]).all():
         raise node.error("a list of finite [start, end]")
+    require_length(node, spans, count, what)
     return spans
 
 
-def span_centers(spans: Sequence[tuple[float, float] | None]) -> Floats:
+def span_centers(spans: Iterable[Sequence[float] | None]) -> Floats:
     """Return the middle second of each span, NaN where there is none."""
-    return np.array([float("nan") if span is None else (span[0] + span[1]) / 2 for span in spans])
+    return np.array([(span[0] + span[1]) / 2 if span else float("nan") for span in spans])
 
 
 def is_matrix_node(node: Node) -> bool:
@@ -147,51 +160,50 @@ def is_matrix_node(node: Node) -> bool:
     return isinstance(node.value, list) and bool(node.value) and isinstance(node.value[0], list)
 
 
-def require_length(node: Node, values: Sized, wanted: int, what: str) -> None:
-    """Raise DatasetError unless there are as many values as wanted."""
-    if len(values) != wanted:
+def require_length(node: Node, values: Sized, count: int, what: str) -> None:
+    """Raise DatasetError unless there are `count` values."""
+    if len(values) != count:
         raise DatasetError(
-            f"{node.location}: {len(values)} values for {wanted} {what}; give one, or null, for each"
+            f"{node.location}: {len(values)} values for {count} {what}; give one, or null, for each"
         )
 
 
 V = TypeVar("V")
 
 
-def match_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
+def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
     """Return predictions by the reference's ids, where one side writes "v_" before them (PDVC) and
     the other does not.
 
     Raises DatasetError when two ids become one.
     """
-    ids = set(known)
-    made: dict[str, V] = {}
-    for id, value in given.items():
-        other = id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id
-        name = other if id not in ids and other in ids else id
-        if name in made:
+    reference_ids = set(ids)
+    matched: dict[str, V] = {}
+    for id, value in predictions.items():
+        other = id.removeprefix(ID_PREFIX) if id.startswith(ID_PREFIX) else ID_PREFIX + id
+        name = other if id not in reference_ids and other in reference_ids else id
+        if name in matched:
             raise DatasetError(f"predictions: {id!r} and {other!r} are one video; keep one of them")
-        made[name] = value
-    return made
+        matched[name] = value
+    return matched
 
 
-def prediction_notes(predictions: SegmentPredictions) -> tuple[str, ...]:
+def prediction_notes(predictions: SegmentPredictions) -> list[str]:
     """Return a note for each reason why rows could not be read, with the first place, and the rules
     that were used."""
-    places: dict[str, list[str]] = defaultdict(list)
+    locations: dict[str, list[str]] = defaultdict(list)
     for row in predictions.rejected:
-        places[row.reason].append(row.location)
-    unread = [
-        f"{len(where)} of the predictions could not be read: {why} (first: {where[0]})"
-        for why, where in places.items()
-    ]
-    return (*unread, *predictions.rules)
+        locations[row.reason].append(row.location)
+    notes = []
+    for reason, rows in locations.items():
+        notes.append(
+            f"{len(rows)} of the predictions could not be read: {reason} (first: {rows[0]})"
+        )
+    return [*notes, *predictions.rules]
 
 
 def reference_notes(reasons: Mapping[str, int]) -> tuple[str, ...]:
     """Return a note of reference rows that the reader left out, none where it kept all."""
-    return (
-        (f"left out of the reference: {json.dumps(dict(reasons), ensure_ascii=False)}",)
-        if reasons
-        else ()
-    )
+    if not reasons:
+        return ()
+    return (f"left out of the reference: {json.dumps(dict(reasons), ensure_ascii=False)}",)

@@ -2,7 +2,7 @@
 the order.
 
 Source: Fujita et al., "SODA: Story Oriented Dense Video Captioning Evaluation Framework", ECCV
-2020, and the values of the authors' program (version 1.1); written anew from both. The pairing is
+2020, and the values of the authors' program (version 1.1); written again from both. The pairing is
 by dynamic programming (section 3.2).
 
     kind   the pairing maximises               its pairs are worth
@@ -14,18 +14,18 @@ by dynamic programming (section 3.2).
 Precision = worth / predicted events, recall = worth / reference events, F1 of a video from these
 two; a data set's are the means over its videos. The official program calls METEOR with the roles
 swapped (prediction as the reference), drops videos without predictions from the mean and stops at
-an empty list; here the roles are an option, missing videos score 0 unless told otherwise and are
+an empty list; here the roles are an option, missing videos score 0 by default and are
 listed, and an empty list scores 0.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import islice
+from itertools import chain
 from multiprocessing import get_context
 from operator import itemgetter
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.events import (
     Event,
+    EventsByVideo,
     EventTokenizer,
     Matrix,
     cover_videos,
@@ -83,8 +84,8 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
         diagonal = np.concatenate(([0.0], above[:-1])) if index else np.zeros_like(row)
         total = diagonal + row
         best = np.maximum.accumulate(np.maximum(above, total))
-        left = np.concatenate(([-1.0], best[:-1]))
-        paired[index] = (total > above) & (total > left)
+        neighbour = np.concatenate(([-1.0], best[:-1]))  # on the left
+        paired[index] = (total > above) & (total > neighbour)
         above = best
     return paired
 
@@ -94,12 +95,11 @@ def harmonic_mean(precision: float, recall: float) -> float:
     return 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-SodaKind = Literal["a", "b", "c", "d"]
-Triple = tuple[float, float, float]  # precision, recall, F1
-Task = tuple[str, list[Event], list[Event]]  # video, reference, predictions
+SodaKind: TypeAlias = Literal["a", "b", "c", "d"]
+Triple: TypeAlias = tuple[float, float, float]  # precision, recall, F1
 
+VIDEOS_PER_CHUNK = 64  # sent to a worker together
 A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
-_CHUNK = 64  # videos sent to a worker at once
 
 
 class PairScorer(Protocol):
@@ -133,76 +133,67 @@ class SodaScorer:
         self, kind: SodaKind, *, meteor: PairScorer | None = None, swapped_roles: bool = True
     ) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
-        if kind not in ("a", "b", "c", "d"):
+        if kind not in get_args(SodaKind):
             raise DatasetError(f"kind={kind!r}: not a kind of SODA; give 'a', 'b', 'c' or 'd'")
         self._kind = kind
         self._swapped_roles = swapped_roles
         if kind != "d":
-            self._meteor: PairScorer = meteor if meteor is not None else Meteor()
-            self._tokens = EventTokenizer()
+            self._meteor: PairScorer = Meteor() if meteor is None else meteor
+            self._tokenizer = EventTokenizer()
 
     def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
         """Return (precision, recall, F1) of one video; 0 without predictions.
 
         Raises DatasetError for a video without reference events, or an event without finite times.
         """
-        wanted = sorted(require_events(video, reference, "reference"), key=itemgetter(0))
-        given = sorted(require_events(video, predictions, "predicted"), key=itemgetter(0))
-        if not given:
+        truth = sorted(require_events(video, reference, "reference"), key=itemgetter(0))
+        events = sorted(require_events(video, predictions, "predicted"), key=itemgetter(0))
+        if not events:
             return 0.0, 0.0, 0.0
         try:
-            worth = self._worth(wanted, given)
+            worth = self._worth(truth, events)
         except DatasetError as error:  # from METEOR, which knows no videos
             raise DatasetError(f"{video}: {error}") from error
-        shares = [(value / len(given), value / len(wanted)) for value in worth]
+        shares = [(value / len(events), value / len(truth)) for value in worth]
         triples = np.array([(*share, harmonic_mean(*share)) for share in shares])
         precision, recall, f1 = triples.mean(axis=0).tolist()
         return precision, recall, f1
 
-    def _worth(self, wanted: list[Event], given: list[Event]) -> list[float]:
+    def _worth(self, truth: list[Event], events: list[Event]) -> list[float]:
         """Return the worth of the best pairing, one for each threshold of kind a."""
-        iou = segment_iou(times(wanted), times(given))  # (reference, predictions)
+        iou = segment_iou(times(truth), times(events))  # (reference, predictions)
         if self._kind == "d":
             return [best_ordered_sum(iou)]
         if self._kind == "c":
-            return [
-                best_ordered_sum(
-                    iou * self._similarity(wanted, given, list(zip(*np.nonzero(iou), strict=True)))
-                )
-            ]
+            overlapping = list(zip(*np.nonzero(iou), strict=True))
+            return [best_ordered_sum(iou * self._similarity(truth, events, overlapping))]
         thresholds = A_THRESHOLDS if self._kind == "a" else (0.0,)
-        chosen = [
+        pairings = [
             backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds
         ]
-        similarity = self._similarity(
-            wanted, given, sorted({pair for pairs in chosen for pair in pairs})
-        )
-        return [float(sum(similarity[pair] for pair in pairs)) for pairs in chosen]
+        similarity = self._similarity(truth, events, sorted(set(chain(*pairings))))
+        return [float(sum(similarity[pair] for pair in pairs)) for pairs in pairings]
 
     def _similarity(
-        self, wanted: list[Event], given: list[Event], pairs: list[tuple[int, int]]
+        self, truth: list[Event], events: list[Event], pairs: list[tuple[int, int]]
     ) -> Matrix:
         """Return (reference, predictions): METEOR of the named pairs, 0 elsewhere."""
-        similarity = np.zeros((len(wanted), len(given)))
-        wanted_texts, given_texts = (
-            list(map(self._tokens.of, wanted)),
-            list(map(self._tokens.of, given)),
-        )
-        asked: list[tuple[Sequence[str], str]] = []
-        for row, column in pairs:
-            reference, hypothesis = wanted_texts[row], given_texts[column]
-            asked.append(
-                ((hypothesis,), reference) if self._swapped_roles else ((reference,), hypothesis)
-            )
-        if asked:
+        similarity = np.zeros((len(truth), len(events)))
+        references = self._tokenizer.tokens(truth)
+        hypotheses = self._tokenizer.tokens(events)
+        texts = [(references[row], hypotheses[column]) for row, column in pairs]
+        if self._swapped_roles:
+            texts = [(hypothesis, reference) for reference, hypothesis in texts]
+        if texts:
+            scores = self._meteor.compare([((first,), second) for first, second in texts])
             rows, columns = zip(*pairs, strict=True)
-            similarity[list(rows), list(columns)] = self._meteor.compare(asked).segments
+            similarity[list(rows), list(columns)] = scores.segments
         return similarity
 
 
 def soda(
-    reference: Mapping[str, Sequence[Event]],
-    predictions: Mapping[str, Sequence[Event]],
+    reference: EventsByVideo,
+    predictions: EventsByVideo,
     *,
     kind: SodaKind = "c",
     meteor: PairScorer | None = None,
@@ -218,39 +209,28 @@ def soda(
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
     covered = cover_videos([reference], predictions, missing)
-    tasks = (
-        (video, list(reference[video]), list(predictions.get(video, ())))
-        for video in covered.scored
+    videos = covered.scored
+    columns = (
+        videos,
+        [list(reference[video]) for video in videos],
+        [list(predictions.get(video, ())) for video in videos],
     )
     if workers > 1 and meteor is None:
-        per_video = dict(_in_parallel(tasks, kind, swapped_roles, workers))
+        score = partial(_score_video, kind, swapped_roles)
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            triples = list(pool.map(score, *columns, chunksize=VIDEOS_PER_CHUNK))
     else:
         judge = SodaScorer(kind, meteor=meteor, swapped_roles=swapped_roles)
-        per_video = {video: judge.score(video, *events) for video, *events in tasks}
-    precision, recall, f1 = np.array(list(per_video.values())).mean(axis=0).tolist()
+        triples = list(map(judge.score, *columns))
+    precision, recall, f1 = np.array(triples).mean(axis=0).tolist()
+    per_video = dict(zip(videos, triples, strict=True))
     return SodaScore(precision, recall, f1, per_video, covered.missing, covered.extra)
 
 
-def _in_parallel(
-    tasks: Iterator[Task], kind: SodaKind, swapped_roles: bool, workers: int
-) -> Iterator[tuple[str, Triple]]:
-    """Score videos in several processes, in order, never holding more than a few chunks on the
-    way."""
-    score = partial(_score_chunk, kind=kind, swapped_roles=swapped_roles)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        while wave := [chunk for _ in range(4 * workers) if (chunk := list(islice(tasks, _CHUNK)))]:
-            for scored in pool.map(score, wave):
-                yield from scored
+_process_scorer = cache(SodaScorer)  # one a process, so that its workers read the tables once
 
 
-_judge = cache(SodaScorer)  # one a process, so that its workers read the tables once
-
-
-def _score_chunk(
-    chunk: list[Task], *, kind: SodaKind, swapped_roles: bool
-) -> list[tuple[str, Triple]]:
-    judge = _judge(kind, swapped_roles=swapped_roles)
-    return [
-        (video, judge.score(video, reference, predictions))
-        for video, reference, predictions in chunk
-    ]
+def _score_video(
+    kind: SodaKind, swapped_roles: bool, video: str, reference: list[Event], events: list[Event]
+) -> Triple:
+    return _process_scorer(kind, swapped_roles=swapped_roles).score(video, reference, events)

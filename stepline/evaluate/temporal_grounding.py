@@ -15,8 +15,8 @@ counts.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,12 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.datasets import PredictedSegment, read, read_predictions
-from stepline.datasets.files import Node, read_json
+from stepline.datasets.files import JSON_ENDINGS, Node, read_node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     ScoringTask,
+    is_number,
     match_ids,
     prediction_notes,
     read_number,
@@ -40,8 +41,9 @@ from stepline.evaluate.scoring_task import (
 from stepline.records import Record, Step
 
 # of intersection over union; usual in moment retrieval, HiREST and HT-Step
-THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
+IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
 Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
+Seconds: TypeAlias = Mapping[str, Sequence[float | None]]  # id -> one a text, None where not placed
 Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
 
@@ -69,13 +71,12 @@ def temporal_iou(first: Floats, second: Floats) -> Floats:
 
     Two spans of no length at the same second do not overlap: they cover nothing.
     """
-    start = np.maximum(first[:, None, 0], second[None, :, 0])
+    start = np.maximum(first[:, None, 0], second[None, :, 0])  # (N, M)
     end = np.minimum(first[:, None, 1], second[None, :, 1])
     shared = np.clip(end - start, 0.0, None)
-    lengths = np.clip(first[:, 1] - first[:, 0], 0.0, None)[:, None] + np.clip(
-        second[:, 1] - second[:, 0], 0.0, None
-    )
-    union = lengths - shared
+    first_lengths = np.clip(first[:, 1] - first[:, 0], 0.0, None)
+    second_lengths = np.clip(second[:, 1] - second[:, 0], 0.0, None)
+    union = first_lengths[:, None] + second_lengths - shared
     out = np.zeros_like(shared)
     np.divide(shared, union, out=out, where=union > 0)
     return np.asarray(np.clip(out, 0.0, 1.0))
@@ -129,228 +130,194 @@ def grounding_overlaps(
 def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
     """Return recall at each threshold and mean overlap over videos; totals: (V,) references a
     video."""
-    made: dict[str, Statistic] = {
-        f"Recall@IoU {threshold}": Ratio(
-            np.array([fit.count_at_least(threshold) for fit in fits]), totals
-        )
-        for threshold in THRESHOLDS
-    }
-    made["mean IoU"] = Ratio(np.array([float(fit.overlaps.sum()) for fit in fits]), totals)
-    return made
+    statistics: dict[str, Statistic] = {}
+    for threshold in IOU_THRESHOLDS:
+        hits = np.array([fit.count_at_least(threshold) for fit in fits])
+        statistics[f"Recall@IoU {threshold}"] = Ratio(hits, totals)
+    statistics["mean IoU"] = Ratio(overlap_sums(fits), totals)
+    return statistics
+
+
+def overlap_sums(fits: Sequence[SpanOverlaps]) -> Floats:
+    """Return (V,) the sum of each video's best overlaps."""
+    return np.array([float(fit.overlaps.sum()) for fit in fits])
+
+
+def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:
+    """Return step -> its segments (M, 2), in the order of the steps' numbers; steps: of each
+    segment."""
+    numbers = np.array(steps, dtype=np.int64)
+    return {step: segments[numbers == step] for step in sorted(set(steps))}
 
 
 # ---------------------------------------------------------------- the scores
 
 
-CLIP = re.compile(r"mini_\d+\.mp4$")  # what WhenAct writes behind the name of a clip's source video
+# what WhenAct writes behind the name of a clip's source video
+CLIP_SUFFIX = re.compile(r"mini_\d+\.mp4$")
 
 
 @dataclass(frozen=True)
 class _Reference:
+    """The records of a reference.
+
+    shown_steps: the steps with spans of each video that has one. notes: what the reader left out.
+    """
+
     records: dict[str, Record]
+    shown_steps: dict[str, list[Step]]
     notes: tuple[str, ...]
+
+    def instances(self) -> dict[str, list[Floats]]:
+        """Return id -> the spans (M, 2) of each shown step."""
+        return {id: list(map(_step_spans, steps)) for id, steps in self.shown_steps.items()}
 
     def scores(
         self,
         scoring: ScoringTask,
         statistics: Mapping[str, Statistic],
         columns: Mapping[str, Floats],
-        *,
-        asked: Collection[str],
-        given: Iterable[str],
+        predicted_ids: Iterable[str],
         notes: Iterable[str],
     ) -> Scores:
-        """Return the scores of the `asked` videos, their media as sources (HiREST asks several
-        things of a video, WhenAct cuts one into clips); predicted ids whose reference shows nothing
-        are neither extra nor scored.
+        """Return the scores of the videos that show something, their media as sources (HiREST asks
+        several things of a video, WhenAct cuts one into clips); predicted ids whose reference shows
+        nothing are neither extra nor scored.
         """
-        known = [id for id in given if id not in self.records or _has_spans(self.records[id])]
-        sources = [CLIP.sub("", self.records[id].video.id) for id in asked]
-        return scoring.scores(
-            asked,
-            int(columns["steps"].sum()),
+        scores = scoring.scores(
             statistics,
             columns,
-            asked=asked,
-            given=known,
+            items=columns["steps"].sum(),
+            reference_ids=self.shown_steps,
+            predicted_ids=[
+                id for id in predicted_ids if id not in self.records or id in self.shown_steps
+            ],
             notes=[*self.notes, *notes],
-            sources=sources,
         )
+        sources = [CLIP_SUFFIX.sub("", self.records[id].video.id) for id in self.shown_steps]
+        return replace(scores, sources=tuple(sources))
 
 
 def grounding(scoring: ScoringTask) -> Scores:
     """Return R@1, and with segments also recall at overlap and mean overlap, over texts that the
     video shows."""
     reference = _read_reference(scoring)
-    shown = {
-        id: [step for step in record.reference if step.spans]
-        for id, record in reference.records.items()
-    }
-    truths = {id: [_step_spans(step) for step in steps] for id, steps in shown.items() if steps}
-    counted = np.array([float(len(instances)) for instances in truths.values()])
     seconds_file = _seconds_file(scoring.predictions)
-    if seconds_file is not None:
-        seconds = match_ids(seconds_file, reference.records)
-        notes = _unknown_rows_note(scoring, seconds, reference)
-        at = {
-            id: _predicted_seconds(seconds[id], reference.records[id], shown[id])
-            for id in truths
-            if id in seconds
-        }
-        hits = _count_hits(truths, at)
-        columns = {"steps": counted, "hits": hits}
-        return reference.scores(
-            scoring,
-            {"R@1": Ratio(hits, counted)},
-            columns,
-            asked=truths,
-            given=seconds,
-            notes=notes,
-        )
-    return _score_segments(scoring, reference, shown, truths, counted)
+    if seconds_file is None:
+        return _score_segments(scoring, reference)
+    nodes = match_ids(seconds_file, reference.records)
+    notes = _unknown_rows_note(scoring, nodes, reference)
+    seconds = {
+        id: _predicted_seconds(nodes[id], reference.records[id], steps)
+        for id, steps in reference.shown_steps.items()
+        if id in nodes
+    }
+    statistics, columns = _recall(reference.instances(), seconds)
+    return reference.scores(scoring, statistics, columns, nodes, notes)
 
 
-def _score_segments(
-    scoring: ScoringTask,
-    reference: _Reference,
-    shown: dict[str, list[Step]],
-    truths: dict[str, list[Floats]],
-    counted: Floats,
-) -> Scores:
+def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
     predictions = read_predictions(scoring.predictions)
-    segmented = match_ids(predictions.segments, reference.records)
-    spans = {
-        id: _spans_by_text(reference.records[id], shown[id], segments)
-        for id, segments in segmented.items()
-        if id in truths
-    }
-    at = {
-        id: [None if s is None else (s[0] + s[1]) / 2 for s in placed]
-        for id, placed in spans.items()
-    }
-    fits = [
-        grounding_overlaps(spans.get(id, [None] * len(instances)), instances)
-        for id, instances in truths.items()
-    ]
-    hits = _count_hits(truths, at)
-    statistics: dict[str, Statistic] = {
-        "R@1": Ratio(hits, counted),
-        **overlap_statistics(fits, counted),
-    }
-    columns = {
-        "steps": counted,
-        "hits": hits,
-        "overlap": np.array([fit.overlaps.sum() for fit in fits]),
-    }
-    notes = [*prediction_notes(predictions), *_unknown_texts_note(segmented, reference)]
-    return reference.scores(
-        scoring, statistics, columns, asked=truths, given=segmented, notes=notes
-    )
+    segments = match_ids(predictions.segments, reference.records)
+    seconds: dict[str, list[float | None]] = {}
+    fits = []
+    instances = reference.instances()
+    for id, steps in reference.shown_steps.items():
+        spans: Sequence[Pair | None] = [None] * len(steps)
+        if id in segments:
+            spans = _spans_by_text(reference.records[id], steps, segments[id])
+            seconds[id] = [(span[0] + span[1]) / 2 if span else None for span in spans]
+        fits.append(grounding_overlaps(spans, instances[id]))
+    statistics, columns = _recall(instances, seconds)
+    statistics |= overlap_statistics(fits, columns["steps"])
+    columns["overlap"] = overlap_sums(fits)
+    notes = [*prediction_notes(predictions), *_unknown_texts_note(segments, reference)]
+    return reference.scores(scoring, statistics, columns, segments, notes)
+
+
+def _recall(
+    instances: Mapping[str, Sequence[Floats]], seconds: Seconds
+) -> tuple[dict[str, Statistic], dict[str, Floats]]:
+    """Return R@1, and the steps and hits of each video."""
+    steps = np.array([float(len(spans)) for spans in instances.values()])
+    hits = np.zeros(len(instances))
+    for index, (id, texts) in enumerate(instances.items()):
+        for second, spans in zip(seconds.get(id, ()), texts, strict=False):
+            hits[index] += second is not None and is_inside_any(second, spans)
+    return {"R@1": Ratio(hits, steps)}, {"steps": steps, "hits": hits}
 
 
 def _unknown_rows_note(
-    scoring: ScoringTask, seconds: Mapping[str, Node], reference: _Reference
+    scoring: ScoringTask, nodes: Mapping[str, Node], reference: _Reference
 ) -> list[str]:
     """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all
     are."""
-    by_row = [
-        id
-        for id, node in seconds.items()
-        if id in reference.records and isinstance(node.value, dict)
-    ]
-    rows = {id: {step.id for step in reference.records[id].reference} for id in by_row}
-    named = [key in rows[id] for id in by_row for key in seconds[id].value]
-    if named and not any(named):
+    known_rows = []
+    for id, node in nodes.items():
+        if id in reference.records and isinstance(node.value, dict):
+            rows = {step.id for step in reference.records[id].reference}
+            known_rows += [row in rows for row in node.value]
+    if known_rows and not any(known_rows):
         raise DatasetError(
             f"{scoring.predictions}: no key is the id of a row of the reference; give {{row id: second}}"
         )
-    lost = named.count(False)
-    return (
-        [f"{lost} of {len(named)} seconds are for rows that the reference does not hold"]
-        if lost
-        else []
-    )
+    unknown = known_rows.count(False)
+    note = f"{unknown} of {len(known_rows)} seconds are for rows that the reference does not hold"
+    return [note] if unknown else []
 
 
 def _unknown_texts_note(
-    segmented: Mapping[str, Sequence[PredictedSegment]], reference: _Reference
+    segments: Mapping[str, Sequence[PredictedSegment]], reference: _Reference
 ) -> list[str]:
     """Return a note of segments whose text the reference of their video does not hold: they place
     nothing."""
-    records = {id: reference.records[id] for id in segmented if id in reference.records}
-    texts = {
-        id: {_normalised(step.text) for step in record.reference} for id, record in records.items()
-    }
-    held = [_normalised(segment.sentence) in texts[id] for id in texts for segment in segmented[id]]
-    lost = held.count(False)
-    note = f"{lost} of {len(held)} predicted segments repeat no text of the reference, so place nothing"
-    return [note] if lost else []
-
-
-def _has_spans(record: Record) -> bool:
-    return any(step.spans for step in record.reference)
+    known_texts = []
+    for id in segments:
+        if id in reference.records:
+            texts = {_normalised(step.text) for step in reference.records[id].reference}
+            known_texts += [_normalised(segment.sentence) in texts for segment in segments[id]]
+    unknown = known_texts.count(False)
+    note = f"{unknown} of {len(known_texts)} predicted segments repeat no text of the reference, so place nothing"
+    return [note] if unknown else []
 
 
 def segmentation(scoring: ScoringTask) -> Scores:
     """Return recall and precision at overlap and mean overlap of spans, whatever they are
     called."""
     reference = _read_reference(scoring)
-    truths = {
-        id: np.concatenate([_step_spans(step) for step in record.reference if step.spans])
-        for id, record in reference.records.items()
-        if _has_spans(record)
-    }
     predictions = read_predictions(scoring.predictions)
-    segmented = match_ids(predictions.segments, reference.records)
-    given = {
-        id: span_array([[segment.start, segment.end] for segment in segmented.get(id, ())])
-        for id in truths
-    }
-    tables = [temporal_iou(given[id], truth) for id, truth in truths.items()]  # (N, M) each
-    fits = [
-        SpanOverlaps(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table))
-        for table in tables
-    ]
-    counted = np.array([float(len(truth)) for truth in truths.values()])
+    segments = match_ids(predictions.segments, reference.records)
+    tables = []  # (N, M) each
+    fits = []
+    for id, instances in reference.instances().items():
+        spans = span_array([[segment.start, segment.end] for segment in segments.get(id, ())])
+        table = temporal_iou(spans, np.concatenate(instances))
+        tables.append(table)
+        fits.append(SpanOverlaps(table.max(axis=0, initial=0.0), len(table)))
+    steps = np.array([float(table.shape[1]) for table in tables])
     placed = np.array([float(fit.placed) for fit in fits])
-    statistics = overlap_statistics(fits, counted)
+    statistics = overlap_statistics(fits, steps)
     # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
     denominator = np.maximum(placed, 0.0 if placed.any() else 1.0)
-    for threshold in THRESHOLDS:
-        right = np.array(
-            [
-                float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0
-                for table in tables
-            ]
-        )
+    for threshold in IOU_THRESHOLDS:
+        right = np.array([float((table.max(axis=1) >= threshold).sum()) for table in tables])
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
-    columns = {
-        "steps": counted,
-        "predicted": placed,
-        "overlap": np.array([fit.overlaps.sum() for fit in fits]),
-    }
-    notes = prediction_notes(predictions)
-    return reference.scores(
-        scoring, statistics, columns, asked=truths, given=segmented, notes=notes
-    )
-
-
-def _count_hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:
-    right = np.zeros(len(truths))
-    for index, (id, instances) in enumerate(truths.items()):
-        for second, spans in zip(at.get(id, ()), instances, strict=False):
-            right[index] += second is not None and is_inside_any(second, spans)
-    return right
+    columns = {"steps": steps, "predicted": placed, "overlap": overlap_sums(fits)}
+    return reference.scores(scoring, statistics, columns, segments, prediction_notes(predictions))
 
 
 # ---------------------------------------------------------------- the files
 
 
 def _read_reference(scoring: ScoringTask) -> _Reference:
-    reading = read(scoring.benchmark, scoring.reference, subset=scoring.subset)
-    return _Reference(
-        {record.id: record for record in reading.records}, reference_notes(reading.reasons())
-    )
+    dataset = read(scoring.benchmark, scoring.reference, subset=scoring.subset)
+    records = {record.id: record for record in dataset.records}
+    shown_steps = {}
+    for id, record in records.items():
+        steps = [step for step in record.reference if step.spans]
+        if steps:
+            shown_steps[id] = steps
+    return _Reference(records, shown_steps, reference_notes(dataset.reasons()))
 
 
 def _step_spans(step: Step) -> Floats:
@@ -359,41 +326,33 @@ def _step_spans(step: Step) -> Floats:
 
 def _seconds_file(path: Path) -> dict[str, Node] | None:
     """Return the predictions by id when they are seconds, None when they are anything else."""
-    if path.is_dir() or not path.name.endswith((".json", ".json.gz")):
+    if path.is_dir() or not path.name.endswith(JSON_ENDINGS):
         return None
-    tree = read_json(path)
-    if (
-        not isinstance(tree, dict)
-        or not any(tree.values())
-        or not all(map(_holds_seconds, tree.values()))
-    ):
+    root = read_node(path)
+    tree = root.value
+    if not isinstance(tree, dict) or not any(tree.values()):
         return None
-    return dict(Node(tree, str(path)).entries())
+    return dict(root.entries()) if all(map(_holds_seconds, tree.values())) else None
 
 
 def _holds_seconds(value: object) -> bool:
     values = list(value.values()) if isinstance(value, dict) else value
-    if not isinstance(values, list):
-        return False
-    return all(
-        item is None or (isinstance(item, int | float) and not isinstance(item, bool))
-        for item in values
-    )
+    return isinstance(values, list) and all(item is None or is_number(item) for item in values)
 
 
-def _predicted_seconds(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]:
-    if node.value == []:
-        return [None] * len(shown)
+def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> list[float | None]:
     if isinstance(node.value, dict):
-        given = {key: read_number(value) for key, value in node.entries()}
+        seconds = {key: read_number(value) for key, value in node.entries()}
+    elif node.value:
+        by_row = enumerate(_seconds_by_row(node, record))
+        seconds = {str(row): second for row, second in by_row}
     else:
-        given = {
-            str(index): float(second) for index, second in enumerate(_seconds_by_row(node, record))
-        }
-    return [None if np.isnan(second := given.get(step.id, np.nan)) else second for step in shown]
+        seconds = {}
+    by_step = [seconds.get(step.id, np.nan) for step in steps]
+    return [None if np.isnan(second) else second for second in by_step]
 
 
-def _seconds_by_row(node: Node, record: Record) -> Floats:
+def _seconds_by_row(node: Node, record: Record) -> list[float]:
     """Return one second a row of the annotation; of rows that the reader rejected only the count is
     known."""
     rows = [int(step.id) if step.id.isdecimal() else -1 for step in record.reference]
@@ -402,36 +361,35 @@ def _seconds_by_row(node: Node, record: Record) -> Floats:
         raise DatasetError(
             f"{node.location}: this reference's steps have ids of their own; give {{step id: second}}"
         )
-    seconds = read_numbers(node)
-    require_length(
-        node, seconds, min(max(len(seconds), max(rows) + 1), most), "rows of the reference"
-    )
-    return seconds
+    seconds = read_numbers(node).tolist()
+    least = max(len(seconds), max(rows) + 1)
+    require_length(node, seconds, min(least, most), "rows of the reference")
+    return list(seconds)
 
 
 def _spans_by_text(
-    record: Record, shown: Sequence[Step], segments: Sequence[PredictedSegment]
+    record: Record, steps: Sequence[Step], segments: Sequence[PredictedSegment]
 ) -> list[list[float] | None]:
     """Return one predicted span for each shown step: texts are compared without case and doubled
     spaces."""
     rows: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:
         rows[_normalised(step.text)].append(step.id)
-    found: dict[str, list[PredictedSegment]] = defaultdict(list)
+    by_text: dict[str, list[PredictedSegment]] = defaultdict(list)
     for segment in segments:
-        found[_normalised(segment.sentence)].append(segment)
+        by_text[_normalised(segment.sentence)].append(segment)
     placed: dict[str, list[float]] = {}
     for text, ids in rows.items():
-        for id, segment in zip(ids, _best_scored(found.get(text, []), len(ids)), strict=False):
+        for id, segment in zip(ids, _best_scored(by_text[text], len(ids)), strict=False):
             placed[id] = [segment.start, segment.end]
-    return [placed.get(step.id) for step in shown]
+    return [placed.get(step.id) for step in steps]
 
 
 def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
     """Return the `count` best-scored segments in the order of the file; without scores the first
     ones."""
-    ranked = sorted(range(len(segments)), key=lambda n: (-(segments[n].score or 0.0), n))[:count]
-    return [segments[n] for n in sorted(ranked)]
+    ranked = sorted(range(len(segments)), key=lambda n: (-(segments[n].score or 0.0), n))
+    return [segments[n] for n in sorted(ranked[:count])]
 
 
 def _normalised(text: str) -> str:

@@ -8,7 +8,7 @@ are left out and listed.
 import numpy as np
 
 from stepline.datasets.files import Node
-from stepline.evaluate.bootstrap import Floats, Statistic
+from stepline.evaluate.bootstrap import Floats
 from stepline.evaluate.ranking import AveragePrecision, RocAuc, require_both_classes
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
@@ -26,29 +26,27 @@ def score(scoring: ScoringTask) -> Scores:
     Raises DatasetError when only one class is labelled, or for a score that is not finite.
     """
     labels = {id: _values(node) for id, node in entries_by_id(scoring.reference).items()}
-    given = entries_by_id(scoring.predictions)
-    shared = [id for id in labels if id in given]
-    scores = {id: _values(given[id]) for id in shared}
+    nodes = entries_by_id(scoring.predictions)
+    shared = [id for id in labels if id in nodes]
+    scores = []
     for id in shared:
-        require_length(given[id], scores[id], len(labels[id]), "labels")
-    video = np.repeat(np.arange(len(shared)), [len(labels[id]) for id in shared])
-    truth, ranked, _ = require_both_classes(_joined(labels, shared), _joined(scores, shared))
-    statistics: dict[str, Statistic] = {
-        "ROC-AUC": RocAuc(truth, ranked, video, len(shared)),
-        "AP": AveragePrecision(truth, ranked, video, len(shared)),
-    }
-    columns = {
-        "clips": np.array([float(len(labels[id])) for id in shared]),
-        "shown": np.array([labels[id].sum() for id in shared]),
-    }
+        scores.append(_values(nodes[id]))
+        require_length(nodes[id], scores[-1], len(labels[id]), "labels")
+    clips = np.array([float(len(labels[id])) for id in shared])
+    flags = np.concatenate([np.zeros(0), *(labels[id] for id in shared)])
+    ranked = np.concatenate([np.zeros(0), *scores])
+    truth, ranked, _ = require_both_classes(flags, ranked)
+    video = np.repeat(np.arange(len(shared)), clips.astype(np.int64))
+    items = truth, ranked, video, len(shared)
     return scoring.scores(
-        shared, len(truth), statistics, columns, asked=labels, given=given, handling=SKIP_MISSING
+        {"ROC-AUC": RocAuc(*items), "AP": AveragePrecision(*items)},
+        {"clips": clips, "shown": np.array([labels[id].sum() for id in shared])},
+        items=len(truth),
+        reference_ids=labels,
+        predicted_ids=nodes,
+        handling=SKIP_MISSING,
     )
 
 
 def _values(node: Node) -> Floats:
     return read_numbers(node) if isinstance(node.value, list) else np.array([node.number()])
-
-
-def _joined(values: dict[str, Floats], ids: list[str]) -> Floats:
-    return np.concatenate([values[id] for id in ids]) if ids else np.zeros(0)

@@ -190,7 +190,7 @@ def test_the_spoken_centre_of_whenact_scores_the_known_509(tmp_path, whenact):
     assert found.value * found.items / 2105 == pytest.approx(0.5093, abs=1e-4)
     assert any('"span: has no length": 8' in note for note in made.notes)
     assert made.sources == 115  # clips of one video are drawn together
-    assert made.missing == made.extra == ()
+    assert made.scores.missing == made.scores.extra == ()
 
 
 @needs_data

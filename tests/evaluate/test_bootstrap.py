@@ -73,7 +73,7 @@ def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
     whole = resample(made, draws=30, seed=3)["r"]
     assert (resample(made, draws=30, seed=3)["r"] == whole).all()
     assert (resample(made, draws=30, seed=4)["r"] != whole).any()
-    monkeypatch.setattr(statistics, "CELLS", 8)
+    monkeypatch.setattr(statistics, "MAX_WEIGHTS", 8)
     assert (resample(made, draws=30, seed=3)["r"] == whole).all()
 
 

@@ -9,7 +9,12 @@ from metric_cases import CASES, case, needs_cases, needs_tables, predictions, re
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate, resample
-from stepline.evaluate.dense_captioning import DETECTION, LANGUAGE, HarmonicMean, densevid
+from stepline.evaluate.dense_captioning import (
+    CAPTION_METRICS,
+    DETECTION_METRICS,
+    HarmonicMean,
+    densevid,
+)
 
 pytestmark = needs_tables
 
@@ -133,10 +138,10 @@ def test_perfect_is_best_and_empty_is_zero():
     assert best["CIDEr"] == pytest.approx(10.0)
     assert all(
         best[metric] == pytest.approx(1.0, abs=1e-6)
-        for metric in (*LANGUAGE, *DETECTION)
+        for metric in (*CAPTION_METRICS, *DETECTION_METRICS)
         if metric != "CIDEr"
     )
-    assert all(worst[metric] == 0.0 for metric in (*LANGUAGE, *DETECTION))
+    assert all(worst[metric] == 0.0 for metric in (*CAPTION_METRICS, *DETECTION_METRICS))
 
 
 @pytest.mark.parametrize("options", [{"version": "2019"}, {"tious": ()}, {"tious": (30,)}])

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from metric_cases import case, needs_cases
 
+from stepline.datasets.htm_align import AlignRow
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.htm_align import (
-    NEVER,
+    UNSCORED_VALUE,
     Annotation,
     TanWindow,
-    alignable_labels,
     best_seconds,
     hits_span,
     keep_window_seconds,
@@ -24,6 +24,10 @@ TRUTH = {
     "a": [[1, 2.0, 3.5, "cut"], [0, 8.0, 9.0, "hello"], [1, 5.2, 6.1, "stir"]],
     "b": [[0, 0.0, 1.0, "hi"]],
 }
+
+
+def annotation(rows):
+    return Annotation.from_rows([AlignRow(*row) for row in rows])
 
 
 def write(folder, name, tree):
@@ -120,7 +124,7 @@ def test_a_score_of_exactly_0_means_not_scored(scored):
 def test_windows_hold_the_sentences_between_those_that_cannot_be_aligned():
     # odd sentences alignable
     rows = [[index % 2, 20.0 * index, 20.0 * index + 2, "x"] for index in range(15)]
-    windows = tan_windows(Annotation.from_rows(rows), 300)
+    windows = tan_windows(annotation(rows), 300)
     assert [window.start for window in windows] == list(range(0, 268, 16))
     assert windows[0] == TanWindow(0, 64, 0, 6)
     assert windows[6] == TanWindow(96, 160, 2, 10)  # middles 41 .. 221 lie in [32, 224]
@@ -137,20 +141,20 @@ def test_stitching_averages_what_overlaps_and_marks_what_nothing_covers():
         2,
         4,
     )
-    assert scores.tolist() == [[1, 3, 5, NEVER], [NEVER] * 4]
+    assert scores.tolist() == [[1, 3, 5, UNSCORED_VALUE], [UNSCORED_VALUE] * 4]
     with pytest.raises(DatasetError, match="shape"):
         stitch_windows([(TanWindow(0, 2, 0, 0), np.zeros((1, 3)))], 1, 4)
 
 
 def test_a_window_without_an_unalignable_sentence_is_left_out():
-    truth = Annotation.from_rows([[1, 0.0, 1.0, "x"]])
+    truth = annotation([[1, 0.0, 1.0, "x"]])
     assert tan_windows(truth, 100) == []
-    assert (keep_window_seconds(np.ones((1, 100)), truth) == NEVER).all()
+    assert (keep_window_seconds(np.ones((1, 100)), truth) == UNSCORED_VALUE).all()
 
 
 def test_alignable_and_narrated_are_not_the_same():
-    truth = Annotation.from_rows(TRUTH["a"])
-    assert alignable_labels(truth).tolist() == [True, False, True]
+    truth = annotation(TRUTH["a"])
+    assert truth.alignable.tolist() == [True, False, True]
     said = [[2.5, 4.0], [8, 9], [20, 22]]  # the last is shown, but long before it is said
     assert narration_labels(truth, said).tolist() == [True, False, False]
     assert narration_labels(truth).tolist() == [True, False, True]

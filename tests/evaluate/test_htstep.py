@@ -9,7 +9,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate, resample
 from stepline.evaluate.htstep import (
-    TIOUS,
+    TIOU_THRESHOLDS,
     AnnotatedVideo,
     PredictedSegments,
     Taxonomy,
@@ -94,7 +94,7 @@ def test_each_threshold_equals_the_official_one():
             )
     expected = next(value for key, value in facts.items() if key.startswith("ap_make_A"))
     assert [
-        point_estimate(grounding_map(truths, found, tious=[t])) for t in TIOUS
+        point_estimate(grounding_map(truths, found, tious=[t])) for t in TIOU_THRESHOLDS
     ] == pytest.approx(expected, abs=1e-12)
 
 

@@ -9,7 +9,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.temporal_grounding import (
-    THRESHOLDS,
+    IOU_THRESHOLDS,
     grounding_overlaps,
     is_inside_any,
     span_array,
@@ -191,7 +191,7 @@ def test_any_instance_counts_and_a_text_that_was_not_placed_is_wrong():
     )
     assert fit.overlaps.tolist() == [1.0, 0.0, 0.5]
     assert fit.placed == 2
-    assert [fit.count_at_least(threshold) for threshold in THRESHOLDS] == [2, 2, 2, 1]
+    assert [fit.count_at_least(threshold) for threshold in IOU_THRESHOLDS] == [2, 2, 2, 1]
 
 
 def test_a_second_hits_the_start_of_an_instance_and_its_end_only_when_closed():

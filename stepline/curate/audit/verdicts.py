@@ -23,7 +23,7 @@ from stepline.append_log import AppendLog, EntryStore
 from stepline.curate.audit.sample import AuditSample, TextKind
 from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
-from stepline.evaluate.bootstrap import DRAWS, Floats, interval
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
 from stepline.records import FrozenModel
 from stepline.web.local_server import LocalServer, post, serve_page
 
@@ -214,8 +214,8 @@ def _kappa(votes: Votes) -> tuple[float | None, float | None]:
 def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
     """Return the bootstrap interval of kappa; groups: rows that are drawn together."""
     rng = np.random.default_rng(seed)
-    kappas: Floats = np.full(DRAWS, np.nan)
-    for draw in range(DRAWS):
+    kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
+    for draw in range(BOOTSTRAP_DRAWS):
         drawn = rng.integers(len(groups), size=len(groups))
         rows = list(chain.from_iterable(groups[group] for group in drawn))
         kappa, _ = _kappa(votes[rows])

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from stepline.curate.forecast.costs import QUANTITIES, REQUESTS, DatasetRun, SampleCosts, StageCosts
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem
-from stepline.evaluate.bootstrap import LEVEL, Floats
+from stepline.evaluate.bootstrap import INTERVAL_PERCENT, Floats
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
@@ -322,7 +322,7 @@ def _hours(seconds: Floats) -> Interval:
 
 
 def _interval(values: Floats) -> Interval:
-    bounds = [(100 - LEVEL) / 2, (100 + LEVEL) / 2]
+    bounds = [(100 - INTERVAL_PERCENT) / 2, (100 + INTERVAL_PERCENT) / 2]
     low, high = np.percentile(values, bounds)
     return Interval(float(values[0]), float(low), float(high))
 

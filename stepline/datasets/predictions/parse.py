@@ -19,7 +19,8 @@ Lines with times, as language models and descriptions of videos write them:
 
 import json
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stepline.datasets.files import Node, Tree
@@ -34,8 +35,8 @@ from stepline.limits import is_storable
 from stepline.storage import from_json
 
 # of the video that a row belongs to
-OWNER = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")
-TEXT = (
+VIDEO_KEYS = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")
+TEXT_KEYS = (
     "sentence",
     "text",
     "step",
@@ -47,8 +48,8 @@ TEXT = (
     "label",
     "name",
 )
-PAIR = ("timestamp", "timestamps", "segment", "span", "interval", "time", "bounds", "times")
-START = (
+PAIR_KEYS = ("timestamp", "timestamps", "segment", "span", "interval", "time", "bounds", "times")
+START_KEYS = (
     "start",
     "start_time",
     "start_timestamp",
@@ -59,7 +60,7 @@ START = (
     "startTime",
     "start_seconds",
 )
-END = (
+END_KEYS = (
     "end",
     "end_time",
     "stop_timestamp",
@@ -70,8 +71,8 @@ END = (
     "endTime",
     "end_seconds",
 )
-SCORE = ("score", "confidence", "probability", "proposal_score")
-LISTS = (
+SCORE_KEYS = ("score", "confidence", "probability", "proposal_score")
+LIST_KEYS = (
     "segments",
     "steps",
     "events",
@@ -83,6 +84,8 @@ LISTS = (
     "actions",
 )
 
+COLUMN_KEYS = (("timestamps", "sentences"), ("start", "end", "text"))
+
 NOT_TIMES = "its start and end are not two times"
 NO_END = "has a start but no end"
 NO_TEXT = "has no text"
@@ -93,13 +96,13 @@ def collect_tree(collector: PredictionCollector, node: Node, stem: str) -> None:
     """Add what the tree of a whole file holds; stem: the video's id where the tree names none."""
     value = node.value
     if _is_record(value):
-        _record(collector, node)
+        _add_record(collector, node)
     elif isinstance(value, dict) and isinstance(value.get("results"), dict):
-        _videos(collector, node["results"])
+        _add_videos(collector, node["results"])
     elif isinstance(value, dict) and not _holds_segments(value):
-        _videos(collector, node)
-    elif isinstance(value, list) and value and all(_named(row) for row in value):
-        _named_rows(collector, node)
+        _add_videos(collector, node)
+    elif isinstance(value, list) and value and all(map(_names_video, value)):
+        _add_named_rows(collector, node)
     else:
         collect_video(collector, node, _own_id(value) or stem)
 
@@ -108,31 +111,38 @@ def _is_record(value: Tree) -> bool:
     return isinstance(value, dict) and {"version", "id", "video", "reference"} <= set(value)
 
 
-def _record(collector: PredictionCollector, node: Node) -> None:
+def _add_record(collector: PredictionCollector, node: Node) -> None:
     try:
         collector.record(from_json(json.dumps(node.value), node.location), node.location)
     except StoreError as error:
-        collector.reject(node.location, node.value, str(error))
+        collector.reject_node(node, str(error))
 
 
 def _holds_segments(value: dict[str, Tree]) -> bool:
     """Tell whether an object is one video, and not a mapping from video ids."""
-    listed = any(isinstance(value.get(key), list | dict) for key in LISTS)
-    return listed or is_row(value) or _is_columns(value) or _is_clock(value)
+    has_list = _list_key(value) is not None or _column_keys(value) is not None
+    return has_list or is_row(value) or _is_clock(value)
+
+
+def _list_key(value: dict[str, Tree]) -> str | None:
+    """Return the key under which an object holds its segments."""
+    return next((key for key in LIST_KEYS if isinstance(value.get(key), list | dict)), None)
+
+
+def _column_keys(value: dict[str, Tree]) -> tuple[str, ...] | None:
+    """Return the keys of the columns in which an object holds its segments."""
+    for keys in COLUMN_KEYS:
+        if all(isinstance(value.get(key), list) for key in keys):
+            return keys
+    return None
 
 
 def is_row(value: Tree) -> bool:
-    """Tell whether an object is one segment: a time beside a text."""
-    return (
-        isinstance(value, dict)
-        and any(key in value for key in START + PAIR)
-        and any(key in value for key in TEXT)
-    )
-
-
-def _is_columns(value: Tree) -> bool:
-    pairs = (("timestamps", "sentences"), ("start", "end", "text"))
-    return any(all(isinstance(value.get(key), list) for key in keys) for keys in pairs)
+    """Tell whether an object is one segment: a time and a text."""
+    if not isinstance(value, dict):
+        return False
+    has_time = any(key in value for key in START_KEYS + PAIR_KEYS)
+    return has_time and any(key in value for key in TEXT_KEYS)
 
 
 def _is_clock(value: dict[str, Tree]) -> bool:
@@ -142,12 +152,8 @@ def _is_clock(value: dict[str, Tree]) -> bool:
     )
 
 
-def _named(row: Tree) -> bool:
-    return (
-        isinstance(row, dict)
-        and _own_id(row) is not None
-        and (_is_record(row) or _holds_segments(row))
-    )
+def _names_video(row: Tree) -> bool:
+    return _own_id(row) is not None and (_is_record(row) or _holds_segments(row))
 
 
 def _own_id(value: Tree) -> str | None:
@@ -155,30 +161,26 @@ def _own_id(value: Tree) -> str | None:
     a list."""
     if not isinstance(value, dict):
         return None
-    keys = OWNER if is_row(value) else (*OWNER, "id")
-    return next(
-        (value[key] for key in keys if isinstance(value.get(key), str) and value[key]), None
-    )
+    keys = VIDEO_KEYS if is_row(value) else (*VIDEO_KEYS, "id")
+    ids = (value[key] for key in keys if isinstance(value.get(key), str))
+    return next(filter(None, ids), None)
 
 
-def _named_rows(collector: PredictionCollector, node: Node) -> None:
+def _add_named_rows(collector: PredictionCollector, node: Node) -> None:
     """Add a list whose items name their video: a row each, or all segments of one video each."""
-    rows: dict[str, list[Node]] = {}
+    rows: dict[str, list[Node]] = defaultdict(list)
     for row in node.rows():
-        if is_row(row.value) and not any(
-            isinstance(row.value.get(key), list | dict) for key in LISTS
-        ):
-            rows.setdefault(_own_id(row.value) or "", []).append(row)
-        elif _is_record(row.value):
-            _record(collector, row)
+        video = _own_id(row.value) or ""
+        if is_row(row.value) and _list_key(row.value) is None:
+            rows[video].append(row)
         else:
-            collect_video(collector, row, _own_id(row.value) or "")
+            collect_video(collector, row, video)
     for video, own in rows.items():
         if collector.open_video(video, own[0].location):
-            _rows(collector, video, own)
+            _add_rows(collector, video, own)
 
 
-def _videos(collector: PredictionCollector, node: Node) -> None:
+def _add_videos(collector: PredictionCollector, node: Node) -> None:
     for video, own in node.entries():
         collect_video(collector, own, video)
 
@@ -187,81 +189,83 @@ def collect_video(collector: PredictionCollector, node: Node, video: str) -> Non
     """Add one video's segments."""
     value = node.value
     if not video or not is_storable(video):
-        collector.reject(node.location, value, "names no video")
+        collector.reject_node(node, "names no video")
     elif _is_record(value):
-        _record(collector, node)
+        _add_record(collector, node)
     elif isinstance(value, str):
         collector.replies.append((video, value, node.location))
     elif not isinstance(value, list | dict):
-        collector.reject(
-            node.location, value, "is neither a list of segments nor an object that holds one"
-        )
+        collector.reject_node(node, "is neither a list of segments nor an object that holds one")
     elif collector.open_video(video, node.location):
-        _segments(collector, video, node)
+        _add_segments(collector, video, node)
 
 
-def _segments(collector: PredictionCollector, video: str, node: Node) -> None:
+def _add_segments(collector: PredictionCollector, video: str, node: Node) -> None:
     value = node.value
     if isinstance(value, list):
-        _rows(collector, video, list(node.rows()))
-    elif _is_columns(value):
-        _columns(collector, video, node)
+        _add_rows(collector, video, list(node.rows()))
+    elif (columns := _column_keys(value)) is not None:
+        _add_columns(collector, video, node, columns)
     elif is_row(value):
-        _rows(collector, video, [node])
-    elif (
-        key := next((key for key in LISTS if isinstance(value.get(key), list | dict)), None)
-    ) is not None:
-        _segments(collector, video, node[key])
+        _add_rows(collector, video, [node])
+    elif (key := _list_key(value)) is not None:
+        _add_segments(collector, video, node[key])
     elif _is_clock(value):
         titles = [
-            (float(parse_seconds(start) or 0), title.text().strip(), title.location)
+            (parse_seconds(start) or 0.0, title.value.strip(), title.location)
             for start, title in node.entries()
         ]
-        collector.add_chapters(
-            video, [chapter for chapter in titles if _has_text(collector, chapter[1], chapter[2])]
-        )
+        _add_chapters(collector, video, titles)
     elif value:
-        collector.reject(
-            node.location, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences"
-        )
+        names = ", ".join(LIST_KEYS)
+        collector.reject_node(node, f"holds none of {names}, nor timestamps with sentences")
 
 
-def _columns(collector: PredictionCollector, video: str, node: Node) -> None:
-    flat = isinstance(node.value.get("timestamps"), list)
-    keys = ("timestamps", "sentences") if flat else ("start", "end", "text")
+def _add_columns(
+    collector: PredictionCollector, video: str, node: Node, keys: tuple[str, ...]
+) -> None:
     columns = [list(node[key].rows()) for key in keys]
-    if len({len(column) for column in columns}) > 1:
-        collector.reject(node.location, node.value, f"{', '.join(keys)} are not equally long")
+    if len(set(map(len, columns))) > 1:
+        collector.reject_node(node, f"{', '.join(keys)} are not equally long")
         return
-    for cells in zip(*columns, strict=True):
-        values = [cell.value for cell in cells]
-        times = values[0] if flat else values[:2]
-        _add(collector, video, cells[-1].location, parse_interval(times), values[-1], None)
+    for *times, text in zip(*columns, strict=True):
+        values = [time.value for time in times]
+        interval = parse_interval(values if len(values) > 1 else values[0])
+        _add(collector, video, text.location, interval, text.value)
 
 
-def _rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> None:
+def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> None:
     """Add segments; where every row gives a start and none an end they are chapters."""
-    if rows and all(_start_only(row.value) is not None for row in rows):
-        starts = [(_start_only(row.value) or 0.0, _text(row.value), row.location) for row in rows]
-        collector.add_chapters(
-            video, [chapter for chapter in starts if _has_text(collector, chapter[1], chapter[2])]
-        )
+    starts = [_start_only(row.value) for row in rows]
+    if rows and None not in starts:
+        chapters = [
+            (start or 0.0, _text(row.value), row.location)
+            for start, row in zip(starts, rows, strict=True)
+        ]
+        _add_chapters(collector, video, chapters)
         return
-    for row in rows:
-        if isinstance(row.value, dict):
-            _object(collector, video, row)
-        elif isinstance(row.value, list) and len(row.value) in (3, 4):
-            start, end, text, *score = row.value
-            _add(
-                collector,
-                video,
-                row.location,
-                parse_interval([start, end]),
-                text,
-                score[0] if score else None,
-            )
+    for row, start in zip(rows, starts, strict=True):
+        value = row.value
+        if isinstance(value, dict) and start is not None:
+            collector.reject(row.location, _text(value) or value, NO_END)
+        elif isinstance(value, dict):
+            ends = [_first(value, START_KEYS), _first(value, END_KEYS)]
+            times = _first(value, PAIR_KEYS) if ends == [None, None] else ends
+            score = _first(value, SCORE_KEYS)
+            _add(collector, video, row.location, parse_interval(times), _text(value), score)
+        elif isinstance(value, list) and len(value) in (3, 4):
+            score = value[3] if len(value) == 4 else None
+            _add(collector, video, row.location, parse_interval(value[:2]), value[2], score)
         else:
-            collector.reject(row.location, row.value, "is not [start, end, sentence]")
+            collector.reject_node(row, "is not [start, end, sentence]")
+
+
+def _add_chapters(
+    collector: PredictionCollector, video: str, chapters: Iterable[tuple[float, Tree, str]]
+) -> None:
+    collector.add_chapters(
+        video, [chapter for chapter in chapters if _has_text(collector, *chapter[1:])]
+    )
 
 
 def _first(value: dict[str, Tree], keys: Sequence[str]) -> Tree:
@@ -270,33 +274,20 @@ def _first(value: dict[str, Tree], keys: Sequence[str]) -> Tree:
 
 def _start_only(value: Tree) -> float | None:
     """Return the start of a row that states a start and no end."""
-    if not isinstance(value, dict) or _first(value, END) is not None:
+    if not isinstance(value, dict) or _first(value, END_KEYS) is not None:
         return None
-    start = _first(value, START)
-    return parse_seconds(_first(value, PAIR) if start is None else start)
+    return parse_seconds(_first(value, START_KEYS + PAIR_KEYS))
 
 
 def _text(value: dict[str, Tree]) -> Tree:
-    """Return the first text of a row, "" where all are empty; "step": 3 beside "text": "..." is no
+    """Return the first text of a row, "" where all are empty; "step": 3 and "text": "..." give the
     text."""
-    texts = [value[key] for key in TEXT if isinstance(value.get(key), str) and value[key].strip()]
-    numbers = (str(value[key]) for key in ("label",) if isinstance(value.get(key), int))
-    blank = "" if any(_is_blank(value.get(key)) for key in TEXT) else None
-    return texts[0] if texts else next(numbers, blank)
-
-
-def _object(collector: PredictionCollector, video: str, row: Node) -> None:
-    value = row.value
-    if _start_only(value) is not None:
-        collector.reject(row.location, _text(value) or value, NO_END)
-        return
-    start, end = _first(value, START), _first(value, END)
-    times = (
-        parse_interval(_first(value, PAIR))
-        if start is None and end is None
-        else parse_interval([start, end])
-    )
-    _add(collector, video, row.location, times, _text(value), _first(value, SCORE))
+    texts = [value[key] for key in TEXT_KEYS if isinstance(value.get(key), str)]
+    if any(map(str.strip, texts)):
+        return next(filter(str.strip, texts))
+    if isinstance(value.get("label"), int):
+        return str(value["label"])
+    return "" if texts else None
 
 
 def _add(
@@ -305,16 +296,12 @@ def _add(
     where: str,
     times: tuple[float, float] | None,
     text: Tree,
-    score: Tree,
+    score: Tree = None,
 ) -> None:
     if times is None:
         collector.reject(where, text, NOT_TIMES)
-    elif _is_blank(text) or _has_text(collector, text, where):
+    elif (isinstance(text, str) and not text.strip()) or _has_text(collector, text, where):
         collector.add(video, PredictedSegment(*times, text.strip(), parse_seconds(score)))
-
-
-def _is_blank(text: Tree) -> bool:
-    return isinstance(text, str) and not text.strip()
 
 
 def _has_text(collector: PredictionCollector, text: Tree, where: str) -> bool:
@@ -333,18 +320,20 @@ def _has_text(collector: PredictionCollector, text: Tree, where: str) -> bool:
 NO_TIMES = "a listed item without times"
 NO_END_IN_LINE = "has a start but no end, where others have one"
 
-_TIME = r"(?:\d{1,4}:)?\d{1,5}:\d{2}(?:[.,]\d{1,9})?"
-_DASH = r"\s{0,4}(?:-->|–|—|-|to)\s{0,4}"
-_NUMBER = r"\W{0,8}(?:\d{1,3}[.)]\W{1,8})?"
-_HEAD = re.compile(rf"{_NUMBER}\[?({_TIME})\]?(?:{_DASH}\[?({_TIME})\]?)?[\s\-–—:.,|*)]+(\S.*)")
-_TAIL = re.compile(rf"[(\[]({_TIME})(?:{_DASH}({_TIME}))?[)\]]\W{{0,8}}$")
-_SECONDS = r"\d{1,7}(?:\.\d{1,6})?"
-# only where a sentence begins: "heat it for 2 - 3 seconds" is no time of the video
-_SPOKEN = re.compile(
-    rf"(?:^|(?<=[.;!?]\s))({_SECONDS}){_DASH}({_SECONDS})\s?(?:s|secs?|seconds)\b[\s,:]{{0,4}}"
+_TIME_RE = r"(?:\d{1,4}:)?\d{1,5}:\d{2}(?:[.,]\d{1,9})?"
+_DASH_RE = r"\s{0,4}(?:-->|–|—|-|to)\s{0,4}"
+_NUMBER_RE = r"\W{0,8}(?:\d{1,3}[.)]\W{1,8})?"
+_HEAD_PATTERN = re.compile(
+    rf"{_NUMBER_RE}\[?({_TIME_RE})\]?(?:{_DASH_RE}\[?({_TIME_RE})\]?)?[\s\-–—:.,|*)]+(\S.*)"
 )
-_ITEM = re.compile(r"\s{0,8}(?:\d{1,3}[.)]|[-*•])\s+\S")
-_LISTED = re.compile(_NUMBER)
+_TAIL_PATTERN = re.compile(rf"[(\[]({_TIME_RE})(?:{_DASH_RE}({_TIME_RE}))?[)\]]\W{{0,8}}$")
+_SECONDS_RE = r"\d{1,7}(?:\.\d{1,6})?"
+# only where a sentence begins: "heat it for 2 - 3 seconds" is no time of the video
+_SPOKEN_PATTERN = re.compile(
+    rf"(?:^|(?<=[.;!?]\s))({_SECONDS_RE}){_DASH_RE}({_SECONDS_RE})\s?(?:s|secs?|seconds)\b[\s,:]{{0,4}}"
+)
+_ITEM_PATTERN = re.compile(r"\s{0,8}(?:\d{1,3}[.)]|[-*•])\s+\S")
+_LISTED_PATTERN = re.compile(_NUMBER_RE)
 
 
 class TimedLine(NamedTuple):
@@ -365,41 +354,20 @@ def collect_lines(collector: PredictionCollector, text: str, name: str, stem: st
         where = f"{name}: line {number}"
         own = _timed_lines(line.strip(), where)
         rows += own
-        if not own and _ITEM.match(line):
+        if not own and _ITEM_PATTERN.match(line):
             bare.append((where, line.strip()))
     if not rows or not collector.open_video(stem, name):
         return
     for where, item in bare:
         collector.reject(where, item, NO_TIMES)
-    if any(row.end is not None for row in rows):
-        _line_segments(collector, stem, rows)
-    else:
-        starts = [
-            (start, row.text, row.where)
-            for row in rows
-            if (start := parse_seconds(row.start)) is not None
-        ]
-        collector.add_chapters(stem, starts)
-
-
-def _timed_lines(line: str, where: str) -> list[TimedLine]:
-    head = _HEAD.match(line)
-    if head is not None:
-        return [TimedLine(head[1], head[2], head[3].strip(), where)]
-    listed = _LISTED.match(line)
-    body = line[listed.end() :] if listed else line
-    tail = _TAIL.search(body)
-    if tail is not None:
-        return [TimedLine(tail[1], tail[2], body[: tail.start()].strip(), where)]
-    spoken = list(_SPOKEN.finditer(body))
-    ends = [match.start() for match in spoken[1:]] + [len(body)]
-    return [
-        TimedLine(m[1], m[2], body[m.end() : end].strip(), where)
-        for m, end in zip(spoken, ends, strict=False)
-    ]
-
-
-def _line_segments(collector: PredictionCollector, video: str, rows: list[TimedLine]) -> None:
+    if all(row.end is None for row in rows):
+        chapters = []
+        for row in rows:
+            start = parse_seconds(row.start)
+            if start is not None:
+                chapters.append((start, row.text, row.where))
+        collector.add_chapters(stem, chapters)
+        return
     for row in rows:
         start, end = parse_seconds(row.start), parse_seconds(row.end)
         if start is None or end is None:
@@ -407,16 +375,33 @@ def _line_segments(collector: PredictionCollector, video: str, rows: list[TimedL
         elif not row.text:
             collector.reject(row.where, "", "has times but no text")
         else:
-            collector.segments[video].append(PredictedSegment(start, end, row.text))
+            collector.segments[stem].append(PredictedSegment(start, end, row.text))
+
+
+def _timed_lines(line: str, where: str) -> list[TimedLine]:
+    head = _HEAD_PATTERN.match(line)
+    if head is not None:
+        return [TimedLine(head[1], head[2], head[3].strip(), where)]
+    listed = _LISTED_PATTERN.match(line)
+    body = line[listed.end() :] if listed else line
+    tail = _TAIL_PATTERN.search(body)
+    if tail is not None:
+        return [TimedLine(tail[1], tail[2], body[: tail.start()].strip(), where)]
+    spoken = list(_SPOKEN_PATTERN.finditer(body))
+    ends = [match.start() for match in spoken[1:]] + [len(body)]
+    return [
+        TimedLine(m[1], m[2], body[m.end() : end].strip(), where)
+        for m, end in zip(spoken, ends, strict=False)
+    ]
 
 
 # ---------------------------------------------------------------- JSON inside text
 
 
-TRIES = 2000  # brackets at which JSON is looked for; beyond that the rest of a text is not searched
-_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
-_BRACKET = re.compile(r"[\[{]")
-_BROKEN = re.compile(r"\[\s*\{")
+MAX_BRACKETS = 2000  # at which JSON is looked for; the rest of a text is not searched
+_FENCE_PATTERN = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_BRACKET_PATTERN = re.compile(r"[\[{]")
+_BROKEN_PATTERN = re.compile(r"\[\s*\{")
 
 
 def collect_prose(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
@@ -424,7 +409,7 @@ def collect_prose(collector: PredictionCollector, text: str, name: str, stem: st
     lines with times."""
     blocks = [
         (match[1], f"{name}: block {index}")
-        for index, match in enumerate(_FENCE.finditer(text), start=1)
+        for index, match in enumerate(_FENCE_PATTERN.finditer(text), start=1)
     ]
     parts = [(tree, where) for block, where in blocks for tree in _trees(collector, block, where)]
     parts = parts or [(tree, name) for tree in _trees(collector, text, name)]
@@ -445,15 +430,15 @@ def _trees(collector: PredictionCollector, text: str, name: str) -> list[Tree]:
     """Return the JSON lists and objects in a text that could hold segments; a list that breaks off
     is noted."""
     decoder, trees, position = json.JSONDecoder(), [], 0
-    for _ in range(TRIES):
-        bracket = _BRACKET.search(text, position)
+    for _ in range(MAX_BRACKETS):
+        bracket = _BRACKET_PATTERN.search(text, position)
         if bracket is None:
             break
         try:
             tree, position = decoder.raw_decode(text, bracket.start())
         except (ValueError, RecursionError):
             position = bracket.start() + 1
-            if _BROKEN.match(text, bracket.start()):
+            if _BROKEN_PATTERN.match(text, bracket.start()):
                 collector.reject(
                     name,
                     text[bracket.start() :][:40],

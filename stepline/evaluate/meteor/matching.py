@@ -1,7 +1,7 @@
 """METEOR's matches between two captions: all possible ones by its four modules, then those that the
 search chooses.
 
-A caption is indexed once: its words, and where each stem, synonym set and known phrase stands in
+A caption is indexed once: its words, and the places of each stem, synonym set and known phrase in
 it. The search is a beam from left to right over the reference. The program's oddities decide ties
 and are kept: counts of matched words are whole numbers, cut off after every addition, so that a
 single word matched by anything but equality adds nothing; and the distance of a new match is
@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from stepline.errors import DatasetError
 from stepline.evaluate.meteor.resources import (
-    LONGEST,
-    MIX,
+    HASH_FACTOR,
+    MAX_PHRASE_WORDS,
     WORD_BITS,
     Lexicon,
     Phrases,
@@ -25,9 +25,9 @@ from stepline.evaluate.meteor.resources import (
 )
 from stepline.evaluate.meteor.words import stem, words
 
-Positions = dict[str, list[int]]
-Starts = tuple[tuple[int, int, dict[int, int]], ...]
-Reached = dict[int, tuple[int, list[int]]]
+Positions: TypeAlias = dict[str, list[int]]
+Starts: TypeAlias = tuple[tuple[int, int, dict[int, int]], ...]
+Reached: TypeAlias = dict[int, tuple[int, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,14 @@ class CaptionIndexer:
     def _word(self, text: str) -> IndexedWord:
         word = self._words.get(text)
         if word is None:
-            synsets, is_function = (
+            word = IndexedWord(
+                text,
+                stem(text),
                 self._lexicon.synonym_sets(text),
+                word_number(text),
                 text in self._lexicon.function_words,
             )
-            word = self._words[text] = IndexedWord(
-                text, stem(text), synsets, word_number(text), is_function
-            )
+            self._words[text] = word
         return word
 
 
@@ -105,15 +106,15 @@ def _positions(keys: Iterable[str]) -> Positions:
 
 
 def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Starts, Reached]:
-    """Find the phrases of up to LONGEST words that the table knows, by place and then by length."""
+    """Find the phrases of up to MAX_PHRASE_WORDS words that the table knows, by place and then by length."""
     starts: list[tuple[int, int, dict[int, int]]] = []
     reached: Reached = {}
     values = [item.number for item in items]
     spans, numbers = [], []  # (place, length) and number of every phrase
     for position in range(len(values)):
         number = length = 0
-        for value in values[position : position + LONGEST]:
-            number, length = (number * MIX + value) & WORD_BITS, length + 1
+        for value in values[position : position + MAX_PHRASE_WORDS]:
+            number, length = (number * HASH_FACTOR + value) & WORD_BITS, length + 1
             spans.append((position, length))
             numbers.append(number)
     for index in table.plausible(numbers):
@@ -129,12 +130,12 @@ def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Star
 # ---------------------------------------------------------------- possible matches
 
 
-EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
+EXACT_MODULE, STEM_MODULE, SYNONYM_MODULE, PARAPHRASE_MODULE = range(4)
 # Limits of one pair: words of one caption times words of the other, and possible matches (a
 # repeated word gives the product of its counts). The search takes about a second at the limits,
 # where the official program takes minutes.
-MOST_WORD_PAIRS = 4_000_000
-MOST_CANDIDATES = 20_000
+MAX_WORD_PAIRS = 4_000_000
+MAX_CANDIDATES = 20_000
 
 
 class WordMatch(NamedTuple):
@@ -148,43 +149,42 @@ class WordMatch(NamedTuple):
     other_length: int
 
 
-def candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> list[list[WordMatch]]:
+Candidates: TypeAlias = list[list[WordMatch]]  # by the reference word they start at
+
+
+def candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> Candidates:
     """Return the possible matches by the reference word they start at, in the order in which the
     search tries them.
 
     Raises DatasetError for captions too long, or that repeat each other too often.
     """
-    if len(hypothesis) * len(reference) > MOST_WORD_PAIRS:
+    if len(hypothesis) * len(reference) > MAX_WORD_PAIRS:
         raise _too_much(hypothesis, reference)
-    found: list[list[WordMatch]] = [[] for _ in reference.items]
+    matches: Candidates = [[] for _ in reference.items]
     for module in (_exact, _related, _paraphrases):
-        module(hypothesis, reference, found)
-        if sum(map(len, found)) > MOST_CANDIDATES:
+        module(hypothesis, reference, matches)
+        if sum(map(len, matches)) > MAX_CANDIDATES:
             raise _too_much(hypothesis, reference)
         if module is _exact and hypothesis.items == reference.items:
             break  # equal captions ask no other module
-    return found
+    return matches
 
 
 def _too_much(hypothesis: IndexedCaption, reference: IndexedCaption) -> DatasetError:
     return DatasetError(
         f"captions of {len(hypothesis)} and {len(reference)} words are too long, or too much alike, for METEOR "
-        f"(at most {MOST_CANDIDATES} possible matches); shorten them"
+        f"(at most {MAX_CANDIDATES} possible matches); shorten them"
     )
 
 
-def _exact(
-    hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]
-) -> None:
+def _exact(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates) -> None:
     """Add equal words."""
     for start, word in enumerate(reference.items):
         for other in hypothesis.words.get(word.text, ()):
-            found[start].append(WordMatch(EXACT, start, 1, other, 1))
+            matches[start].append(WordMatch(EXACT_MODULE, start, 1, other, 1))
 
 
-def _related(
-    hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]
-) -> None:
+def _related(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates) -> None:
     """Add different words with one stem, then different words with a synonym set in common."""
     for text, starts in reference.words.items():
         word = reference.items[starts[0]]
@@ -194,21 +194,25 @@ def _related(
             if hypothesis.items[other].text != text
         ]
         # where other words stand that share a synonym set with this one
-        related = [
-            other
-            for other, item in enumerate(
-                () if word.synsets.isdisjoint(hypothesis.synsets) else hypothesis.items
-            )
-            if item.text != text and not word.synsets.isdisjoint(item.synsets)
-        ]
+        related = []
+        if not word.synsets.isdisjoint(hypothesis.synsets):
+            related = [
+                other
+                for other, item in enumerate(hypothesis.items)
+                if item.text != text and not word.synsets.isdisjoint(item.synsets)
+            ]
         if stemmed or related:
             for start in starts:
-                found[start].extend(WordMatch(STEM, start, 1, other, 1) for other in stemmed)
-                found[start].extend(WordMatch(SYNONYM, start, 1, other, 1) for other in related)
+                matches[start].extend(
+                    WordMatch(STEM_MODULE, start, 1, other, 1) for other in stemmed
+                )
+                matches[start].extend(
+                    WordMatch(SYNONYM_MODULE, start, 1, other, 1) for other in related
+                )
 
 
 def _paraphrases(
-    hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]
+    hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates
 ) -> None:
     """Add phrases that the table joins, looked up from the reference and then from the hypothesis.
 
@@ -218,14 +222,16 @@ def _paraphrases(
     for start, length, paraphrases in reference.starts:
         for number in _listed(paraphrases, hypothesis):
             other_length, others = hypothesis.reached[number]
-            found[start].extend(
-                WordMatch(PARAPHRASE, start, length, other, other_length) for other in others
+            matches[start].extend(
+                WordMatch(PARAPHRASE_MODULE, start, length, other, other_length) for other in others
             )
     for other, other_length, paraphrases in hypothesis.starts:
         for number in _listed(paraphrases, reference):
             length, starts = reference.reached[number]
             for start in starts:
-                found[start].append(WordMatch(PARAPHRASE, start, length, other, other_length))
+                matches[start].append(
+                    WordMatch(PARAPHRASE_MODULE, start, length, other, other_length)
+                )
 
 
 def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
@@ -237,35 +243,36 @@ def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
 # ---------------------------------------------------------------- the search
 
 
-BEAM = 40  # paths kept at each word, METEOR 1.5's default
-_NONE = -1  # no match ends just before
+BEAM_PATHS = 40  # after each word, METEOR 1.5's default
+_NO_MATCH_END = -1  # no match ends just before
 # Paths are ranked by more matched words, then fewer chunks, then less distance: one number,
 # smallest first.
-_PER_WORD, _PER_CHUNK = 1 << 80, 1 << 40
+_PER_WORD = 1 << 80
+_PER_CHUNK = 1 << 40
 
-Chain = tuple[WordMatch, "Chain | None"]  # matches, last first
+Chain: TypeAlias = tuple[WordMatch, "Chain | None"]  # matches, last first
 # rank, next reference word, where the last match ended in the hypothesis, used words of either side
 # as bits, matches
-_Path = tuple[int, int, int, int, int, "Chain | None"]
+_Path: TypeAlias = tuple[int, int, int, int, int, "Chain | None"]
 # bits in the hypothesis and the reference, gain in rank, distance, match
-_Option = tuple[int, int, int, int, WordMatch]
+_Option: TypeAlias = tuple[int, int, int, int, WordMatch]
 _rank = itemgetter(0)
 
 
-def align(candidates: list[list[WordMatch]], hypothesis_length: int) -> list[WordMatch]:
+def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
     """Return the chosen matches by reference place."""
     fixed = _fixed(candidates, hypothesis_length)
     if sum(map(len, candidates)) == len(fixed):
         return list(fixed.values())
     chain = _search(candidates, fixed)[-1]
-    chosen = dict(fixed)
+    matches = dict(fixed)
     while chain is not None:
         match, chain = chain
-        chosen[match.start] = match
-    return [chosen[start] for start in sorted(chosen)]
+        matches[match.start] = match
+    return [matches[start] for start in sorted(matches)]
 
 
-def _fixed(candidates: list[list[WordMatch]], hypothesis_length: int) -> dict[int, WordMatch]:
+def _fixed(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatch]:
     """Return, by start, the matches that nothing competes with: the only one at its start, and for
     all its words."""
     reference_cover, hypothesis_cover = [0] * len(candidates), [0] * hypothesis_length
@@ -286,28 +293,29 @@ def _fixed(candidates: list[list[WordMatch]], hypothesis_length: int) -> dict[in
     return fixed
 
 
-def _search(candidates: list[list[WordMatch]], fixed: dict[int, WordMatch]) -> _Path:
+def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
     """Return the best path over all reference words."""
-    used_hypothesis = used_reference = 0
+    used_hypothesis = 0
+    used_reference = 0
     certain = {start: _option(match) for start, match in fixed.items()}
     for hypothesis, reference, *_ in certain.values():
         used_hypothesis |= hypothesis
         used_reference |= reference
-    paths: list[_Path] = [(0, 0, _NONE, used_hypothesis, used_reference, None)]
+    paths: list[_Path] = [(0, 0, _NO_MATCH_END, used_hypothesis, used_reference, None)]
     for position, matches in enumerate(candidates):
         options = [] if position in fixed else [_option(match) for match in matches]
-        kept = _step(paths, position, options, certain) or paths[:1]
-        if len(kept) > 1:
-            kept.sort(key=_rank)
-        paths = kept[:BEAM]
-    closed = [(rank + _PER_CHUNK * (rest[1] != _NONE), *rest) for rank, *rest in paths]
+        paths = _step(paths, position, options, certain) or paths[:1]
+        if len(paths) > 1:
+            paths.sort(key=_rank)
+        del paths[BEAM_PATHS:]
+    closed = [(rank + _PER_CHUNK * (rest[1] != _NO_MATCH_END), *rest) for rank, *rest in paths]
     return min(closed, key=_rank)  # type: ignore[return-value]  # the unpacked tuple keeps its types
 
 
 def _option(match: WordMatch) -> _Option:
     module, start, length, other, other_length = match
     # any module but the exact one weighs one half, cut off
-    words = length + other_length if module == EXACT else length // 2 + other_length // 2
+    words = length + other_length if module == EXACT_MODULE else length // 2 + other_length // 2
     hypothesis, reference = ((1 << other_length) - 1) << other, ((1 << length) - 1) << start
     return hypothesis, reference, words * _PER_WORD, abs(start - other), match
 
@@ -319,30 +327,32 @@ def _step(
 
     A path branches for every match that it can still take, and is itself charged their distances.
     """
-    kept: list[_Path] = []
+    new_paths: list[_Path] = []
     for path in paths:
         rank, following, last_end, used_hypothesis, used_reference, chain = path
         if used_reference >> position & 1:
             if position < following:
-                kept.append(path)
+                new_paths.append(path)
             elif following in certain:
-                kept.append(_continued(path, certain[following]))
+                new_paths.append(_continued(path, certain[following]))
             continue
         charged = 0
         for hypothesis, reference, gain, distance, match in options:
             if used_hypothesis & hypothesis or used_reference & reference:
                 continue
             _, start, length, other, other_length = match
-            broken = 0 if last_end in (_NONE, other) else _PER_CHUNK
+            broken = 0 if last_end in (_NO_MATCH_END, other) else _PER_CHUNK
             new_rank = rank + charged + broken - gain
             ours, theirs = used_hypothesis | hypothesis, used_reference | reference
-            kept.append(
+            new_paths.append(
                 (new_rank, start + length, other + other_length, ours, theirs, (match, chain))
             )
             charged += distance
-        rank += charged if last_end == _NONE else charged + _PER_CHUNK
-        kept.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))
-    return kept
+        rank += charged if last_end == _NO_MATCH_END else charged + _PER_CHUNK
+        new_paths.append(
+            (rank, following + 1, _NO_MATCH_END, used_hypothesis, used_reference, chain)
+        )
+    return new_paths
 
 
 def _continued(path: _Path, option: _Option) -> _Path:
@@ -350,7 +360,7 @@ def _continued(path: _Path, option: _Option) -> _Path:
     already."""
     rank, _, last_end, used_hypothesis, used_reference, chain = path
     _, _, gain, distance, (_, start, length, other, other_length) = option
-    if last_end not in (_NONE, other):
+    if last_end not in (_NO_MATCH_END, other):
         rank += _PER_CHUNK
     return (
         rank + distance - gain,

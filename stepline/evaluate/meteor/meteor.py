@@ -2,12 +2,12 @@
 scattered matches."""
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from stepline.errors import DatasetError
 from stepline.evaluate.meteor.matching import (
@@ -20,13 +20,13 @@ from stepline.evaluate.meteor.matching import (
 from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
 
 # METEOR 1.5's parameters for English (Denkowski and Lavie 2014, table 3; its `-l en` defaults)
-ALPHA = 0.85  # weight of recall against precision
-BETA = 0.20  # exponent of the penalty
-GAMMA = 0.60  # the largest penalty
-DELTA = 0.75  # weight of content words against function words
+RECALL_ALPHA = 0.85  # alpha: weight of recall against precision
+PENALTY_EXPONENT = 0.20  # beta
+MAX_PENALTY = 0.60  # gamma
+CONTENT_WEIGHT = 0.75  # delta: weight of content words against function words
 MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
 
-Counts = tuple[int, ...]  # by module
+Counts: TypeAlias = tuple[int, ...]  # by module
 
 
 class MatchStatistics(NamedTuple):
@@ -51,10 +51,10 @@ class MatchStatistics(NamedTuple):
             return 0.0
         precision /= _length(self.hypothesis, self.hypothesis_functions)
         recall /= _length(self.reference, self.reference_functions)
-        mean = 1.0 / ((1.0 - ALPHA) / precision + ALPHA / recall)
+        mean = 1.0 / ((1.0 - RECALL_ALPHA) / precision + RECALL_ALPHA / recall)
         matched = (sum(self.hypothesis_matched) + sum(self.reference_matched)) / 2.0
         scatter = 0.0 if self.is_whole() else self.chunks / matched
-        return max(mean * (1.0 - GAMMA * math.pow(scatter, BETA)), 0.0)
+        return max(mean * (1.0 - MAX_PENALTY * math.pow(scatter, PENALTY_EXPONENT)), 0.0)
 
     def is_whole(self) -> bool:
         """Tell whether every word matched, in one piece."""
@@ -121,10 +121,11 @@ def _weighted(matched: Counts, functions: Counts) -> float:
 
 
 def _length(words: int, functions: int) -> float:
-    return DELTA * (words - functions) + (1.0 - DELTA) * functions
+    return CONTENT_WEIGHT * (words - functions) + (1.0 - CONTENT_WEIGHT) * functions
 
 
-_SENTENCES, _PAIRS = 1 << 11, 1 << 14  # captions and pairs remembered, the oldest forgotten first
+_MAX_CACHED_CAPTIONS = 1 << 11  # the oldest is forgotten first
+_MAX_CACHED_PAIRS = 1 << 14
 
 
 class Meteor:
@@ -136,9 +137,9 @@ class Meteor:
 
     def __init__(self, folder: Path | None = None) -> None:
         """folder: laid out as the pycocoevalcap package; by default that package."""
-        self._reader = CaptionIndexer(load_lexicon(folder), load_phrases(folder))
-        self._sentences: OrderedDict[str, IndexedCaption] = OrderedDict()
-        self._pairs: OrderedDict[tuple[str, str], tuple[float, MatchStatistics]] = OrderedDict()
+        indexer = CaptionIndexer(load_lexicon(folder), load_phrases(folder))
+        self._index = lru_cache(maxsize=_MAX_CACHED_CAPTIONS)(indexer.read)
+        self._pair = lru_cache(maxsize=_MAX_CACHED_PAIRS)(self._score_pair)
 
     def segment(self, references: Sequence[str], hypothesis: str) -> float:
         """Return the best METEOR of a hypothesis against any of its references, in [0, 1]."""
@@ -163,21 +164,7 @@ class Meteor:
         scored = [self._pair(reference, hypothesis) for reference in references]
         return max(scored, key=lambda pair: pair[0])  # the first of equals, as the program does
 
-    def _pair(self, reference: str, hypothesis: str) -> tuple[float, MatchStatistics]:
-        key = (reference, hypothesis)
-        known = self._pairs.get(key)
-        if known is None:
-            ours, theirs = self._sentence(hypothesis), self._sentence(reference)
-            part = statistics(ours, theirs, align(candidates(ours, theirs), len(ours)))
-            known = self._pairs[key] = (part.score(), part)
-            if len(self._pairs) > _PAIRS:
-                self._pairs.popitem(last=False)
-        return known
-
-    def _sentence(self, text: str) -> IndexedCaption:
-        sentence = self._sentences.get(text)
-        if sentence is None:
-            sentence = self._sentences[text] = self._reader.read(text)
-            if len(self._sentences) > _SENTENCES:
-                self._sentences.popitem(last=False)
-        return sentence
+    def _score_pair(self, reference: str, hypothesis: str) -> tuple[float, MatchStatistics]:
+        ours, theirs = self._index(hypothesis), self._index(reference)
+        part = statistics(ours, theirs, align(candidates(ours, theirs), len(ours)))
+        return part.score(), part

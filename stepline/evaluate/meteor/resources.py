@@ -2,7 +2,7 @@
 
 The official paraphrase file lists 5.3 million pairs of phrases in 270 MB of text. Here it is
 compiled once into sorted arrays that are read from disk as they are needed: a phrase is a 64-bit
-number, mixed from its words' numbers (n = n x MIX + word, for each word), and the table a few
+number, mixed from its words' numbers (n = n x HASH_FACTOR + word, for each word), and the table a few
 arrays in the user's cache: known phrases, where each one's list starts, the lists, and a bitmap
 that tells most unknown phrases at once. Two different phrases share a number with a chance of about
 1 in 10 million over the whole table.
@@ -16,6 +16,7 @@ import os
 import shutil
 import zipfile
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -25,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ModelError
-from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS
+from stepline.evaluate.meteor.words import ALWAYS_KEPT, KEPT_BEFORE_NUMBERS
 from stepline.evaluate.ptb.automaton import (
-    KNOWN,
+    KNOWN_DIGESTS,
     METEOR_JAR,
-    PARAPHRASES,
+    PARAPHRASE_TABLE,
     fingerprint,
     official_file,
 )
@@ -37,14 +38,16 @@ from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 7  # words in the longest phrase of the table, either side
-_FORMAT = 2  # of the compiled arrays
+MAX_PHRASE_WORDS = 7  # of the table, either side
+_ARRAY_FORMAT = 2  # of the compiled arrays
 WORD_BITS = (1 << 64) - 1
-MIX = 0x9E3779B97F4A7C15  # odd, 2^64 / golden ratio: spreads the words' places over the number
-_PARTS = ("phrases", "starts", "paraphrases", "targets", "bitmap")
+HASH_FACTOR = (
+    0x9E3779B97F4A7C15  # odd, 2^64 / golden ratio: spreads the words' places over the number
+)
+_ARRAY_NAMES = ("phrases", "starts", "paraphrases", "targets", "bitmap")
 # bits of a number that pick its place in the bitmap: 16 MiB, 2 % of unknown phrases pass
-_BITMAP = 27
-_KEPT = 1 << 20  # paraphrases kept in memory before they are forgotten
+_BITMAP_BITS = 27
+_MAX_CACHED_PARAPHRASES = 1 << 20  # in memory, before they are forgotten
 
 
 def word_number(word: str) -> int:
@@ -63,16 +66,16 @@ class Phrases:
     """
 
     def __init__(self, folder: Path) -> None:
-        arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS]
+        arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in _ARRAY_NAMES]
         self._phrases, self._starts, self._paraphrases, self._targets, bitmap = arrays
         self._bitmap = memoryview(bitmap)
         self._entries: dict[int, tuple[dict[int, int], bool]] = {}
-        self._kept = 0
+        self._cached = 0
 
     def plausible(self, numbers: list[int]) -> list[int]:
         """Return the places in `numbers` of phrases that may be in the table; the others certainly
         are not."""
-        bitmap, byte, bit = self._bitmap, 67 - _BITMAP, 64 - _BITMAP
+        bitmap, byte, bit = self._bitmap, 67 - _BITMAP_BITS, 64 - _BITMAP_BITS
         return [
             position
             for position, number in enumerate(numbers)
@@ -82,32 +85,31 @@ class Phrases:
     def entry(self, number: int) -> tuple[dict[int, int], bool]:
         """Return a phrase's paraphrases (number -> place in the official order), and whether it is
         one itself."""
-        known = self._entries.get(number)
-        if known is None:
-            if self._kept > _KEPT:
+        entry = self._entries.get(number)
+        if entry is None:
+            if self._cached > _MAX_CACHED_PARAPHRASES:
                 self._entries.clear()
-                self._kept = 0
+                self._cached = 0
             listed = self._listed(number)
-            known = (
-                {paraphrase: position for position, paraphrase in enumerate(listed)},
-                self._is_target(number),
-            )
-            self._entries[number] = known
-            self._kept += 1 + len(listed)
-        return known
+            positions = {paraphrase: position for position, paraphrase in enumerate(listed)}
+            entry = self._entries[number] = (positions, _find(self._targets, number) is not None)
+            self._cached += 1 + len(listed)
+        return entry
 
     def _listed(self, number: int) -> list[int]:
-        index = int(np.searchsorted(self._phrases, np.uint64(number)))
-        if index == len(self._phrases) or int(self._phrases[index]) != number:
+        index = _find(self._phrases, number)
+        if index is None:
             return []
         listed: list[int] = self._paraphrases[
-            int(self._starts[index]) : int(self._starts[index + 1])
+            self._starts[index] : self._starts[index + 1]
         ].tolist()
         return listed
 
-    def _is_target(self, number: int) -> bool:
-        index = int(np.searchsorted(self._targets, np.uint64(number)))
-        return index < len(self._targets) and int(self._targets[index]) == number
+
+def _find(numbers: npt.NDArray[np.uint64], number: int) -> int | None:
+    """Return where a number is in sorted ones; None where it is not."""
+    index = int(np.searchsorted(numbers, np.uint64(number)))
+    return index if index < len(numbers) and int(numbers[index]) == number else None
 
 
 @cache
@@ -117,9 +119,9 @@ def load_phrases(folder: Path | None = None) -> Phrases:
 
     Raises ModelError when the table is missing or damaged, or the cache cannot be written.
     """
-    source = official_file(PARAPHRASES, folder)
-    digest = KNOWN[PARAPHRASES] if folder is None else fingerprint(source)
-    compiled = cache_folder() / f"meteor-paraphrases-{_FORMAT}-{digest[:16]}"
+    source = official_file(PARAPHRASE_TABLE, folder)
+    digest = KNOWN_DIGESTS[PARAPHRASE_TABLE] if folder is None else fingerprint(source)
+    compiled = cache_folder() / f"meteor-paraphrases-{_ARRAY_FORMAT}-{digest[:16]}"
     if not compiled.is_dir():
         fingerprint(source)
         logger.info("compiling METEOR's paraphrase table into %s, once", compiled)
@@ -131,7 +133,7 @@ def _compile(source: Path, target: Path) -> None:
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
         partial.mkdir(parents=True, exist_ok=True)
-        for part, values in zip(_PARTS, _arrays(source), strict=True):
+        for part, values in zip(_ARRAY_NAMES, _arrays(source), strict=True):
             np.save(partial / f"{part}.npy", values)
         if not target.is_dir():
             partial.rename(target)
@@ -145,42 +147,38 @@ def _compile(source: Path, target: Path) -> None:
 
 
 def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
-    references, paraphrases = array("Q"), array("Q")
-    known: dict[str, int] = {}  # words' numbers
+    phrase_numbers = array("Q")
+    paraphrase_numbers = array("Q")
+    number_of = cache(word_number)
     last, number = "", 0  # phrases come in groups
     with gzip.open(source, "rt", encoding="utf-8", newline="\n") as lines:
         # probability, phrase, paraphrase
         for _, phrase, paraphrase in zip(lines, lines, lines, strict=True):
             if phrase != last:
-                last, number = phrase, _number(phrase, known)
-            references.append(number)
-            paraphrases.append(_number(paraphrase, known))
-    left, right = (
-        np.frombuffer(references, dtype=np.uint64),
-        np.frombuffer(paraphrases, dtype=np.uint64),
-    )
-    order = np.argsort(left, kind="stable")  # keeps the official order within a phrase
-    phrases, starts = np.unique(left[order], return_index=True)
-    targets = np.unique(right)
-    bits = np.zeros(1 << _BITMAP, dtype=bool)
+                last, number = phrase, _phrase_number(phrase, number_of)
+            phrase_numbers.append(number)
+            paraphrase_numbers.append(_phrase_number(paraphrase, number_of))
+    own = np.frombuffer(phrase_numbers, dtype=np.uint64)
+    others = np.frombuffer(paraphrase_numbers, dtype=np.uint64)
+    order = np.argsort(own, kind="stable")  # keeps the official order within a phrase
+    phrases, starts = np.unique(own[order], return_index=True)
+    targets = np.unique(others)
+    bits = np.zeros(1 << _BITMAP_BITS, dtype=bool)
     for numbers in (phrases, targets):
-        bits[numbers >> np.uint64(64 - _BITMAP)] = True
+        bits[numbers >> np.uint64(64 - _BITMAP_BITS)] = True
     return (
         phrases,
-        np.append(starts, len(left)),
-        right[order],
+        np.append(starts, len(own)),
+        others[order],
         targets,
         np.packbits(bits, bitorder="little"),
     )
 
 
-def _number(phrase: str, known: dict[str, int]) -> int:
+def _phrase_number(phrase: str, number_of: Callable[[str], int]) -> int:
     number = 0
     for word in phrase.split():
-        value = known.get(word)
-        if value is None:
-            value = known[word] = word_number(word)
-        number = (number * MIX + value) & WORD_BITS
+        number = (number * HASH_FACTOR + number_of(word)) & WORD_BITS
     return number
 
 
@@ -189,7 +187,7 @@ def _number(phrase: str, known: dict[str, int]) -> int:
 
 # regular endings and what replaces them, in the order in which they are tried (nouns, verbs,
 # adjectives)
-_ENDINGS = (
+_REGULAR_ENDINGS = (
     ("s", ""),
     ("ses", "s"),
     ("xes", "x"),
@@ -241,7 +239,7 @@ class Lexicon:
             return word
         # appended to what is found, as the program does
         added = "ful" if word.endswith("ful") else ""
-        for ending, new in _ENDINGS:
+        for ending, new in _REGULAR_ENDINGS:
             if word.endswith(ending):
                 base = word[: len(word) - len(ending)] + new
                 if base in self.synsets:
@@ -277,7 +275,7 @@ def load_lexicon(folder: Path | None = None) -> Lexicon:
         for form in forms.split():
             bases.setdefault(form, []).append(base)
     abbreviations = {
-        parts[0]: BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS
+        parts[0]: KEPT_BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS_KEPT
         for line in prefixes
         if (parts := line.split()) and not parts[0].startswith("#")
     }

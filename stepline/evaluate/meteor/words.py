@@ -18,39 +18,41 @@ from types import ModuleType
 
 from stepline.errors import ModelError
 
-_LETTERS = (
+_LETTER_RANGES = (
     "A-Za-z\u0160\u017d\u0161\u017e\u0178\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e\u0400-\u04ff\u0500-\u0527"
     "\ua640-\ua66e\ua67e-\ua697\u1d00-\u1d7f"
 )
 # Java's \s is ASCII white space
-_SIGNS = re.compile(rf"([^0-9{_LETTERS}\s.'`,\-\u2018\u2019])", re.ASCII)
-_DOTS = re.compile(r"(\.{2,})")
-_COMMAS = tuple(
+_SIGN_PATTERN = re.compile(rf"([^0-9{_LETTER_RANGES}\s.'`,\-\u2018\u2019])", re.ASCII)
+_DOTS_PATTERN = re.compile(r"(\.{2,})")
+_COMMA_PATTERNS = tuple(
     re.compile(pattern) for pattern in ("([^0-9]),([^0-9])", "([0-9]),([^0-9])", "([^0-9]),([0-9])")
 )
-_SINGLE_QUOTES = re.compile("[`\u2018\u2019]")
-_DOUBLE_QUOTES = re.compile("[\u201c\u201d]|''")
-_INNER_DASH = re.compile(rf"([0-9{_LETTERS}.])-([0-9{_LETTERS}])")
-_APOSTROPHES = (
-    (re.compile(rf"([^{_LETTERS}])'([^{_LETTERS}])"), r"\1 ' \2"),
-    (re.compile(rf"([^{_LETTERS}0-9])'([{_LETTERS}])"), r"\1 ' \2"),
-    (re.compile(rf"([{_LETTERS}])'([^{_LETTERS}])"), r"\1 ' \2"),
-    (re.compile(rf"([{_LETTERS}])'([{_LETTERS}])"), r"\1 '\2"),
+_SINGLE_QUOTE_PATTERN = re.compile("[`\u2018\u2019]")
+_DOUBLE_QUOTE_PATTERN = re.compile("[\u201c\u201d]|''")
+_INNER_DASH = re.compile(rf"([0-9{_LETTER_RANGES}.])-([0-9{_LETTER_RANGES}])")
+_APOSTROPHE_PATTERNS = (
+    (re.compile(rf"([^{_LETTER_RANGES}])'([^{_LETTER_RANGES}])"), r"\1 ' \2"),
+    (re.compile(rf"([^{_LETTER_RANGES}0-9])'([{_LETTER_RANGES}])"), r"\1 ' \2"),
+    (re.compile(rf"([{_LETTER_RANGES}])'([^{_LETTER_RANGES}])"), r"\1 ' \2"),
+    (re.compile(rf"([{_LETTER_RANGES}])'([{_LETTER_RANGES}])"), r"\1 '\2"),
     (re.compile(r"([0-9])'(s)"), r"\1 '\2"),
 )
-_LETTER = re.compile(f"[{_LETTERS}]")
-_LOWER = re.compile("[a-z]")
-_DIGIT = re.compile("[0-9]")
-_BLANKS = re.compile("[ \u2000-\u200a\u202f\u205f\u3000\u00a0]+")
+_LETTER_PATTERN = re.compile(f"[{_LETTER_RANGES}]")
+_LOWER_PATTERN = re.compile("[a-z]")
+_DIGIT_PATTERN = re.compile("[0-9]")
+_BLANKS_PATTERN = re.compile("[ \u2000-\u200a\u202f\u205f\u3000\u00a0]+")
 _BETWEEN_WORDS = re.compile("[ \t\n\r\f]+")
 
-ALWAYS, BEFORE_NUMBERS = 1, 2  # how a prefix keeps its full stop
+# how a prefix keeps its full stop
+ALWAYS_KEPT = 1
+KEPT_BEFORE_NUMBERS = 2
 
 
 def words(line: str, prefixes: Mapping[str, int]) -> list[str]:
     """Return the lower-cased words of a line.
 
-    prefixes: abbreviation -> ALWAYS or BEFORE_NUMBERS, as METEOR's list of non-breaking prefixes
+    prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS, as METEOR's list of non-breaking prefixes
     says.
     """
     return [word for word in _BETWEEN_WORDS.split(normalise(line, prefixes).lower()) if word]
@@ -60,22 +62,22 @@ def normalise(line: str, prefixes: Mapping[str, int]) -> str:
     """Return a line with its punctuation set apart, case kept."""
     if not (line.isascii() and line.replace(" ", "a").isalpha()):
         # two or more dots are a word of their own and part the line
-        parts = _DOTS.split(line)
+        parts = _DOTS_PATTERN.split(line)
         line = " ".join(
-            part if index % 2 else _apart(_SIGNS.sub(r" \1 ", f" {part} "), prefixes)
+            part if index % 2 else _apart(_SIGN_PATTERN.sub(r" \1 ", f" {part} "), prefixes)
             for index, part in enumerate(parts)
         )
-    return _BLANKS.sub(" ", line).strip()
+    return _BLANKS_PATTERN.sub(" ", line).strip()
 
 
 def _apart(line: str, prefixes: Mapping[str, int]) -> str:
     """Set commas, quotes, dashes, clitics and full stops apart."""
-    for comma in _COMMAS:
+    for comma in _COMMA_PATTERNS:
         line = comma.sub(r"\1 , \2", line)
-    line = _DOUBLE_QUOTES.sub(' " ', _SINGLE_QUOTES.sub("'", line))
+    line = _DOUBLE_QUOTE_PATTERN.sub(' " ', _SINGLE_QUOTE_PATTERN.sub("'", line))
     line = line.replace("\u2013", "-").replace("--", "-")
     line = _INNER_DASH.sub(r"\1 \2", line)
-    for apostrophe, apart in _APOSTROPHES:
+    for apostrophe, apart in _APOSTROPHE_PATTERNS:
         line = apostrophe.sub(apart, line)
     tokens = [token for token in _BETWEEN_WORDS.split(line) if token]
     return "".join(_with_stop(tokens, index, prefixes) + " " for index in range(len(tokens)))
@@ -86,14 +88,15 @@ def _with_stop(tokens: list[str], index: int, prefixes: Mapping[str, int]) -> st
     token = tokens[index]
     if len(token) < 2 or not token.endswith("."):
         return token
-    stem, following = token[:-1], tokens[index + 1] if index + 1 < len(tokens) else ""
+    stem = token[:-1]
+    following = tokens[index + 1] if index + 1 < len(tokens) else ""
     kind = prefixes.get(stem)
-    if "." in stem and _LETTER.search(stem):
+    if "." in stem and _LETTER_PATTERN.search(stem):
         return stem.replace(".", "")
     if (
-        kind == ALWAYS
-        or _LOWER.match(following)
-        or (kind == BEFORE_NUMBERS and _DIGIT.match(following))
+        kind == ALWAYS_KEPT
+        or _LOWER_PATTERN.match(following)
+        or (kind == KEPT_BEFORE_NUMBERS and _DIGIT_PATTERN.match(following))
     ):
         return token
     return stem + " ."
@@ -108,14 +111,14 @@ def stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    found = find_spec("snowballstemmer")
-    if found is None or found.submodule_search_locations is None:
+    spec = find_spec("snowballstemmer")
+    if spec is None or spec.submodule_search_locations is None:
         raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'")
     # The English module alone, by a package of another name: importing snowballstemmer itself reads
     # 28 languages, which takes a cold run of a small corpus longer than all its stems; and asks
     # PyStemmer, whose algorithm is a later one.
     package = ModuleType("snowballstemmer_english")
-    package.__path__ = list(found.submodule_search_locations)
+    package.__path__ = list(spec.submodule_search_locations)
     sys.modules[package.__name__] = package
     english = import_module(f"{package.__name__}.english_stemmer")
     stem_word: Callable[[str], str] = english.EnglishStemmer().stemWord

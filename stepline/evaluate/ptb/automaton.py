@@ -23,16 +23,16 @@ from pathlib import Path
 from stepline.errors import ModelError
 
 METEOR_JAR = "meteor/meteor-1.5.jar"
-PARAPHRASES = "meteor/data/paraphrase-en.gz"
+PARAPHRASE_TABLE = "meteor/data/paraphrase-en.gz"
 TOKENIZER_JAR = "tokenizer/stanford-corenlp-3.4.1.jar"
 
 # sha256 of the files of pycocoevalcap 1.2
-KNOWN = {
+KNOWN_DIGESTS = {
     METEOR_JAR: "1e57b4c72c0830ebe68558f1c799a624e96cbc1b6045c9f6330e26dcff6eafc2",
-    PARAPHRASES: "c147ac7d2c91f2fbb3ad31e4b352235061eb83145e0434daf217ee9ca5975f48",
+    PARAPHRASE_TABLE: "c147ac7d2c91f2fbb3ad31e4b352235061eb83145e0434daf217ee9ca5975f48",
     TOKENIZER_JAR: "2fcb91bb7a111f93d71e264f4ee0e3afd19ba0dde6d21b38605088df9e940399",
 }
-_CURE = "pip install 'stepline[evaluate]'"
+_INSTALL_CURE = "pip install 'stepline[evaluate]'"
 
 
 def official_file(name: str, folder: Path | None = None) -> Path:
@@ -44,7 +44,7 @@ def official_file(name: str, folder: Path | None = None) -> Path:
     path = root / name
     if not path.is_file():
         raise ModelError(
-            f"{path}: no such file; {_CURE}, or give a folder laid out as the pycocoevalcap package is"
+            f"{path}: no such file; {_INSTALL_CURE}, or give a folder laid out as the pycocoevalcap package is"
         )
     return path
 
@@ -56,13 +56,11 @@ def fingerprint(path: Path) -> str:
     Raises ModelError for a damaged or unknown version inside the package.
     """
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    name = next(
-        (known for known in KNOWN if path.as_posix().endswith("pycocoevalcap/" + known)), None
-    )
-    if name is not None and digest != KNOWN[name]:
-        raise ModelError(
-            f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_CURE}"
-        )
+    for name, known_digest in KNOWN_DIGESTS.items():
+        if path.as_posix().endswith("pycocoevalcap/" + name) and digest != known_digest:
+            raise ModelError(
+                f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_INSTALL_CURE}"
+            )
     return digest
 
 
@@ -70,15 +68,16 @@ def fingerprint(path: Path) -> str:
 def _package() -> Path:
     spec = importlib.util.find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            f"METEOR's and the tokenizer's tables are not installed; {_CURE}, or give the folder that holds them"
-        )
+        lack = "METEOR's and the tokenizer's tables are not installed"
+        raise ModelError(f"{lack}; {_INSTALL_CURE}, or give the folder that holds them")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-_UTF8, _STRING = 1, 8
+# tags of the constant pool
+_UTF8_TAG = 1
+_STRING_TAG = 8
 # bytes that follow the tag of a constant-pool entry, by tag
-_SIZES = {
+_CONSTANT_BYTES = {
     3: 4,
     4: 4,
     5: 8,
@@ -96,7 +95,7 @@ _SIZES = {
     19: 2,
     20: 2,
 }
-_TWO_SLOTS = (5, 6)  # long and double take two indices
+_TWO_SLOT_TAGS = (5, 6)  # long and double take two indices
 
 
 @dataclass
@@ -110,58 +109,61 @@ class _ByteReader:
         self.position += struct.calcsize(">" + layout)
         return value
 
+    def take_bytes(self, size: int) -> bytes:
+        """Return the next bytes and step over them."""
+        part = self.data[self.position : self.position + size]
+        self.position += size
+        return part
+
 
 def constant_strings(data: bytes) -> dict[str, str]:
     """Return field name -> value for every field of a class that is initialised with a constant
     string."""
-    cursor = _ByteReader(data, 8)  # past the magic number and the version
-    texts, strings = _pool(cursor)
-    cursor.position += 6  # access flags, this class, super class
-    for _ in range(cursor.take("H")):
-        cursor.take("H")  # an interface
-    found = {}
-    for _ in range(cursor.take("H")):
-        cursor.take("H")
-        name = texts[cursor.take("H")]
-        cursor.take("H")
-        for _ in range(cursor.take("H")):
-            kind, size = texts[cursor.take("H")], cursor.take("I")
-            if kind == "ConstantValue":
-                index = struct.unpack_from(">H", data, cursor.position)[0]
-                if index in strings:
-                    found[name] = texts[strings[index]]
-            cursor.position += size
-    return found
+    reader = _ByteReader(data, 8)  # past the magic number and the version
+    texts, strings = _pool(reader)
+    reader.take_bytes(6)  # access flags, this class, super class
+    reader.take_bytes(2 * reader.take("H"))  # interfaces
+    constants = {}
+    for _ in range(reader.take("H")):
+        reader.take("H")
+        name = texts[reader.take("H")]
+        reader.take("H")
+        for _ in range(reader.take("H")):
+            kind = texts[reader.take("H")]
+            index = int.from_bytes(reader.take_bytes(reader.take("I")), "big")
+            if kind == "ConstantValue" and index in strings:
+                constants[name] = texts[strings[index]]
+    return constants
 
 
-def _pool(cursor: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
+def _pool(reader: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
     """Return the pool's texts by index, and its string constants as index -> index of their
     text."""
     texts: dict[int, str] = {}
     strings: dict[int, int] = {}
-    count, index = cursor.take("H"), 1
+    count = reader.take("H")
+    index = 1
     while index < count:
-        tag = cursor.take("B")
-        if tag == _UTF8:
-            size = cursor.take("H")
-            text = cursor.data[cursor.position : cursor.position + size]
-            # Java's own UTF-8, where zero is two bytes and surrogates stand alone
-            texts[index] = text.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-            cursor.position += size
-        else:
-            if tag == _STRING:
-                strings[index] = struct.unpack_from(">H", cursor.data, cursor.position)[0]
-            cursor.position += _SIZES[tag]
-        index += 2 if tag in _TWO_SLOTS else 1
+        tag = reader.take("B")
+        size = reader.take("H") if tag == _UTF8_TAG else _CONSTANT_BYTES[tag]
+        value = reader.take_bytes(size)
+        if tag == _UTF8_TAG:
+            # Java's own UTF-8, where zero is two bytes and surrogates are written one by one
+            texts[index] = value.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        elif tag == _STRING_TAG:
+            strings[index] = int.from_bytes(value, "big")
+        index += 2 if tag in _TWO_SLOT_TAGS else 1
     return texts, strings
 
 
 # ---------------------------------------------------------------- the automaton
 
 
-_CLASS = "edu/stanford/nlp/process/PTBLexer.class"
-_ACCEPTS, _FINAL = 1, 8  # bits of a state's attribute: it ends a token; nothing longer can match
-_LONG_OVERRUN = 64  # characters read in vain from which on a dead end is remembered
+_LEXER_CLASS = "edu/stanford/nlp/process/PTBLexer.class"
+# bits of a state's attribute
+_ACCEPTING_BIT = 1  # it ends a token
+_FINAL_BIT = 8  # nothing longer can match
+_MAX_OVERRUN_CHARS = 64  # read in vain from which on a dead end is remembered
 
 
 @dataclass(frozen=True)
@@ -194,12 +196,12 @@ class Automaton:
                 break
             position += 1
             attribute = attributes[state]
-            if attribute & _ACCEPTS:
+            if attribute & _ACCEPTING_BIT:
                 end, action_state = position, state
                 trail.clear()
-                if attribute & _FINAL:
+                if attribute & _FINAL_BIT:
                     break
-            elif position - end > _LONG_OVERRUN:
+            elif position - end > _MAX_OVERRUN_CHARS:
                 if (position, state) in dead:
                     break
                 trail.append((position, state))
@@ -216,14 +218,14 @@ class Automaton:
         accepted = [False] * (end - start + 1)
         state = forward
         for position in range(start, end + 1):
-            accepted[position - start] = bool(self.attributes[state] & _ACCEPTS)
+            accepted[position - start] = bool(self.attributes[state] & _ACCEPTING_BIT)
             if position == end:
                 break
             state = self.steps[self.rows[state] + units[position]]
             if state < 0:
                 break
         state, position = backward, end
-        while not (accepted[position - start] and self.attributes[state] & _ACCEPTS):
+        while not (accepted[position - start] and self.attributes[state] & _ACCEPTING_BIT):
             position -= 1
             state = self.steps[self.rows[state] + units[position]]
         return position
@@ -238,7 +240,7 @@ def load(jar: Path) -> Automaton:
     fingerprint(jar)
     try:
         with zipfile.ZipFile(jar) as archive:
-            fields = constant_strings(archive.read(_CLASS))
+            fields = constant_strings(archive.read(_LEXER_CLASS))
         rows = _packed(fields, "ZZ_ROWMAP_PACKED")
         return Automaton(
             _runs(fields, "ZZ_CMAP_PACKED"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stepline.evaluate.ptb.automaton import TOKENIZER_JAR, Automaton, load, official_file
 
-_QUOTES = (  # pattern, as an opening quote, as a closing one
+_QUOTE_PATTERNS = (  # pattern, as an opening quote, as a closing one
     (re.compile("&apos;|'"), "`", "'"),
     (re.compile('"|&quot;'), "``", "''"),
     (re.compile("[\u0091\u2018\u201b\u2039]"), "`", "`"),
@@ -23,9 +23,9 @@ _QUOTES = (  # pattern, as an opening quote, as a closing one
     (re.compile("[\u0093\u201c\u00ab]"), "``", "``"),
     (re.compile("[\u0094\u201d\u00bb]"), "''", "''"),
 )
-_BRACKETS = {"(": "-LRB-", ")": "-RRB-"}
+_BRACKET_TOKENS = {"(": "-LRB-", ")": "-RRB-"}
 # a no-break space stands for a space inside one token, such as a phone number
-_SPACE = {" ": "\u00a0"}
+_NO_BREAK_SPACE = {" ": "\u00a0"}
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ def _without_soft_hyphens(text: str) -> str:
 
 
 def _quote(text: str, opening: bool) -> str:
-    for pattern, left, right in _QUOTES:
-        text = pattern.sub(left if opening else right, text)
+    for pattern, opening_quote, closing_quote in _QUOTE_PATTERNS:
+        text = pattern.sub(opening_quote if opening else closing_quote, text)
     return text
 
 
 _opening, _closing = partial(_quote, opening=True), partial(_quote, opening=False)
 _ampersand = partial(re.compile("&amp;", re.IGNORECASE).sub, "&")
-_CONSTANTS = {
+_CONSTANT_TOKENS = {
     2: "<",
     10: ">",
     11: "--",
@@ -83,12 +83,12 @@ _CONSTANTS = {
     22: "-LSB-",
 }
 
-START = 2  # the automaton's state at the start of a token, in its traditional Treebank mode
-RULES: dict[int, Rule] = {
+START_STATE = 2  # the automaton's state at the start of a token, in its traditional Treebank mode
+RULES_BY_ACTION: dict[int, Rule] = {
     # a character that no token may hold, line breaks, white space
     **dict.fromkeys((1, 5, 7, 23), Rule(None)),
     **dict.fromkeys((3, 9, 19, 31, 45, 52), Rule(str)),
-    **{action: Rule(_constant(written)) for action, written in _CONSTANTS.items()},
+    **{action: Rule(_constant(written)) for action, written in _CONSTANT_TOKENS.items()},
     4: Rule(_dash),
     **dict.fromkeys((6, 12, 29), Rule(_without_soft_hyphens)),
     8: Rule(_closing),
@@ -97,12 +97,12 @@ RULES: dict[int, Rule] = {
     24: Rule(str, ahead=(13, 14)),
     25: Rule(str, give_back=1),
     26: Rule(_opening, give_back=1),
-    **dict.fromkeys((27, 38, 39), Rule(_translated(_SPACE))),
-    28: Rule(_translated(_BRACKETS)),
+    **dict.fromkeys((27, 38, 39), Rule(_translated(_NO_BREAK_SPACE))),
+    28: Rule(_translated(_BRACKET_TOKENS)),
     30: Rule(_without_soft_hyphens, ahead=(3, 4)),
     **dict.fromkeys((32, 46), Rule(_without_soft_hyphens, give_back=1)),
     33: Rule(str, repeats_stop=True),
-    34: Rule(_translated(_BRACKETS), give_back=1),
+    34: Rule(_translated(_BRACKET_TOKENS), give_back=1),
     35: Rule(_opening, only_first=True),
     36: Rule(_closing, give_back=1),
     37: Rule(_ampersand),
@@ -116,13 +116,13 @@ RULES: dict[int, Rule] = {
     50: Rule(str, give_back=3),  # "can|not"
     51: Rule(_ampersand, give_back=1),
     53: Rule(str, give_back=4),
-    54: Rule(_translated(_SPACE | _BRACKETS)),
+    54: Rule(_translated(_NO_BREAK_SPACE | _BRACKET_TOKENS)),
 }
 
 
 # what the caption metrics throw away after tokenising (pycocoevalcap's list; brackets are compared
 # after lower-casing, so "-lrb-" stays, as it does there)
-PUNCTUATION = frozenset(
+PUNCTUATION_TOKENS = frozenset(
     [
         "''",
         "'",
@@ -144,17 +144,17 @@ PUNCTUATION = frozenset(
     ]
 )
 _LINE_BREAKS = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\u2028\u2029", " "))
-_WHITE = frozenset(" \t\n\x0b\x0c\r\x85")
-_REMEMBERED = 1 << 14  # captions and words whose tokens are kept
-_LAST_UNIT = 0xFFFF  # characters beyond it are two UTF-16 units to Java
+_WHITE_SPACE = frozenset(" \t\n\x0b\x0c\r\x85")
+_MAX_CACHED_TEXTS = 1 << 14  # captions, and words, whose tokens are cached
+_MAX_UNIT = 0xFFFF  # characters beyond it are two UTF-16 units to Java
 
 
 def only_ascii(text: str) -> str:
     """Return the text with one space for each character outside ASCII, as SODA and densevid_eval
     read captions."""
-    return (
-        text if text.isascii() else "".join(letter if letter < "\x80" else " " for letter in text)
-    )
+    if text.isascii():
+        return text
+    return "".join(letter if letter < "\x80" else " " for letter in text)
 
 
 class Tokenizer:
@@ -168,9 +168,9 @@ class Tokenizer:
         """folder: laid out as the pycocoevalcap package; by default that package. Raises ModelError
         without it."""
         self._automaton = load(official_file(TOKENIZER_JAR, folder))
-        self._tokens = lru_cache(maxsize=_REMEMBERED)(self._tokenize)
+        self._tokens = lru_cache(maxsize=_MAX_CACHED_TEXTS)(self._tokenize)
         # a word of letters alone never minds its neighbours
-        self._word = lru_cache(maxsize=_REMEMBERED)(self._read)
+        self._word = lru_cache(maxsize=_MAX_CACHED_TEXTS)(self._read)
 
     def __call__(self, text: str) -> str:
         """Return the lower-cased tokens of a caption without punctuation, as the caption metrics
@@ -189,7 +189,7 @@ class Tokenizer:
 
     def _read(self, text: str) -> str:
         # a token can hold a space only as a no-break space, so that splitting at spaces is safe
-        return " ".join(token for token in self.all_tokens(text) if token not in PUNCTUATION)
+        return " ".join(token for token in self.all_tokens(text) if token not in PUNCTUATION_TOKENS)
 
 
 def _written_tokens(line: str, automaton: Automaton) -> list[str]:
@@ -200,11 +200,11 @@ def _written_tokens(line: str, automaton: Automaton) -> list[str]:
     tokens: list[str] = []
     position = 0
     while position < len(line):
-        action, end = automaton.longest(units, position, START, dead)
+        action, end = automaton.longest(units, position, START_STATE, dead)
         if end == position:
             position += 1
             continue
-        rule = RULES[action]
+        rule = RULES_BY_ACTION[action]
         stop, position = _bounds(rule, automaton, units, line, position, end)
         if rule.write is not None:
             tokens.append(rule.write(line[stop[0] : stop[1]]))
@@ -218,7 +218,7 @@ def _bounds(
     if rule.ahead is not None:
         end = automaton.split(units, start, end, *rule.ahead)
     if rule.trims:
-        while end > start and line[end - 1] in _WHITE:
+        while end > start and line[end - 1] in _WHITE_SPACE:
             end -= 1
     if rule.only_first:
         return (start, start + 1), start + 1
@@ -231,7 +231,7 @@ def _bounds(
 
 def _units(text: str) -> str:
     """Return the text with every character as Java sees it: beyond U+FFFF, two surrogates."""
-    if text.isascii() or all(ord(letter) <= _LAST_UNIT for letter in text):
+    if text.isascii() or all(ord(letter) <= _MAX_UNIT for letter in text):
         return text
     data = text.encode("utf-16-le", "surrogatepass")
     return "".join(chr(data[at] | data[at + 1] << 8) for at in range(0, len(data), 2))
