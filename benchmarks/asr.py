@@ -33,7 +33,7 @@ from real_clips import pictures
 
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.asr.audio_windows import AudioWindower
-from stepline.asr.second_reading import PAD, SILENCE, _cut, _divide
+from stepline.asr.second_reading import PAD_SECONDS, SILENCE_SECONDS, _cut, _divide
 from stepline.asr.vad import FRAME, find_speech
 from stepline.asr.whisper import Whisper
 from stepline.media import AudioBlock, probe, read_sound
@@ -271,7 +271,7 @@ def heard_again(
         }
         for window in AudioWindower(settings).windows(read_sound(clips / name)):
             for first, last in find_speech(
-                window.voice, threshold=settings.voice, gap=SILENCE, pad=PAD
+                window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
             ):
                 piece = _cut(window, (first // FRAME, min(len(window.voice), -(-last // FRAME))))
                 if not any(

@@ -11,11 +11,11 @@ from stepline.asr.vad import FRAME, middle_of_longest_silence, voice_probability
 from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 
-# s; a larger hole in the stream ends the window instead of being filled with silence
-LONGEST_GAP = 1.0
-# s of sound before a window that the voice detector hears first: it starts cold otherwise
-CONTEXT = 3.0
-ADVANCE = 0.25  # of a window that at least is left behind when the next one starts early
+# a larger hole in the stream ends the window instead of being filled with silence
+MAX_FILLED_SECONDS = 1.0
+# of sound before a window that the voice detector hears first: it starts cold otherwise
+CONTEXT_SECONDS = 3.0
+MIN_ADVANCE = 0.25  # fraction of a window that is left behind when the next one starts early
 NO_SOUND: Samples = np.zeros(0, np.float32)
 
 
@@ -65,8 +65,8 @@ class AudioWindower:
         self._settings = settings
         self._size = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
-        # samples that the window given last leaves behind, and all of its samples
-        self._given = self._length = 0
+        self._length = 0  # samples of the last window
+        self._passed = 0  # of them, those that the next window does not hold again
         self._samples = self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
@@ -74,30 +74,30 @@ class AudioWindower:
         early."""
         for block in blocks:
             gap = float(block.start) - (self._start + len(self._samples) / SAMPLE_RATE)
-            if gap > LONGEST_GAP or not len(self._samples):
+            if gap > MAX_FILLED_SECONDS or not len(self._samples):
                 yield from self._rest()
-                self._start, self._samples, self._context = float(block.start), NO_SOUND, NO_SOUND
+                self._start = float(block.start)
+                self._samples = self._context = NO_SOUND
                 gap = 0.0
             # A small hole before the block becomes silence, what it repeats is left out.
             hole = round(gap * SAMPLE_RATE)
+            silence = np.zeros(max(0, hole), np.float32)
             samples = np.asarray(block.samples, np.float32)[max(0, -hole) :]
-            self._samples = np.concatenate(
-                [self._samples, np.zeros(max(0, hole), np.float32), samples]
-            )
+            self._samples = np.concatenate([self._samples, silence, samples])
             while len(self._samples) > self._size:
                 yield from self._next_window(last=False)
         yield from self._rest()
 
     def resume(self, second: float) -> float:
-        """Make the next window start at `second`, inside the window given last; return where it
-        really will.
+        """Make the next window start at `second`, inside the last window; return where it really
+        will.
 
         A quarter of the window is always left behind, so that the reading comes to an end. The last
         call counts.
         """
-        wanted = round((second - self._start) * SAMPLE_RATE)
-        self._given = min(self._length, max(wanted, int(ADVANCE * self._length)))
-        return self._start + self._given / SAMPLE_RATE
+        sample = round((second - self._start) * SAMPLE_RATE)
+        self._passed = min(self._length, max(sample, int(MIN_ADVANCE * self._length)))
+        return self._start + self._passed / SAMPLE_RATE
 
     def _rest(self) -> Iterator[AudioWindow]:
         while len(self._samples):
@@ -111,13 +111,17 @@ class AudioWindower:
         if not last or len(self._samples) > self._size:
             first = max(1, frames - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
             frames = first + middle_of_longest_silence(voice[first:], self._settings.voice)
-        self._given = self._length = min(len(self._samples), frames * FRAME)
-        ends = last and self._given == len(self._samples)
-        yield AudioWindow(self._start, self._samples[: self._given], voice[:frames], ends)
-        count = len(self._samples) if ends else self._given
-        heard = np.concatenate([self._context, self._samples[:count]])
-        # whole frames, so that the detector's stay aligned
-        keep = int(CONTEXT * SAMPLE_RATE / FRAME) * FRAME
-        self._context = heard[len(heard) - min(keep, len(heard) // FRAME * FRAME) :]
+        self._passed = self._length = min(len(self._samples), frames * FRAME)
+        ends = last and self._length == len(self._samples)
+        yield AudioWindow(self._start, self._samples[: self._length], voice[:frames], ends)
+        count = len(self._samples) if ends else self._passed
+        self._context = context_of(np.concatenate([self._context, self._samples[:count]]))
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
+
+
+def context_of(samples: Samples) -> Samples:
+    """Return the end of past sound that the voice detector hears again; whole frames, so that the
+    detector's stay aligned."""
+    frames = min(int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME), len(samples) // FRAME)
+    return samples[len(samples) - frames * FRAME :]

@@ -16,12 +16,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
 from stepline.errors import CaptionError
 from stepline.limits import CAPTIONS, LATEST, LimitError, parse_json_text, read_limited
-from stepline.records import Span, Word
+from stepline.records import Span, Word, covering_span
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,14 @@ def unusable_time_reason(cue: Cue) -> str | None:
 
 def _span(start: float | None, end: float | None) -> Span | None:
     """Return the span of two times that can be one, else None."""
-    return (
-        Span(start, end)
-        if start is not None and end is not None and 0.0 <= start < end <= LATEST
-        else None
-    )
+    if start is None or end is None or not 0.0 <= start < end <= LATEST:
+        return None
+    return Span(start, end)
 
 
-# ---------------------------------------------------------------- bytes to text, a cue's text to
-# what is said
+# ---------------------------------------------------------------- bytes to text, text to speech
 
-MARKS = (
+ENCODING_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -80,13 +78,13 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 # <i>, <v Anna>, <c.red>, <00:01.000>, {\an8}
-TAG = re.compile(r"</?[A-Za-z0-9][^<>]{0,200}>|\{\\[^{}]{0,80}\}")
-SQUARE = re.compile(r"\[[^\[\]]{0,120}\]|♪[^♪]{0,200}♪|[♪♫]")
-ROUND = re.compile(
+TAG_PATTERN = re.compile(r"</?[A-Za-z0-9][^<>]{0,200}>|\{\\[^{}]{0,80}\}")
+SQUARE_BRACKETS = re.compile(r"\[[^\[\]]{0,120}\]|♪[^♪]{0,200}♪|[♪♫]")
+ROUND_BRACKETS = re.compile(
     r"\((?:[^()]{0,40}\b)?(?:music|applause|laugh\w*|cheer\w*|sigh\w*|cough\w*|silence|inaudible|beep\w*)\b[^()]{0,40}\)",
     re.IGNORECASE,
 )
-SPEAKER = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
+SPEAKER_MARK = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
 
 
 def decode_file(path: Path) -> str:
@@ -103,12 +101,12 @@ def decode_file(path: Path) -> str:
         raise CaptionError(
             f"{path}: cannot be read ({error.strerror}); give a caption file"
         ) from error
-    marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
+    encoding = next((name for mark, name in ENCODING_MARKS if data.startswith(mark)), None)
     try:
-        text = data.decode(marked or "utf-8")
+        text = data.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
-        if marked is not None:
-            damage = f"begins as {marked} but is damaged at byte {error.start}"
+        if encoding is not None:
+            damage = f"begins as {encoding} but is damaged at byte {error.start}"
             raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
         text = data.decode("cp1252", errors="replace")
     if "\0" in text:
@@ -121,20 +119,20 @@ def decode_file(path: Path) -> str:
 def strip_tags(text: str) -> str:
     """Return the text of a subtitle without its markup, entities resolved, speaker dashes left
     out."""
-    return SPEAKER.sub("", html.unescape(TAG.sub("", text)))
+    return SPEAKER_MARK.sub("", html.unescape(TAG_PATTERN.sub("", text)))
 
 
 def strip_sounds(text: str) -> str:
     """Return the text without "[Music]", "(applause)" and notes; line breaks stay."""
-    return ROUND.sub(" ", SQUARE.sub(" ", text))
+    return ROUND_BRACKETS.sub(" ", SQUARE_BRACKETS.sub(" ", text))
 
 
 # ---------------------------------------------------------------- SubRip and WebVTT
 
-CLOCK = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
-TIMING = re.compile(rf"\s*{CLOCK}\s*-->\s*{CLOCK}(?:\s.*)?$")
-INLINE = re.compile(rf"<{CLOCK}>")
-COMMENTS = ("NOTE", "STYLE", "REGION")  # WebVTT blocks that hold no cue
+CLOCK_PATTERN = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
+TIMING_PATTERN = re.compile(rf"\s*{CLOCK_PATTERN}\s*-->\s*{CLOCK_PATTERN}(?:\s.*)?$")
+INLINE_TIME = re.compile(rf"<{CLOCK_PATTERN}>")
+COMMENT_BLOCKS = ("NOTE", "STYLE", "REGION")  # WebVTT blocks that hold no cue
 
 
 def parse_subtitles(text: str, name: str) -> list[Cue]:
@@ -145,7 +143,7 @@ def parse_subtitles(text: str, name: str) -> list[Cue]:
         raise CaptionError(
             f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
         )
-    if any(INLINE.search(body) for _, _, body in blocks):
+    if any(INLINE_TIME.search(body) for _, _, body in blocks):
         return _cues_with_word_times(blocks)
     return [Cue(strip_tags(body), start, end) for start, end, body in blocks]
 
@@ -156,11 +154,11 @@ def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
     while index < len(lines):
         line = lines[index]
         index += 1
-        if line.startswith(COMMENTS) and "-->" not in line:
+        if line.startswith(COMMENT_BLOCKS) and "-->" not in line:
             while index < len(lines) and lines[index].strip():
                 index += 1
         elif "-->" in line:
-            timing = TIMING.match(line)
+            timing = TIMING_PATTERN.match(line)
             if not timing:
                 wrong = f"{name}, line {index}: {line.strip()[:60]!r} is no timing"
                 raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
@@ -183,7 +181,7 @@ def _clock_seconds(parts: tuple[str | None, ...]) -> float:
 def _cues_with_word_times(blocks: list[tuple[float, float, str]]) -> list[Cue]:
     """Return cues from captions with word times: a line that the cue before ended with is only
     shown again."""
-    found: list[Cue] = []
+    cues: list[Cue] = []
     before = ""
     for start, end, body in blocks:
         lines = [line for line in body.split("\n") if line.strip()]
@@ -191,8 +189,8 @@ def _cues_with_word_times(blocks: list[tuple[float, float, str]]) -> list[Cue]:
         before = _plain(lines[-1]) if lines else ""
         words = _timed_words("\n".join(fresh), start, end)
         if words:
-            found.append(Cue("".join(word.text for word in words).strip(), start, end, words))
-    return _end_at_next_words(found)
+            cues.append(Cue("".join(word.text for word in words).strip(), start, end, words))
+    return [_end_at(cue, after.start) for cue, after in pairwise([*cues, Cue("", None, None)])]
 
 
 def _plain(line: str) -> str:
@@ -201,56 +199,42 @@ def _plain(line: str) -> str:
 
 def _timed_words(body: str, start: float, end: float) -> tuple[Word, ...]:
     """Return the words of a cue; a word lasts to the next time in the cue."""
-    pieces = INLINE.split(body)  # text, then four clock parts and text again and again
-    starts = [
-        start,
-        *(_clock_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5)),
-    ]
+    pieces = INLINE_TIME.split(body)  # text, then four clock parts and text again and again
+    edges = [start]
+    for i in range(1, len(pieces) - 3, 5):
+        edges.append(_clock_seconds(tuple(pieces[i : i + 4])))
     words: list[Word] = []
-    for text, begin, after in zip(pieces[::5], starts, [*starts[1:], end], strict=True):
+    for text, (begin, after) in zip(pieces[::5], pairwise([*edges, end]), strict=True):
         tokens = html.unescape(strip_tags(text)).split()
         step = (after - begin) / max(1, len(tokens))
-        for position, token in enumerate(tokens):
-            words.append(
-                Word(
-                    text=f" {token}",
-                    span=_span(begin + position * step, begin + (position + 1) * step),
-                )
-            )
+        for n, token in enumerate(tokens):
+            span = _span(begin + n * step, begin + (n + 1) * step)
+            words.append(Word(text=f" {token}", span=span))
     return tuple(words)
 
 
-def _end_at_next_words(cues: list[Cue]) -> list[Cue]:
-    """End each cue where the next one's words begin: rolling cues stay on the screen longer than
-    they are spoken."""
-    found = []
-    for cue, after in zip(cues, [*(following.start for following in cues[1:]), None], strict=False):
-        if (
-            after is not None
-            and cue.start is not None
-            and cue.end is not None
-            and cue.start < after < cue.end
-        ):
-            words = [
-                word.model_copy(update={"span": _span(word.span.start, after)})
-                if word.span is not None and word.span.end > after
-                else word
-                for word in cue.words
-            ]
-            cue = replace(cue, end=after, words=tuple(words))
-        found.append(cue)
-    return found
+def _end_at(cue: Cue, after: float | None) -> Cue:
+    """End a cue where the next one's words begin: rolling cues stay on the screen longer than they
+    are spoken."""
+    if after is None or cue.start is None or cue.end is None or not cue.start < after < cue.end:
+        return cue
+    words = []
+    for word in cue.words:
+        if word.span is not None and word.span.end > after:
+            word = word.model_copy(update={"span": _span(word.span.start, after)})
+        words.append(word)
+    return replace(cue, end=after, words=tuple(words))
 
 
 # ---------------------------------------------------------------- csv
 
-COLUMNS = ("start", "end", "text")
+CSV_COLUMNS = ("start", "end", "text")
 
 
 def has_csv_header(text: str) -> bool:
     """Tell whether the first line names the columns start, end and text."""
     names = text.lstrip("\n").split("\n", 1)[0].split(",")
-    return set(COLUMNS) <= {name.strip().strip('"').lower() for name in names}
+    return set(CSV_COLUMNS) <= {name.strip().strip('"').lower() for name in names}
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
@@ -259,18 +243,18 @@ def parse_csv(text: str, name: str) -> list[Cue]:
     rows = csv.reader(io.StringIO(text.lstrip("\n")))
     try:
         header = [column.strip().lower() for column in next(rows, [])]
-        if not set(COLUMNS) <= set(header):
+        if not set(CSV_COLUMNS) <= set(header):
             raise CaptionError(
                 f"{name}, line 1: needs the columns start,end,text; it has {','.join(header)[:80]!r}"
             )
-        columns = [header.index(column) for column in COLUMNS]
+        columns = [header.index(column) for column in CSV_COLUMNS]
         cues = []
         for row in filter(any, rows):
             if len(row) <= max(columns):
-                found = f"{name}, line {rows.line_num}: {len(row)} columns"
-                raise CaptionError(f"{found}, needs start, end, text; add what is missing")
-            start, end, text = (row[column] for column in columns)
-            cues.append(Cue(text, parse_seconds(start), parse_seconds(end)))
+                wrong = f"{name}, line {rows.line_num}: {len(row)} columns"
+                raise CaptionError(f"{wrong}, needs start, end, text; add what is missing")
+            start, end, content = (row[column] for column in columns)
+            cues.append(_cue(content, start, end))
         return cues
     except csv.Error as error:
         raise CaptionError(
@@ -282,8 +266,8 @@ def parse_csv(text: str, name: str) -> list[Cue]:
 
 Json: TypeAlias = object  # what json.loads gives; every use checks its type
 
-CJK = "\u2e80"  # from here on scripts are written without spaces between words
-FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
+FIRST_CJK_LETTER = "\u2e80"  # from here on scripts are written without spaces between words
+JSON_FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
 
 
 def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
@@ -295,12 +279,12 @@ def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
             f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line"
         ) from error
     except ValueError as error:
-        raise CaptionError(f"{name}: JSON that is {error}; give {FORMS}") from error
+        raise CaptionError(f"{name}: JSON that is {error}; give {JSON_FORMS}") from error
     cues = _cues_of_form(tree, name)
     if cues is None and isinstance(tree, dict) and tree:
         cues = _cues_of_form(tree[_choose_video(tree, name, video)], name)
     if cues is None:
-        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
+        raise CaptionError(f"{name}: JSON of an unknown form; give {JSON_FORMS}")
     return cues
 
 
@@ -312,8 +296,8 @@ def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str
         return next(iter(tree))
     near = difflib.get_close_matches(video or "", [key[:40] for key in list(tree)[:10_000]], n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"for example {next(iter(tree))[:40]!r}"
-    asked = f"no video {video!r} among its" if video is not None else "name one of its"
-    raise CaptionError(f"{name}: {asked} {len(tree)} videos; {hint}")
+    problem = f"no video {video!r} among its" if video is not None else "name one of its"
+    raise CaptionError(f"{name}: {problem} {len(tree)} videos; {hint}")
 
 
 def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
@@ -328,79 +312,81 @@ def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
         return _cues_of_events(events)
     if isinstance(segments, list):
         return [_cue_of_segment(part) for part in segments if isinstance(part, dict)]
-    columns = [
-        column for key in ("text", "start", "end") if isinstance(column := tree.get(key), list)
-    ]
-    if len(columns) < 3:
+    columns = [tree.get(key) for key in ("text", "start", "end")]
+    texts, starts, ends = columns
+    if not (isinstance(texts, list) and isinstance(starts, list) and isinstance(ends, list)):
         return None
-    if len({len(column) for column in columns}) > 1:
-        sizes = ", ".join(str(len(column)) for column in columns)
+    if not len(texts) == len(starts) == len(ends):
+        sizes = f"{len(texts)}, {len(starts)}, {len(ends)}"
         raise CaptionError(
             f"{name}: text, start and end must be equally long lists, not {sizes}; write them again"
         )
-    return [
-        Cue(text if isinstance(text, str) else "", parse_seconds(start), parse_seconds(end))
-        for text, start, end in zip(*columns, strict=True)
-    ]
+    return [_cue(*row) for row in zip(texts, starts, ends, strict=True)]
+
+
+def _cue(text: Json, start: Json, end: Json, words: tuple[Word, ...] = ()) -> Cue:
+    content = text if isinstance(text, str) else ""
+    return Cue(content, parse_seconds(start), parse_seconds(end), words)
 
 
 def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
     """Return one WhisperX segment; where it has no time of its own its words give it."""
-    given = part.get("words")
-    words = tuple(
-        word
-        for item in (given if isinstance(given, list) else [])
-        if isinstance(item, dict)
-        for word in _word(item)
-    )
-    text = part.get("text")
-    spans = [word.span for word in words if word.span]
-    start, end = parse_seconds(part.get("start")), parse_seconds(part.get("end"))
-    if spans:
-        start = min(span.start for span in spans) if start is None else start
-        end = max(span.end for span in spans) if end is None else end
-    return Cue(text if isinstance(text, str) else "", start, end, words if spans else ())
+    items = part.get("words")
+    words: list[Word] = []
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict):
+            words += _word(item)
+    cue = _cue(part.get("text"), part.get("start"), part.get("end"), tuple(words))
+    span = covering_span(word.span for word in words)
+    if span is None:
+        return replace(cue, words=())
+    start = span.start if cue.start is None else cue.start
+    end = span.end if cue.end is None else cue.end
+    return replace(cue, start=start, end=end)
 
 
 def _word(item: Mapping[str, Json]) -> list[Word]:
+    """Return the word, if any, of a WhisperX item."""
     text = item.get("word", item.get("text"))
     if not isinstance(text, str) or not text.strip():
         return []
     score = parse_seconds(item.get("score", item.get("probability")))
     confidence = None if score is None else min(1.0, max(0.0, score))
     span = _span(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
-    space = "" if text.strip()[0] >= CJK else " "
+    space = "" if text.strip()[0] >= FIRST_CJK_LETTER else " "
     return [Word(text=f"{space}{text.strip()}", span=span, confidence=confidence)]
 
 
 def _cues_of_events(events: list[Json]) -> list[Cue]:
     """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until
     the next begins."""
-    shown = [
-        (event, pieces)
-        for event in events
-        if isinstance(event, dict) and (pieces := _pieces(event))
-    ]
-    starts = [parse_seconds(event.get("tStartMs")) for event, _ in shown]
-    found = []
-    for (event, pieces), start, after in zip(shown, starts, [*starts[1:], None], strict=False):
+    spoken = []
+    for event in events:
+        if isinstance(event, dict) and (pieces := _pieces(event)):
+            spoken.append((event, pieces))
+    starts = [parse_seconds(event.get("tStartMs")) for event, _ in spoken]
+    cues = []
+    for (event, pieces), (start, after) in zip(spoken, pairwise([*starts, None]), strict=True):
+        text = "".join(piece for piece, _ in pieces)
         length = parse_seconds(event.get("dDurationMs"))
         end = start + length if start is not None and length is not None else after
-        if start is not None and end is not None and after is not None and start < after < end:
-            end = after
-        text = "".join(piece for piece, _ in pieces)
         if start is None or end is None:
-            found.append(Cue(text, None, None))
+            cues.append(Cue(text, None, None))
             continue
-        edges = [*((start + (offset or 0.0)) / 1000 for _, offset in pieces), end / 1000]
-        words = tuple(
-            Word(text=f" {piece.strip()}", span=_span(begin, min(following, end / 1000)))
-            for (piece, _), begin, following in zip(pieces, edges, edges[1:], strict=False)
-            if piece.strip()
-        )
-        timed = len(pieces) > 1 and any(offset is not None for _, offset in pieces)
-        found.append(Cue(text, start / 1000, end / 1000, words if timed else ()))
-    return found
+        if after is not None and start < after < end:
+            end = after
+        words = []
+        edges = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
+        for (piece, _), (begin, following) in zip(
+            pieces, pairwise([*edges, end / 1000]), strict=True
+        ):
+            if piece.strip():
+                span = _span(begin, min(following, end / 1000))
+                words.append(Word(text=f" {piece.strip()}", span=span))
+        if len(pieces) == 1 or all(offset is None for _, offset in pieces):
+            words = []
+        cues.append(Cue(text, start / 1000, end / 1000, tuple(words)))
+    return cues
 
 
 def _pieces(event: Mapping[str, Json]) -> list[tuple[str, float | None]]:

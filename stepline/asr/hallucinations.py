@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from stepline.asr.settings import AsrSettings
 from stepline.records import Sentence
 
-LONGEST_PHRASE = 20  # words of a phrase that may repeat
-REPEATS = 4  # times in a row from which a phrase is a loop; people say a thing three times
-REPEATS_OF_A_WORD = 6  # times for a single word: "no, no, no, no" is speech
+MAX_PHRASE_WORDS = 20  # of a phrase that may repeat
+MIN_PHRASE_REPEATS = 4  # in a row from which a phrase is a loop; people say a thing three times
+MIN_WORD_REPEATS = 6  # the same of a single word: "no, no, no, no" is speech
 
 
 def find_repetitions(words: Sequence[str]) -> set[int]:
@@ -22,8 +22,8 @@ def find_repetitions(words: Sequence[str]) -> set[int]:
     break."""
     plain = [re.sub(r"[^\w']+", "", word.lower()) for word in words]
     indices: set[int] = set()
-    for phrase in range(1, LONGEST_PHRASE + 1):
-        needed = (REPEATS_OF_A_WORD if phrase == 1 else REPEATS) * phrase
+    for phrase in range(1, MAX_PHRASE_WORDS + 1):
+        needed = (MIN_WORD_REPEATS if phrase == 1 else MIN_PHRASE_REPEATS) * phrase
         start = 0  # of a run in which each word equals the one `phrase` words before it
         for index in range(phrase, len(plain) + 1):
             if index < len(plain) and plain[index] == plain[index - phrase]:
@@ -42,13 +42,15 @@ def repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
 
 
 # End cards of the videos that Whisper learned from; it writes them over music and silence.
-STOCK = re.compile(
+STOCK_PHRASES = re.compile(
     r"((okay|so|and|that's it|well|all right|alright) )?(thank you|thanks)( (so|very) much)?( for \w+.*| everyone)?"
     r"|you|bye( bye)?|(please )?(like and )?(subscribe|share)\b.*|.*\bsubscribe to (my|our|the) channel.*"
     r"|(i'll |i will |we'll )?see you (all )?(again )?(in the )?(next|later|soon).*|to be continued|the end"
     r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription) (by|from)\b.*|.*\bamara org\b.*"
 )
-DOUBTED = 0.5  # fraction of a window's sentences not believed, from which the rest is doubted too
+MIN_DOUBTED = (
+    0.5  # fraction of a window's sentences not believed, from which the rest is doubted too
+)
 REPEATED = "the recogniser repeated itself"
 
 
@@ -77,14 +79,12 @@ def hallucination_reasons(
         for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))
     ]
     doubted = sum(reason is not None for reason in reasons)
-    if sentences and doubted >= DOUBTED * len(sentences):
+    if sentences and doubted >= MIN_DOUBTED * len(sentences):
         for index, proof in enumerate(evidence):
             likely = proof.log_probability
-            if (
-                reasons[index] is None
-                and likely is not None
-                and likely < settings.clear_log_probability
-            ):
+            if reasons[index] is not None or likely is None:
+                continue
+            if likely < settings.clear_log_probability:
                 doubt = f"the words are unsure (log-probability {likely:.2f})"
                 reasons[index] = f"what stands beside it is not believed, and {doubt}"
     return reasons
@@ -108,11 +108,9 @@ def hallucination_reason(
     if likely is not None and likely + evidence.voiced < settings.belief:
         return f"little voice (probability {evidence.voiced:.2f}) and unsure words (log-probability {likely:.2f})"
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
-    clear = evidence.voiced >= settings.clear_voice and (
-        likely is None or likely >= settings.clear_log_probability
-    )
-    return (
-        "a stock phrase that Whisper writes where nobody speaks"
-        if STOCK.fullmatch(plain) and not clear
-        else None
-    )
+    is_clear = evidence.voiced >= settings.clear_voice
+    if likely is not None and likely < settings.clear_log_probability:
+        is_clear = False
+    if STOCK_PHRASES.fullmatch(plain) and not is_clear:
+        return "a stock phrase that Whisper writes where nobody speaks"
+    return None

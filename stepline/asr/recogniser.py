@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ENGLISH_ONLY = "whisper-tiny.en"
-MULTILINGUAL = "whisper-base"
-CURE = "perhaps it is not English: `stepline weights get whisper-base` adds Whisper base, which knows 99 languages"
+ENGLISH_MODEL = "whisper-tiny.en"
+MULTILINGUAL_MODEL = "whisper-base"
+LANGUAGE_ADVICE = (
+    "perhaps it is not English: `stepline weights get whisper-base` adds Whisper base, "
+    "which knows 99 languages"
+)
 
 
 class Recogniser(Protocol):
@@ -51,13 +54,14 @@ class RecogniserSwitch:
         with its reader."""
         self._settings, self._models = settings, models
         self._recogniser: Recogniser | None = None
-        free = (
+        # free to choose another model by what is heard first
+        self._undecided = (
             settings.model is None
             and settings.language is None
             and settings.recogniser == "whisper"
+            and not settings.translate
+            and weights_fetched(MULTILINGUAL_MODEL)
         )
-        free &= not settings.translate
-        self._undecided = free and weights_fetched(MULTILINGUAL)
 
     @property
     def name(self) -> str | None:
@@ -68,12 +72,14 @@ class RecogniserSwitch:
     def advice(self) -> str:
         """What to add to a doubt about the words; empty when the model knows other languages
         already."""
-        return CURE if self.english_only and not weights_fetched(MULTILINGUAL) else ""
+        return (
+            LANGUAGE_ADVICE if self.english_only and not weights_fetched(MULTILINGUAL_MODEL) else ""
+        )
 
     @property
     def english_only(self) -> bool:
         """Whether the model in use is the fast one, which takes whatever it hears for English."""
-        return self.name == ENGLISH_ONLY
+        return self.name == ENGLISH_MODEL
 
     @property
     def at_once(self) -> int:
@@ -102,10 +108,12 @@ class RecogniserSwitch:
         self, windows: Sequence[AudioWindow], transcripts: list[WindowTranscript]
     ) -> list[WindowTranscript]:
         assert self._recogniser is not None
+        beam = self._settings.retry_beam
         for index, transcript in enumerate(transcripts):
-            if _repeats_itself(transcript) and self._settings.retry_beam != self._settings.beam:
-                again = self._recogniser.read(windows[index], beam=self._settings.retry_beam)
-                transcripts[index] = transcript if _repeats_itself(again) else again
+            if _repeats_itself(transcript) and beam != self._settings.beam:
+                second = self._recogniser.read(windows[index], beam=beam)
+                if not _repeats_itself(second):
+                    transcripts[index] = second
         return transcripts
 
     def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
@@ -113,18 +121,18 @@ class RecogniserSwitch:
         it if not English."""
         from stepline.asr.whisper import Whisper
 
-        voiced = float((window.voice >= self._settings.voice).sum()) * FRAME / SAMPLE_RATE
-        if voiced < self._settings.switch_voice:
+        settings = self._settings
+        voiced = float((window.voice >= settings.voice).sum()) * FRAME / SAMPLE_RATE
+        if voiced < settings.switch_voice:
             return transcript  # too little to tell a language from
         self._undecided = False
-        if (
-            transcript.log_probability or 0.0
-        ) >= self._settings.switch_below and not _repeats_itself(transcript):
+        log_probability = transcript.log_probability or 0.0
+        if log_probability >= settings.switch_below and not _repeats_itself(transcript):
             return transcript
-        other = Whisper(MULTILINGUAL, self._settings, self._models)
+        other = Whisper(MULTILINGUAL_MODEL, settings, self._models)
         language, probability = other.detect(window)
         log.info("first speech: language %s with probability %.2f", language, probability)
-        if language == "en" or probability < self._settings.switch_above:
+        if language == "en" or probability < settings.switch_above:
             return transcript
         other.language = language
         self._recogniser = other
@@ -132,29 +140,27 @@ class RecogniserSwitch:
 
 
 def read_together(
-    asked: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
+    requests: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
 ) -> list[list[WindowTranscript]]:
     """Return what is said in each sound's windows, as its own `read_many` does; several windows
     share batches."""
     batches: dict[Hashable, list[int]] = {}
-    for number, (switch, windows) in enumerate(asked):
+    for number, (switch, windows) in enumerate(requests):
         key = getattr(switch._recogniser, "batch_key", None) if len(windows) > 1 else None
         batches.setdefault(number if key is None else key, []).append(number)
-    read: dict[int, list[WindowTranscript]] = {}
+    transcripts: dict[int, list[WindowTranscript]] = {}
     for numbers in batches.values():
-        switch, windows = asked[numbers[0]]
+        switch, windows = requests[numbers[0]]
         if len(numbers) == 1 or switch._recogniser is None:
-            read[numbers[0]] = switch.read_many(windows)
+            transcripts[numbers[0]] = switch.read_many(windows)
             continue
-        found = iter(
-            switch._recogniser.read_many(
-                [window for number in numbers for window in asked[number][1]]
-            )
-        )
+        together = [window for number in numbers for window in requests[number][1]]
+        batch = iter(switch._recogniser.read_many(together))
         for number in numbers:
-            own, windows = asked[number]
-            read[number] = own._without_repetitions(windows, list(islice(found, len(windows))))
-    return [read[number] for number in range(len(asked))]
+            own, windows = requests[number]
+            answers = list(islice(batch, len(windows)))
+            transcripts[number] = own._without_repetitions(windows, answers)
+    return [transcripts[number] for number in range(len(requests))]
 
 
 def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recogniser:
@@ -167,8 +173,11 @@ def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recognis
         return recogniser
     from stepline.asr.whisper import Whisper
 
-    english = settings.language in (None, "en") and not settings.translate
-    return Whisper(settings.model or (ENGLISH_ONLY if english else MULTILINGUAL), settings, models)
+    model = settings.model
+    if model is None:
+        english = settings.language in (None, "en") and not settings.translate
+        model = ENGLISH_MODEL if english else MULTILINGUAL_MODEL
+    return Whisper(model, settings, models)
 
 
 def _repeats_itself(transcript: WindowTranscript) -> bool:

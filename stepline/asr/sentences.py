@@ -7,32 +7,17 @@ from collections.abc import Sequence
 from stepline.records import Sentence, Span, Word, covering_span
 
 # A full stop after these ends nothing.
-ABBREVIATIONS = frozenset(
-    {
-        *(
-            "mr",
-            "mrs",
-            "ms",
-            "dr",
-            "prof",
-            "st",
-            "vs",
-            "etc",
-            "approx",
-            "vol",
-            "fig",
-            "inc",
-            "ltd",
-            "jr",
-            "sr",
-            "e.g",
-        ),
-        *("i.e", "a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"),
-    }
-)
-CLOSING = "\"'”’»)]}"
+_TITLES = ["mr", "mrs", "ms", "dr", "prof", "st", "inc", "ltd", "jr", "sr"]
+_MEASURES = ["approx", "vol", "fig", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"]
+_OTHERS = ["vs", "etc", "e.g", "i.e", "a.m", "p.m", "u.s", "u.k"]
+ABBREVIATIONS = frozenset([*_TITLES, *_MEASURES, *_OTHERS])
+CLOSING_MARKS = "\"'”’»)]}"
+OPENING_MARKS = "\"'“‘«([{"
 FULL_STOPS = ".!?…。！？"
-SHORTEST_WORD = 0.02  # s; a word whose end is not after its start gets this long
+PAUSE_MARKS = (",", ";", ":", "，", "、", "；")
+COMMA_SECONDS = 0.5  # of silence that a comma counts for where a long sentence is cut
+MIN_WORD_SECONDS = 0.02  # a word whose end is not after its start gets this long
+MIN_PART_WORDS = 2  # of either part of a long sentence that is cut
 
 
 def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
@@ -45,27 +30,26 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     before them.
     """
     timed = order_word_times(join_pieces([word for word in words if word.text.strip()]))
-    pairs = list(zip(timed, [*timed[1:], None], strict=False))
-    punctuated = any(
-        ends_sentence(word.text, following.text if following else None) for word, following in pairs
-    )
+    following_texts = [*(word.text for word in timed[1:]), None]
+    stops = [
+        ends_sentence(word.text, following)
+        for word, following in zip(timed, following_texts, strict=False)
+    ]
+    punctuated = any(stops)
     groups: list[list[Word]] = [[]]
-    for word, following in pairs:
-        groups[-1].append(word)
-        paused = following is not None and _silence(word, following) >= pause
-        joined = (
-            following is not None
-            and word.text.strip()[-1:].isalnum()
-            and following.text.strip()[:1].islower()
-        )
-        if (
-            following is None
-            or ends_sentence(word.text, following.text)
-            or (paused and not (punctuated and joined))
-        ):
+    for n, word in enumerate(timed):
+        if n and not stops[n - 1]:
+            before = timed[n - 1]
+            paused = _silence(before, word) >= pause
+            runs_on = before.text.strip()[-1:].isalnum() and word.text.strip()[:1].islower()
+            if paused and not (punctuated and runs_on):
+                groups.append([])
+        elif n:
             groups.append([])
+        groups[-1].append(word)
     parts = [part for group in groups if group for part in _split_long(group, longest)]
-    return [sentence for part in parts if (sentence := _sentence(part)) is not None]
+    sentences = [_sentence(part) for part in parts]
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def join_pieces(words: Sequence[Word]) -> list[Word]:
@@ -80,12 +64,13 @@ def join_pieces(words: Sequence[Word]) -> list[Word]:
         if joined and not word.text[0].isspace() and not word.text[0].isalnum():
             before = joined.pop()
             known = [piece.confidence for piece in (before, word) if piece.confidence is not None]
-            update = {
-                "text": before.text.rstrip() + word.text,
-                "span": covering_span((before.span, word.span)),
-                "confidence": min(known, default=None),
-            }
-            joined.append(before.model_copy(update=update))
+            joined.append(
+                Word(
+                    text=before.text.rstrip() + word.text,
+                    span=covering_span((before.span, word.span)),
+                    confidence=min(known, default=None),
+                )
+            )
         else:
             joined.append(word)
     return joined
@@ -98,24 +83,22 @@ def order_word_times(words: Sequence[Word]) -> list[Word]:
     last = 0.0
     for word in words:
         if word.span is not None:
-            start = max(word.span.start, last)
-            word = word.model_copy(
-                update={"span": Span(start, max(word.span.end, start + SHORTEST_WORD))}
-            )
-            last = start
+            last = max(word.span.start, last)
+            span = Span(last, max(word.span.end, last + MIN_WORD_SECONDS))
+            word = word.model_copy(update={"span": span})
         ordered.append(word)
     return ordered
 
 
 def ends_sentence(text: str, following: str | None = None) -> bool:
-    """Tell whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do
+    """Return whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do
     not."""
-    bare = text.strip().rstrip(CLOSING)
+    bare = text.strip().rstrip(CLOSING_MARKS)
     if not bare or bare[-1] not in FULL_STOPS:
         return False
     if bare[-1] != ".":
         return True
-    stem = bare.rstrip(".").lower().lstrip("\"'“‘«([{")
+    stem = bare.rstrip(".").lower().lstrip(OPENING_MARKS)
     if stem in ABBREVIATIONS or (len(stem) == 1 and stem.isalpha() and stem != "i"):
         return False
     if bare.endswith("...") and following is not None and following.strip()[:1].islower():
@@ -130,21 +113,18 @@ def _silence(word: Word, following: Word) -> float:
 def _split_long(words: list[Word], longest: float) -> list[list[Word]]:
     """Cut a run of words that lasts too long at its longest pause, again and again; never within 2
     words of an end."""
-    timed = [word.span for word in words if word.span]
-    if len(words) < 4 or not timed or timed[-1].end - timed[0].start <= longest:
+    spans = [word.span for word in words if word.span]
+    if len(words) < 2 * MIN_PART_WORDS or not spans or spans[-1].end - spans[0].start <= longest:
         return [words]
-    cuts = range(2, len(words) - 1)
+    cuts = range(MIN_PART_WORDS, len(words) - MIN_PART_WORDS + 1)
     middle = len(words) / 2
     cut = max(cuts, key=lambda index: (_cut_quality(words, index), -abs(index - middle)))
     return [*_split_long(words[:cut], longest), *_split_long(words[cut:], longest)]
 
 
 def _cut_quality(words: list[Word], index: int) -> float:
-    """How good it is to cut before words[index]: seconds of silence, a comma counts as half a
-    second."""
-    comma = (
-        0.5 if words[index - 1].text.rstrip().endswith((",", ";", ":", "，", "、", "；")) else 0.0
-    )
+    """Return how good it is to cut before words[index], in seconds of silence."""
+    comma = COMMA_SECONDS if words[index - 1].text.rstrip().endswith(PAUSE_MARKS) else 0.0
     return round(_silence(words[index - 1], words[index]) + comma, 1)
 
 

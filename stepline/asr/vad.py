@@ -41,16 +41,15 @@ def find_speech(
             runs[-1][1] = index + 1
         else:
             runs.append([index, index + 1])
-    # A run is widened, but never past the middle of the silence beside it.
-    margin, edges = (
-        round(pad * SAMPLE_RATE),
-        [(first * FRAME, last * FRAME) for first, last in runs],
-    )
+    # A run is widened, but never past the middle of the silence next to it.
+    margin = round(pad * SAMPLE_RATE)
+    edges = [(first * FRAME, last * FRAME) for first, last in runs]
     middles = [(before + after) // 2 for (_, before), (after, _) in pairwise(edges)]
-    limits = zip(edges, [0, *middles], [*middles, len(voice) * FRAME], strict=False)
-    return [
-        (max(low, first - margin), min(high, last + margin)) for (first, last), low, high in limits
-    ]
+    limits = [0, *middles, len(voice) * FRAME]
+    widened = []
+    for (first, last), low, high in zip(edges, limits[:-1], limits[1:], strict=False):
+        widened.append((max(low, first - margin), min(high, last + margin)))
+    return widened
 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:

@@ -3,9 +3,10 @@ many at once."""
 
 import logging
 import math
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,11 +26,12 @@ log = logging.getLogger(__name__)
 
 Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samples of a window
 Models: TypeAlias = dict[str, Any]  # faster-whisper's, by the name of their weights
-SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
-AT_ONCE = 16  # windows that a GPU reads together; for speed alone
-# s of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
-SLOT = 30
-FRAME_RATE = 100  # Whisper's frames a second, in which a segment says where its slot begins
+MIN_WORD_SECONDS = 0.02  # one step of Whisper's clock
+BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
+# of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
+SLOT_SECONDS = 30
+FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
+MAX_REASON_CHARS = 200  # of the hub's error
 
 
 class Whisper:
@@ -42,7 +44,7 @@ class Whisper:
         self._settings = settings
         place = current_device().recognition(settings.compute)
         self._on_cpu = place["device"] == "cpu"
-        self.at_once = 1 if self._on_cpu else AT_ONCE
+        self.at_once = 1 if self._on_cpu else BATCH_WINDOWS
         models = {} if models is None else models
         if name not in models:
             models[name] = _load_model(find_model(name), place, settings.threads)
@@ -76,16 +78,16 @@ class Whisper:
         Those beside a window change the last bits of its numbers alone, by which a word may move a
         step of the clock.
         """
-        voiced = [
-            (index, runs)
-            for index, window in enumerate(windows)
-            if (runs := _speech(window, self._settings))
-        ]
+        voiced: list[tuple[int, Runs]] = []
+        for index, window in enumerate(windows):
+            runs = _speech(window, self._settings)
+            if runs:
+                voiced.append((index, runs))
         transcripts = [WindowTranscript(()) for _ in windows]
         for first in range(0, len(voiced), self.at_once):
-            some = voiced[first : first + self.at_once]
-            read = self._read_batch([(windows[index], runs) for index, runs in some])
-            for (index, _), transcript in zip(some, read, strict=True):
+            batch = voiced[first : first + self.at_once]
+            answers = self._read_batch([(windows[index], runs) for index, runs in batch])
+            for (index, _), transcript in zip(batch, answers, strict=True):
                 transcripts[index] = transcript
         return transcripts
 
@@ -101,8 +103,8 @@ class Whisper:
         # faster-whisper shortens a long first word by how far behind the last one it is, be that
         # another window's: with a slot of silence before each it is as far for all, whichever stand
         # beside each other.
-        begins = [(2 * number + 1) * SLOT for number in range(len(voiced))]
-        sound = np.zeros(2 * len(voiced) * SLOT * SAMPLE_RATE, np.float32)
+        begins = [(2 * number + 1) * SLOT_SECONDS for number in range(len(voiced))]
+        sound = np.zeros(2 * len(voiced) * SLOT_SECONDS * SAMPLE_RATE, np.float32)
         clips = []
         for begin, (window, runs) in zip(begins, voiced, strict=True):
             joined = _join_runs(window, runs)
@@ -113,14 +115,10 @@ class Whisper:
             segments, info = pipeline.transcribe(
                 sound, **self._options(None), clip_timestamps=clips, batch_size=self.at_once
             )
-            found = list(segments)
+            spoken = [segment for segment in segments if segment.text.strip()]
         transcripts = []
         for begin, (window, runs) in zip(begins, voiced, strict=True):
-            own = [
-                segment
-                for segment in found
-                if segment.seek == begin * FRAME_RATE and segment.text.strip()
-            ]
+            own = [segment for segment in spoken if segment.seek == begin * FRAMES_PER_SECOND]
             transcripts.append(self._transcript(window, runs, own, str(info.language), begin))
         return transcripts
 
@@ -166,9 +164,8 @@ class Whisper:
         except RuntimeError as error:
             if self._on_cpu:
                 raise
-            said = " ".join(str(error).split())
             raise ModelError(
-                f"{self.name}: recognition failed on the GPU ({said}); use --device cpu"
+                f"{self.name}: recognition failed on the GPU ({_one_line(error)}); use --device cpu"
             ) from error
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
@@ -187,20 +184,18 @@ class _SpeechTimestamps:
         self._longest = longest
         self._runs = [(first / SAMPLE_RATE, last / SAMPLE_RATE) for first, last in runs]
         lengths = [last - first for first, last in self._runs]
-        self._starts = [sum(lengths[:index]) for index in range(len(lengths))]
+        self._starts = list(accumulate(lengths[:-1], initial=0))  # in the joined speech
 
     def span(self, start: float, end: float) -> Span:
         """Return the span in the video; a word over a cut belongs to the side that holds its
         middle."""
         end = min(end, start + self._longest)
         middle = (start + end) / 2
-        run = max(
-            index for index, first in enumerate(self._starts) if index == 0 or first <= middle
-        )
+        run = max(0, bisect_right(self._starts, middle) - 1)
         first, last = self._runs[run]
         shift = first - self._starts[run]
-        begin = min(max(start + shift, first), last - SHORTEST_WORD)
-        finish = min(max(end + shift, begin + SHORTEST_WORD), last)
+        begin = min(max(start + shift, first), last - MIN_WORD_SECONDS)
+        finish = min(max(end + shift, begin + MIN_WORD_SECONDS), last)
         return Span(round(self._start + begin, 3), round(self._start + finish, 3))
 
 
@@ -223,14 +218,14 @@ def _load_model(path: Path, place: dict[str, Any], threads: int) -> Any:
     try:
         return WhisperModel(str(path), **place, cpu_threads=threads)
     except (RuntimeError, ValueError, OSError) as error:
-        said = " ".join(str(error).split())
+        problem = f"not a CTranslate2 Whisper model ({_one_line(error)}); give such a folder"
         if place["device"] != "cpu" and (path / "model.bin").is_file():
-            raise ModelError(
-                f"{path}: cannot be loaded on a GPU ({said}); use --device cpu"
-            ) from error
-        raise ModelError(
-            f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder"
-        ) from error
+            problem = f"cannot be loaded on a GPU ({_one_line(error)}); use --device cpu"
+        raise ModelError(f"{path}: {problem}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def find_model(name: str) -> Path:
@@ -254,29 +249,27 @@ def find_model(name: str) -> Path:
     try:
         return Path(download_model(name))
     except Exception as error:
-        reason = first_line(error)[:200]
+        reason = first_line(error)[:MAX_REASON_CHARS]
         cure = "try again when the hub can be reached, or give a CTranslate2 folder"
         raise ModelError(
             f"{name}: cannot be fetched from the model hub ({reason}); {cure}"
         ) from error
 
 
-def _check_language(name: str, wanted: str | None, model: Any) -> str | None:
+def _check_language(name: str, language: str | None, model: Any) -> str | None:
     """Return the language to listen for, None = detect it; raises SettingsError for one the model
     cannot hear."""
-    known = list(model.supported_languages)
-    if wanted is None:
+    if language is None:
         return None if model.model.is_multilingual else "en"
-    if wanted not in known:
-        hears = (
-            "only English (en)"
-            if known == ["en"]
-            else "languages by their two-letter code (en, zh, es)"
-        )
+    known = list(model.supported_languages)
+    if language not in known:
+        hears = "languages by their two-letter code (en, zh, es)"
+        if known == ["en"]:
+            hears = "only English (en)"
         raise SettingsError(
-            f"asr.language {wanted!r}: {name} hears {hears}; asr.model=whisper-base hears 99 of them"
+            f"asr.language {language!r}: {name} hears {hears}; asr.model=whisper-base hears 99 of them"
         )
-    return wanted
+    return language
 
 
 def _word(word: Any, timestamps: _SpeechTimestamps, begin: int) -> Word:

@@ -23,7 +23,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stepline.asr.audio_windows import CONTEXT, LONGEST_GAP, NO_SOUND, AudioWindow, WindowTranscript
+from stepline.asr.audio_windows import (
+    MAX_FILLED_SECONDS,
+    NO_SOUND,
+    AudioWindow,
+    WindowTranscript,
+    context_of,
+)
 from stepline.asr.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.asr.second_reading import fit_to_voice
 from stepline.asr.sentences import ends_sentence, join_pieces, split_sentences
@@ -90,8 +96,8 @@ class LiveTranscriber:
         the hole says."""
         sentences = HeardSentences()
         gap = block.start - self.end
-        if not len(self._samples) or gap > LONGEST_GAP:
-            sentences = self.finish()
+        if not len(self._samples) or gap > MAX_FILLED_SECONDS:
+            heard = self.finish()
             self._start = block.start
         elif gap > 0:
             silence = np.zeros(round(gap * SAMPLE_RATE), np.float32)
@@ -294,9 +300,7 @@ class LiveTranscriber:
     def _leave_behind(self, window: AudioWindow, second: float) -> None:
         """Let the sound begin at `second`; whole frames go, so that the detector's stay aligned."""
         count = max(0, int((second - self._start) * SAMPLE_RATE / FRAME)) * FRAME
-        past = np.concatenate([self._context, window.samples[:count]])
-        frames = min(int(CONTEXT * SAMPLE_RATE / FRAME), len(past) // FRAME)
-        self._context = past[len(past) - frames * FRAME :]
+        self._context = context_of(np.concatenate([self._context, window.samples[:count]]))
         self._samples = self._samples[count:]
         self._start += min(count, len(window.samples)) / SAMPLE_RATE
 

@@ -13,7 +13,7 @@ from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.hallucinations import REPEATED
 from stepline.asr.second_reading import (
-    FRAMES_A_SECOND,
+    FRAMES_PER_SECOND,
     Read,
     doubtful_utterances,
     fit_to_voice,
@@ -31,9 +31,9 @@ clips = pytest.mark.skipif(not CLIPS.is_dir(), reason="needs the clips of ../sha
 
 def window(*speech: tuple[float, float], seconds: float = 20.0, start: float = 0.0) -> AudioWindow:
     """Return a window with voice in the given seconds of it."""
-    voice = np.zeros(int(seconds * FRAMES_A_SECOND), np.float32)
+    voice = np.zeros(int(seconds * FRAMES_PER_SECOND), np.float32)
     for first, last in speech:
-        voice[round(first * FRAMES_A_SECOND) : round(last * FRAMES_A_SECOND)] = 1.0
+        voice[round(first * FRAMES_PER_SECOND) : round(last * FRAMES_PER_SECOND)] = 1.0
     return AudioWindow(start, np.zeros(len(voice) * FRAME, np.float32), voice, last=True)
 
 
@@ -118,7 +118,7 @@ def test_speech_after_the_last_word_is_left_to_the_next_window_where_there_is_on
     sound = window((1.0, 3.0), (12.0, 14.0), (16.0, 19.0))
     assert doubtful_utterances(sound, FIRST, SETTINGS, tail=False) == []
     ((piece,),) = doubtful_utterances(sound, FIRST, SETTINGS, tail=True)
-    assert piece[0] / FRAMES_A_SECOND == pytest.approx(15.7, abs=0.05)
+    assert piece[0] / FRAMES_PER_SECOND == pytest.approx(15.7, abs=0.05)
 
 
 def test_of_a_long_utterance_only_what_no_word_covers_is_read_again() -> None:
@@ -127,7 +127,7 @@ def test_of_a_long_utterance_only_what_no_word_covers_is_read_again() -> None:
         "Let go of it.", 11.0, 20.0
     )
     ((piece,),) = doubtful_utterances(sound, words, SETTINGS, tail=True)
-    assert [frame / FRAMES_A_SECOND for frame in piece] == pytest.approx([8.0, 11.0], abs=0.05)
+    assert [frame / FRAMES_PER_SECOND for frame in piece] == pytest.approx([8.0, 11.0], abs=0.05)
 
 
 def test_words_without_times_stay_where_they_are() -> None:

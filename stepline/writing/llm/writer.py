@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -45,26 +46,28 @@ from stepline.writing.types import WrittenSteps
 logger = logging.getLogger(__name__)
 
 Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
+Fallback = Callable[[Transcript], WrittenSteps]
+Pictures = Mapping[int, Mapping[float, bytes]]  # by the number of the chunk: second -> JPEG
 
-WORDS = 0.5  # weight of the shared share of a step's content words, beside a cosine
-BACK = (
-    # cost of citing an earlier sentence than the step before: models keep the order of the speech,
-    # but for slips
-    0.1
-)
-# with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is
-# not
-SHARED = 0.6
+WORD_WEIGHT = 0.5  # of the shared fraction of a step's content words, next to a cosine
+# cost of citing an earlier sentence than the step before: models keep the order of the speech, but
+# for slips
+BACKWARD_COST = 0.1
+# with this fraction of a step's content words said, WORD_FLOOR x floor is enough; one common verb
+# is not
+MIN_SHARED_WORDS = 0.6
 WORD_FLOOR = 0.5
-BESIDE = 0.85  # a neighbour that scores this share of the best sentence is cited too
+# a neighbour that scores this fraction of the best sentence is cited too
+MIN_NEIGHBOUR_SCORE = 0.85
 # spaCy's coarse tags of the words that carry a step
-CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
-SEEN = "seen, not said: a picture at {:.1f} s, by the writer"
-BESIDE_SPEECH = "for: the writer names what a picture at {:.1f} s shows"
-_NAMED = re.compile(r"\ba picture at (\d+\.\d) s\b")  # in both of them
-# no sign
-LIGHT = frozenset(
-    {"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"}
+CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
+PICTURE_STEP_REMARK = "seen, not said: a picture at {:.1f} s, by the writer"
+PICTURE_REMARK = "for: the writer names what a picture at {:.1f} s shows"
+_PICTURE_SECOND = re.compile(r"\ba picture at (\d+\.\d) s\b")  # in both of them
+WITHHELD = "addresses a language model, not the viewer; withheld from it"
+# content words that say nothing of a step
+LIGHT_LEMMAS = frozenset(
+    {"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step", "-"}
 )
 
 
@@ -79,7 +82,7 @@ class Support:
     @property
     def score(self) -> Matrix:
         """The sum by which sentences are chosen, (K, S)."""
-        return np.asarray(self.cosine + WORDS * self.shared, dtype=np.float32)
+        return np.asarray(self.cosine + WORD_WEIGHT * self.shared, dtype=np.float32)
 
 
 def cite_sources(
@@ -100,93 +103,91 @@ def cite_sources(
     start: of the part of the video, for what is told of them.
     """
     support = measure_support(texts, [sentence.text for sentence in chunk.sentences], embed)
-    chosen = choose_in_order(support.score) if texts else []
+    path = choose_in_order(support.score) if texts else []
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
         pictures = seconds[k] if seconds else ()
-        rows = _sources(support, k, chosen[k], floor * (WORD_FLOOR if pictures else 1.0))
-        if rows:
-            said = covering_span(chunk.sentences[row].span for row in rows)
-            seen = tuple(BESIDE_SPEECH.format(start + second) for second in pictures)
-            sources = tuple(chunk.indices[row] for row in rows)
-            steps.append(Step(id="0", text=text, sources=sources, said=said, seen=seen))
-        elif pictures:
-            seen = tuple(SEEN.format(start + second) for second in pictures)
-            steps.append(Step(id="0", text=text, at=pictures[0], seen=seen))
-        else:
+        rows = _sources(support, k, path[k], floor * (WORD_FLOOR if pictures else 1.0))
+        if not rows and not pictures:
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
+            continue
+        remark = PICTURE_REMARK if rows else PICTURE_STEP_REMARK
+        step = Step(
+            id="0",
+            text=text,
+            sources=tuple(chunk.indices[row] for row in rows),
+            said=covering_span(chunk.sentences[row].span for row in rows),
+            at=None if rows else pictures[0],
+            seen=tuple(remark.format(start + second) for second in pictures),
+        )
+        steps.append(step)
     return steps, dropped
 
 
 def named_seconds(step: Step) -> list[float]:
     """Return the seconds, of the whole video, of the pictures that the writer says a step rests
     on."""
-    return [float(second) for words in step.seen for second in _NAMED.findall(words)]
+    return [float(second) for words in step.seen for second in _PICTURE_SECOND.findall(words)]
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
     """Return how well each of the S sentences supports each of the K texts."""
     if not texts:
-        return Support(
-            np.zeros((0, len(sentences)), np.float32), np.zeros((0, len(sentences)), np.float32)
-        )
+        nothing = np.zeros((0, len(sentences)), np.float32)
+        return Support(nothing, nothing)
+    count = len(texts)
     rows = embed([*texts, *sentences])
-    cosine = np.asarray(rows[: len(texts)] @ rows[len(texts) :].T, dtype=np.float32)  # (K, S)
+    cosine = np.asarray(rows[:count] @ rows[count:].T, dtype=np.float32)  # (K, S)
     words = content_words([*texts, *sentences])
-    steps, spoken = words[: len(texts)], words[len(texts) :]
-    shared = [[len(step & said) / len(step) if step else 0.0 for said in spoken] for step in steps]
-    return Support(cosine, np.asarray(shared, dtype=np.float32).reshape(cosine.shape))  # (K, S)
+    shared = np.zeros(cosine.shape, dtype=np.float32)  # (K, S)
+    for row, step in zip(shared, words[:count], strict=True):
+        if step:
+            row[:] = [len(step & sentence) / len(step) for sentence in words[count:]]
+    return Support(cosine, shared)
 
 
 def choose_in_order(score: Matrix) -> list[int]:
-    """Return one sentence a step: the best sum of scores, where each step back in time costs BACK.
+    """Return one sentence a step: the best sum of scores, where each step back in time costs
+    BACKWARD_COST.
 
     score: (K, S). Ties keep the earlier sentence.
     """
     best = score[0].astype(np.float64)  # (S,)
-    came = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
+    previous = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
     for k in range(1, len(score)):
         # (S, S): from row to column; below = backwards
-        moves = best[:, None] - BACK * np.tri(len(best), k=-1)
-        came[k] = moves.argmax(axis=0)
+        moves = best[:, None] - BACKWARD_COST * np.tri(len(best), k=-1)
+        previous[k] = moves.argmax(axis=0)
         best = moves.max(axis=0) + score[k]
     path = [int(best.argmax())]
     for k in range(len(score) - 1, 0, -1):
-        path.append(int(came[k, path[-1]]))
+        path.append(int(previous[k, path[-1]]))
     return path[::-1]
 
 
 def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
     """Return the lemmas of each text's content words, in lower case."""
-    return [
-        frozenset(
-            word.lemma_.lower()
-            for word in doc
-            if word.pos_ in CONTENT and word.lemma_.lower() not in LIGHT | {"-"}
-        )
-        for doc in parse(list(texts))
-    ]
+    words = []
+    for doc in parse(list(texts)):
+        lemmas = {word.lemma_.lower() for word in doc if word.pos_ in CONTENT_TAGS}
+        words.append(frozenset(lemmas - LIGHT_LEMMAS))
+    return words
 
 
-def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
-    """Return the chosen sentence, if it supports step k, and the neighbours that support it nearly
-    as well."""
+def _sources(support: Support, k: int, best: int, floor: float) -> list[int]:
+    """Return the best sentence, if it supports step k, and the neighbours that support it nearly as
+    well."""
     score = support.score[k]
     cosine, shared = support.cosine[k], support.shared[k]
-    supported = (cosine >= floor) | ((cosine >= WORD_FLOOR * floor) & (shared >= SHARED))
-    if not supported[chosen]:
-        others = np.flatnonzero(supported)
-        if not len(others):
-            return []
-        chosen = int(others[score[others].argmax()])
-    beside = [s for s in (chosen - 1, chosen + 1) if 0 <= s < len(score)]
-    return sorted(
-        [chosen, *(s for s in beside if supported[s] and score[s] >= BESIDE * score[chosen])]
-    )
-
-
-Fallback = Callable[[Transcript], WrittenSteps]
+    said = (cosine >= WORD_FLOOR * floor) & (shared >= MIN_SHARED_WORDS)
+    supporting = np.flatnonzero((cosine >= floor) | said).tolist()
+    if not supporting:
+        return []
+    if best not in supporting:
+        best = max(supporting, key=lambda row: score[row])
+    least = MIN_NEIGHBOUR_SCORE * score[best]
+    return [s for s in supporting if s == best or (abs(s - best) == 1 and score[s] >= least)]
 
 
 @dataclass(frozen=True)
@@ -222,43 +223,37 @@ def write_llm(
     """
     withheld = find_model_orders(transcript)
     chunks = split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
-    reason = "addresses a language model, not the viewer; withheld from it"
-    hidden = tuple(
-        Rejected(what="sentence", text=transcript.sentences[i].text, reason=reason)
+    hidden = [
+        Rejected(what="sentence", text=transcript.sentences[i].text, reason=WITHHELD)
         for i in withheld
-    )
+    ]
     if not chunks:
-        return WrittenSteps(dropped=hidden)
+        return WrittenSteps(dropped=tuple(hidden))
     seeing = pictures if settings.pictures else None
     prompt = prompt or chosen_prompt(settings.prompt_file, pictures=seeing is not None)
     fallback = fallback or _extractive
     if settings.dry_run:
+        note = dry_run_note(chunks, prompt, settings, pictures=seeing is not None)
         whole = fallback(transcript)
-        note = _dry_run(chunks, prompt, settings, pictures=seeing is not None)
-        return WrittenSteps(whole.steps, hidden + whole.dropped, (note, *whole.notes))
+        return WrittenSteps(whole.steps, (*hidden, *whole.dropped), (note, *whole.notes))
 
-    # The model's replies, then the steps of each chunk with what they rest on.
+    # the model's replies, then the steps of each chunk with what they rest on
     jpegs = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
-    replies, asking_notes = _ask_chunks(chunks, prompt, settings, jpegs)
-    embed = embed or _minilm
+    replies, asking = _ask_chunks(chunks, prompt, settings, jpegs)
     start = seeing.start if seeing else 0.0
     parts = []
     for chunk, reply in zip(chunks, replies, strict=True):
         seconds = tuple(jpegs.get(chunk.number, ()))
-        parts.append(_part(chunk, reply, embed, settings.floor, seconds, start))
+        parts.append(_cite(chunk, reply, embed or _minilm, settings.floor, seconds, start))
 
-    # What the model did not serve is filled by the fallback.
-    whole = _fallback(transcript, parts, fallback)
-    steps: list[Step] = []
-    dropped = [*hidden, *whole.dropped]
-    notes = [*asking_notes.of_pictures(start, jpegs), *whole.notes]
-    for part in parts:
-        steps += _steps_within(part.chunk, whole) if part.reason else part.steps
-        dropped += part.dropped
-        notes += part.notes
-    notes += asking_notes.of_cache
-    steps = [step for step in steps if not set(step.sources) & set(withheld)]
-    return WrittenSteps(number_steps(merge_repeats(steps)), tuple(dropped), tuple(notes))
+    # what the model did not serve
+    filled = _fill_gaps(transcript, parts, fallback)
+    steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
+    return WrittenSteps(
+        number_steps(merge_repeats(steps)),
+        (*hidden, *filled.dropped),
+        (*asking.of_pictures(start, jpegs), *filled.notes, *asking.of_cache),
+    )
 
 
 @dataclass(frozen=True)
@@ -268,7 +263,7 @@ class AskingNotes:
     server: str
     of_cache: tuple[str, ...]
 
-    def of_pictures(self, start: float, jpegs: Mapping[int, Mapping[float, bytes]]) -> list[str]:
+    def of_pictures(self, start: float, jpegs: Pictures) -> list[str]:
         """Return where pictures went, if any did. start: of the part of the video."""
         seconds = [f"{start + second:.1f}" for chunk in jpegs.values() for second in chunk]
         if not seconds:
@@ -277,10 +272,7 @@ class AskingNotes:
 
 
 def _ask_chunks(
-    chunks: Sequence[Chunk],
-    prompt: Prompt,
-    settings: LlmSettings,
-    jpegs: dict[int, dict[float, bytes]],
+    chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, jpegs: Pictures
 ) -> tuple[list[ChunkReply], AskingNotes]:
     """Return the reply to each chunk, a late one as none.
 
@@ -314,34 +306,35 @@ def _read_pictures(
     does, or the video ends.
     """
     starts = [0.0, *(chunk.sentences[0].span.start for chunk in chunks[1:])]
-    ends = [*starts[1:], pictures.duration]
-    wanted = {
-        chunk.number: [start + (end - start) * (n + 0.5) / count for n in range(count)]
-        for chunk, start, end in zip(chunks, starts, ends, strict=True)
-        if end > start
-    }
-    known = pictures.reader([round(second, 1) for seconds in wanted.values() for second in seconds])
-    shown = {}
-    for number, seconds in wanted.items():
-        ours = dict.fromkeys(round(second, 1) for second in seconds)
-        shown[number] = {second: known[second] for second in ours if second in known}
-    return {number: each for number, each in shown.items() if each}
+    seconds: dict[int, list[float]] = {}
+    for chunk, (start, end) in zip(chunks, pairwise([*starts, pictures.duration]), strict=True):
+        if end > start:
+            middles = [start + (end - start) * (n + 0.5) / count for n in range(count)]
+            seconds[chunk.number] = [round(second, 1) for second in middles]
+    jpegs = pictures.reader(list(chain(*seconds.values())))
+    shown: dict[int, dict[float, bytes]] = {}
+    for number, own in seconds.items():
+        readable = {second: jpegs[second] for second in own if second in jpegs}
+        if readable:
+            shown[number] = readable
+    return shown
 
 
-def _dry_run(
+def dry_run_note(
     chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
 ) -> str:
     """Return what the model would be asked at most, without second tries."""
-    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
-        settings.pictures if pictures else 0
-    )
-    questions = sum(question_tokens(len(build_prompt(prompt, chunk)), pixels) for chunk in chunks)
-    most = f"{len(chunks)} requests, {questions + len(chunks) * settings.max_tokens} tokens and {settings.deadline:g} s"
+    pixels = []
+    if pictures:
+        pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
+    tokens = len(chunks) * settings.max_tokens
+    tokens += sum(question_tokens(len(build_prompt(prompt, chunk)), pixels) for chunk in chunks)
+    most = f"{len(chunks)} requests, {tokens} tokens and {settings.deadline:g} s"
     beside = f", {len(chunks) * len(pixels)} pictures beside them" if pixels else ""
     return f"dry run: the language model that writes would be asked at most {most}{beside}; the grammar wrote the steps"
 
 
-def _part(
+def _cite(
     chunk: Chunk,
     reply: ChunkReply,
     embed: Embed,
@@ -353,49 +346,58 @@ def _part(
 
     seconds: of the pictures that it was shown, in their order. start: of the part of the video.
     """
-    place = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
-    notes = tuple(f"{place}: {note}" for note in reply.notes)
-    reason, reading = reply.reason, reply.reading or ParsedReply()
+    reading = reply.reading or ParsedReply()
     cited = [split_citation(text) if seconds else (text, ()) for text in reading.texts]
-    judged = list(zip(cited, small_talk_reasons([text for text, _ in cited]), strict=True))
-    talk = [
-        Rejected(what="step", text=text, reason=why) for (text, _), why in judged if why is not None
-    ]
-    kept = [
-        (text, [PICTURE_LETTERS.index(letter) for letter in letters])
-        for (text, letters), why in judged
-        if why is None
-    ]
-    seen = [[seconds[n] for n in numbers if n < len(seconds)] for _, numbers in kept]
+    dropped = list(reading.dropped)
+    texts: list[str] = []
+    pictures: list[list[float]] = []  # the seconds of those that each text names
+    reasons = small_talk_reasons([text for text, _ in cited])
+    for (text, letters), small_talk in zip(cited, reasons, strict=True):
+        if small_talk is not None:
+            dropped.append(Rejected(what="step", text=text, reason=small_talk))
+            continue
+        numbers = [PICTURE_LETTERS.index(letter) for letter in letters]
+        texts.append(text)
+        pictures.append([seconds[n] for n in numbers if n < len(seconds)])
     steps, unsupported = cite_sources(
-        [text for text, _ in kept], chunk, floor=floor, embed=embed, seconds=seen, start=start
+        texts, chunk, floor=floor, embed=embed, seconds=pictures, start=start
     )
+    reason = reply.reason
     if unsupported and not steps:
         reason = "no sentence supports any step of the reply"
+    sentences = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
+    notes = [f"{sentences}: {note}" for note in reply.notes]
     if reason:
-        notes += (f"{place}: provisional, from the extractive writer, because {reason}",)
-    return ChunkSteps(chunk, tuple(steps), (*reading.dropped, *talk, *unsupported), notes, reason)
+        notes.append(f"{sentences}: provisional, from the extractive writer, because {reason}")
+    return ChunkSteps(chunk, tuple(steps), (*dropped, *unsupported), tuple(notes), reason)
 
 
-def _fallback(
+def _fill_gaps(
     transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback
 ) -> WrittenSteps:
-    """Return what the fallback writes of the whole transcript, nothing where the model served every
-    chunk.
+    """Return the steps of all chunks, those that the model did not serve as the fallback writes
+    them.
 
-    What it leaves out is reported only where it served everything: it does not say in which chunk
-    that lay.
+    What the fallback leaves out is reported only where it served everything: it does not say from
+    which chunk that was.
     """
-    if not any(part.reason for part in parts):
-        return WrittenSteps()
-    whole = fallback(transcript)
-    return (
-        whole if all(part.reason for part in parts) else WrittenSteps(whole.steps, (), whole.notes)
-    )
-
-
-def _steps_within(chunk: Chunk, whole: WrittenSteps) -> list[Step]:
-    return [step for step in whole.steps if set(step.sources) & set(chunk.indices)]
+    whole = WrittenSteps()
+    if any(part.reason for part in parts):
+        whole = fallback(transcript)
+    steps: list[Step] = []
+    dropped: list[Rejected] = []
+    notes = list(whole.notes)
+    if all(part.reason for part in parts):
+        dropped += whole.dropped
+    for part in parts:
+        served = part.steps
+        if part.reason:
+            own = set(part.chunk.indices)
+            served = tuple(step for step in whole.steps if not own.isdisjoint(step.sources))
+        steps += served
+        dropped += part.dropped
+        notes += part.notes
+    return WrittenSteps(tuple(steps), tuple(dropped), tuple(notes))
 
 
 def _extractive(transcript: Transcript) -> WrittenSteps:
