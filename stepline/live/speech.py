@@ -97,7 +97,7 @@ class LiveTranscriber:
         sentences = HeardSentences()
         gap = block.start - self.end
         if not len(self._samples) or gap > MAX_FILLED_SECONDS:
-            heard = self.finish()
+            sentences = self.finish()
             self._start = block.start
         elif gap > 0:
             silence = np.zeros(round(gap * SAMPLE_RATE), np.float32)
