@@ -26,9 +26,9 @@ from stepline.procx.captioner import CaptionContext, Captioner
 from stepline.procx.losses import caption_loss
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
 from stepline.procx.vocabulary import (
-    BEGIN,
-    END,
-    PAD,
+    BEGIN_TOKEN,
+    END_TOKEN,
+    PAD_TOKEN,
     CaptionTokens,
     Vocabulary,
     normalise,
@@ -62,7 +62,7 @@ def counts(vocabulary: Vocabulary, texts: Sequence[str]) -> dict[str, float]:
         "tokens_a_sentence": sum(map(len, encoded)) / len(texts),
         "words_a_sentence": sum(len(text.split()) for text in texts) / len(texts),
         "longest": max(map(len, encoded)),
-        "unknown_tokens": sum(row.count(PAD) for row in encoded),
+        "unknown_tokens": sum(row.count(PAD_TOKEN) for row in encoded),
         "come_back_as_they_were": back,
     }
 
@@ -135,7 +135,7 @@ class Trigram:
             defaultdict(Counter) for _ in range(3)
         ]
         for row in rows:
-            path = [BEGIN, BEGIN, *row]
+            path = [BEGIN_TOKEN, BEGIN_TOKEN, *row]
             for place in range(2, len(path)):
                 self.seen[2][tuple(path[place - 2 : place])][path[place]] += 1
         for order in (1, 0):  # how many contexts a token follows
@@ -156,7 +156,7 @@ class Trigram:
         """Return the sum of -log P over all tokens of the rows."""
         total = 0.0
         for row in rows:
-            path = [BEGIN, BEGIN, *row]
+            path = [BEGIN_TOKEN, BEGIN_TOKEN, *row]
             total -= sum(
                 math.log(self.probability(tuple(path[p - 2 : p]), path[p]))
                 for p in range(2, len(path))
@@ -189,7 +189,9 @@ def main() -> None:
         tokenize(texts, vocabulary, NETWORK.longest) for texts in (learnt, held, test)
     )
     run = train(network, data, held_data, options.minutes)
-    rows, test_rows = ([[*vocabulary.encode(t), END] for t in texts] for texts in (learnt, test))
+    rows, test_rows = (
+        [[*vocabulary.encode(t), END_TOKEN] for t in texts] for texts in (learnt, test)
+    )
     surprises = {
         "unigram": unigram(rows, test_rows, len(vocabulary)),
         "trigram": Trigram(rows, len(vocabulary)).surprise(test_rows),

@@ -44,7 +44,7 @@ from stepline.media import AudioBlock, read_sound
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
-from stepline.procx.settings import PROCX, AttentionSettings, CaptionerSettings, ModelSettings
+from stepline.procx.settings import PROCX_MODEL, AttentionSettings, CaptionerSettings, ModelSettings
 from stepline.text import embed
 from stepline.weights import weights_fetched
 from stepline.wys2.clips import ClipTextPair, collate_pairs
@@ -278,7 +278,7 @@ def procx(precision: str, *, small: bool) -> Iterator[Work]:
     for videos in (2,) if small else (8, 64):
         counts = (COUNTS * videos)[:videos]
         made = ProcxTrainer(
-            SMALL_PROCX if small else PROCX,
+            SMALL_PROCX if small else PROCX_MODEL,
             device=current_device().name,
             words=100 if small else WORDS,
             counts=counts,

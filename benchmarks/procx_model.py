@@ -35,7 +35,7 @@ from stepline.procx.losses import training_losses
 from stepline.procx.model import ProcX
 from stepline.procx.settings import (
     PDVC_LOSSES,
-    PROCX,
+    PROCX_MODEL,
     AttentionForm,
     AttentionSettings,
     CaptionerSettings,
@@ -43,7 +43,7 @@ from stepline.procx.settings import (
     ModelSettings,
 )
 from stepline.procx.settings import PDVC_MODEL as PDVC
-from stepline.procx.vocabulary import HALF_BYTES, MARKS, Vocabulary
+from stepline.procx.vocabulary import HALF_BYTES, MARK_TOKENS, Vocabulary
 
 RESULTS = Path(__file__).parent / "results" / "procx_model.json"
 COUNTS = (8, 6, 9, 7, 8, 10, 5, 9)  # steps of the videos; YouCook2: 7.7
@@ -59,13 +59,13 @@ SMALL = ModelSettings(  # learns the simulated world in minutes
         width=64, heads=4, text_layers=1, joint_layers=1, feed_forward=128, projection=32
     ),
 )
-SIZES: dict[str, ModelSettings] = {"paper": PROCX, "small": SMALL, "pdvc": PDVC}
+SIZES: dict[str, ModelSettings] = {"paper": PROCX_MODEL, "small": SMALL, "pdvc": PDVC}
 OURS, SAMPLED, PLAIN = "stepline", "grid_sample", "plain"
 
 
 def vocabulary(words: int = WORDS) -> Vocabulary:
     """Return words that mean nothing, one token each."""
-    return Vocabulary((*MARKS, *HALF_BYTES, *(f"w{number}" for number in range(words))))
+    return Vocabulary((*MARK_TOKENS, *HALF_BYTES, *(f"w{number}" for number in range(words))))
 
 
 def batch(
@@ -73,7 +73,7 @@ def batch(
 ) -> StepBatch:
     """Return a video for each count, its steps even in time."""
     chance = np.random.default_rng(0)
-    known = words.tokens[len(MARKS) + len(HALF_BYTES) :]
+    known = words.tokens[len(MARK_TOKENS) + len(HALF_BYTES) :]
 
     def video(count: int) -> StepSample:
         values = chance.standard_normal((300, settings.features)).astype(np.float32)

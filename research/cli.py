@@ -9,7 +9,13 @@ from typing import Any, TypeVar
 import click
 
 from stepline.cli.errors import Group
-from stepline.cli.options import PATH, json_option, out_option, settings_options, together
+from stepline.cli.options import (
+    PATH_TYPE,
+    combine_options,
+    json_option,
+    out_option,
+    settings_options,
+)
 from stepline.cli.progress import progress_bars
 
 NASVA_TABLES = (
@@ -60,7 +66,7 @@ def study_options(
     tables: Sequence[str], folder: str, table_help: str = "Only this table."
 ) -> Callable[[F], F]:
     """Return what adds the options that all studies share."""
-    return together(
+    return combine_options(
         out_option("Folder; what it holds already is not trained again.", folder),
         click.option(
             "--seeds",
@@ -90,7 +96,7 @@ def study_options(
     type=click.IntRange(min=2),
     help="Videos to train on, instead of the form's own number.",
 )
-@click.option("--data", type=PATH, help="Real data (docs/selftraining.md), not the world.")
+@click.option("--data", type=PATH_TYPE, help="Real data (docs/selftraining.md), not the world.")
 @click.option(
     "--first-seed",
     type=click.IntRange(min=0),
@@ -214,7 +220,7 @@ def wys2_tables(
 
 
 @research.command("writer-prompts")
-@click.argument("captions", type=PATH)
+@click.argument("captions", type=PATH_TYPE)
 @settings_options(
     "A setting of the model, such as base_url=http://127.0.0.1:8000/v1 or gguf=model.gguf."
 )

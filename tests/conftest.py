@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from small_video import CAPTIONS, draw_video
 
-from stepline.cli.errors import FAULT
+from stepline.cli.errors import FAULT_EXIT_CODE
 from stepline.weights import weights_folder
 
 # A developer's own settings never reach a test.
@@ -32,7 +32,7 @@ def _refuse_faults(module, name, status_of):
 
     def checked(*arguments, **options):
         result = run(*arguments, **options)
-        if status_of(result) == FAULT:
+        if status_of(result) == FAULT_EXIT_CODE:
             pytest.fail(f"a fault of Stepline itself: {result.stderr}")
         return result
 

@@ -14,7 +14,7 @@ from stepline.asr.audio_windows import WindowTranscript
 from stepline.asr.recogniser import RecogniserSwitch, read_together
 from stepline.asr.whisper import Whisper
 from stepline.cli import main
-from stepline.cli.steps import DEMO
+from stepline.cli.steps import DEMO_VIDEO
 from stepline.curate.execution.local import gpus_a_worker, worker_devices
 from stepline.curate.execution.messages import TaskRequest, WorkerSetup
 from stepline.curate.execution.scheduler import OpenVideo, Phase, Scheduler
@@ -284,7 +284,7 @@ def test_a_gpu_that_fails_while_it_listens_is_told(gpus, voiced, monkeypatch):
 
 def test_windows_read_together_give_the_sentences_of_windows_read_one_by_one(monkeypatch):
     """The real model, on the CPU: batches change where sound is cut, not what is said."""
-    sound = list(read_sound(DEMO))
+    sound = list(read_sound(DEMO_VIDEO))
     short = AsrSettings(model=TINY, window=8.0)
     alone = transcribe(sound, short).transcript
     monkeypatch.setattr(RecogniserSwitch, "at_once", 4)
@@ -309,7 +309,7 @@ def test_sounds_read_together_give_what_each_gives_alone(monkeypatch):
         return forward(self, features, *arguments)
 
     monkeypatch.setattr(BatchedInferencePipeline, "forward", counted)
-    demo, models = list(read_sound(DEMO)), {}
+    demo, models = list(read_sound(DEMO_VIDEO)), {}
     sounds = [
         [each for each in demo if first <= each.start < last]
         for first, last in ((0, 20), (0, 0), (26, 44))

@@ -50,7 +50,14 @@ from stepline.procx.captioner import (
 )
 from stepline.procx.losses import caption_loss
 from stepline.procx.settings import SearchSettings
-from stepline.procx.vocabulary import END, MARKS, CaptionTokens, Vocabulary, pack_tokens, pad_tokens
+from stepline.procx.vocabulary import (
+    END_TOKEN,
+    MARK_TOKENS,
+    CaptionTokens,
+    Vocabulary,
+    pack_tokens,
+    pad_tokens,
+)
 from stepline.records import Matrix, Rejected, Sentence
 from stepline.settings import Count, Settings
 from stepline.training.loop import Loss, Progress, TrainingTask, fit
@@ -320,9 +327,9 @@ def _time_word_groups(
     times: list[int] = []
     words: list[int] = []
     for token in tokens:
-        if token == END:
+        if token == END_TOKEN:
             break
-        if token < len(MARKS):
+        if token < len(MARK_TOKENS):
             continue
         time_bin = vocabulary.bin(token)
         if time_bin is None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from research.refit.corrected_videos import LEARNED, learn, report
-from stepline.cli.errors import print_data, say
-from stepline.cli.options import PATH, device_options, json_option
+from stepline.cli.errors import print_data, print_message
+from stepline.cli.options import PATH_TYPE, device_options, json_option
 from stepline.cli.progress import progress_bars
 from stepline.library.corrected_library import CorrectedLibrary
 
 
 @click.command()
-@click.argument("library", type=PATH)
+@click.argument("library", type=PATH_TYPE)
 @json_option
 @device_options
 def refit(library: Path, as_json: bool) -> None:
@@ -39,9 +39,9 @@ def refit(library: Path, as_json: bool) -> None:
     else:
         print_data(report(result, videos.left_out), end="")
     if result.settings:
-        say(f"wrote {library / LEARNED}")
+        print_message(f"wrote {library / LEARNED}")
     else:
-        say("nothing is learnt: the settings stay as they are")
+        print_message("nothing is learnt: the settings stay as they are")
 
 
 if __name__ == "__main__":

@@ -151,7 +151,12 @@ def first_labels(samples: Segments, count: int, rng: np.random.Generator) -> Seg
             break
         one = samples[index]
         found.append(
-            replace(one, pictures=one.pictures[:left], speech=one.speech[:left], matters=one.matters[:left])
+            replace(
+                one,
+                pictures=one.pictures[:left],
+                speech=one.speech[:left],
+                matters=one.matters[:left],
+            )
         )
     return found
 

@@ -12,16 +12,18 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
 from stepline.cli.curate import curate
-from stepline.cli.data import excluded, features, sieve_swap, text_base
+from stepline.cli.data import excluded, features, sieve_swap
 from stepline.cli.doctor import completion, datasets, doctor
 from stepline.cli.errors import Group, LogLines, log
 from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
 from stepline.cli.options import offer_verbosity, verbosity_options
+from stepline.cli.refine import refine
 from stepline.cli.steps import demo, describe, steps
 from stepline.cli.studio import learn, mcp, search, studio
-from stepline.cli.train import refine, train
+from stepline.cli.text_base import text_base
+from stepline.cli.train import train
 from stepline.cli.weights import weights
 from stepline.version import __version__
 

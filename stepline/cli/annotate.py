@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from stepline.cli.errors import say
-from stepline.cli.options import PATH, out_option, serve_until_stopped
+from stepline.cli.errors import print_message
+from stepline.cli.options import PATH_TYPE, out_option, serve_until_stopped
 
 
 @click.group()
@@ -15,9 +15,9 @@ def annotate() -> None:
 
 
 @annotate.command("vnd")
-@click.argument("clips", type=PATH)
+@click.argument("clips", type=PATH_TYPE)
 @out_option("Folder of answers and exports.")
-@click.option("--qualification", type=PATH, help="Clips with known answers, asked first.")
+@click.option("--qualification", type=PATH_TYPE, help="Clips with known answers, asked first.")
 @click.option(
     "--right",
     type=click.IntRange(min=0),
@@ -81,10 +81,12 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
         )
         verdicts = consensus(queue.annotations(), rule)
         if all(verdict is None for verdict in verdicts.values()):
-            say(f"no clip has {rule.annotators} answers that agree yet; run this again to go on")
+            print_message(
+                f"no clip has {rule.annotators} answers that agree yet; run this again to go on"
+            )
             return
     summary = export(queue.to_annotate, queue.annotations(), out, rule)
     kappa = "undefined" if summary.kappa is None else f"{summary.kappa:.2f}"
     counts = f"{summary.shown} shown and {summary.unshown} not shown"
-    say(f"{counts} of {summary.complete} clips answered by all; Fleiss' kappa {kappa}")
-    say(f"wrote {out / LABELS_FILE}")
+    print_message(f"{counts} of {summary.complete} clips answered by all; Fleiss' kappa {kappa}")
+    print_message(f"wrote {out / LABELS_FILE}")

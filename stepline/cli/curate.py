@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, say
-from stepline.cli.options import PATH, device_option, json_option, serve_until_stopped, set_option
+from stepline.cli.errors import Group, print_data, print_message
+from stepline.cli.options import (
+    PATH_TYPE,
+    device_option,
+    json_option,
+    serve_until_stopped,
+    set_option,
+)
 from stepline.cli.progress import curation_bar
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
@@ -99,7 +105,14 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})
     with _sigterm_as_interrupt(), curation_bar() as report:
         request = RunRequest(
-            chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say
+            chosen,
+            out,
+            STAGES,
+            source,
+            options["limit"],
+            options["retry_failed"],
+            report,
+            print_message,
         )
         if options["dry_run"]:
             from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_forecast
@@ -133,11 +146,13 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _say_failures(outcome: "RunOutcome") -> None:
-    say(*(f"not taken: {video.id}: {video.reason}" for video in outcome.refused[:NAMED]))
-    say(*map(_failure_line, outcome.failures[:NAMED]))
+    print_message(*(f"not taken: {video.id}: {video.reason}" for video in outcome.refused[:NAMED]))
+    print_message(*map(_failure_line, outcome.failures[:NAMED]))
     kept = outcome.videos - len(outcome.failures)
     left = f"{len(outcome.failures)} left out or failed, {len(outcome.refused)} not taken"
-    say(f"{kept} of {outcome.videos} videos went through, {left}; {outcome.seconds:.0f} s")
+    print_message(
+        f"{kept} of {outcome.videos} videos went through, {left}; {outcome.seconds:.0f} s"
+    )
 
 
 def _failure_line(failure: "StageFailure") -> str:
@@ -221,7 +236,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     "--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one."
 )
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
-@click.option("--import", "files", multiple=True, type=PATH, help="Verdicts saved elsewhere.")
+@click.option("--import", "files", multiple=True, type=PATH_TYPE, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
 @click.option(
     "--by-model",
@@ -260,7 +275,7 @@ def audit(
     sample = made.findings.sample
     for file in files:
         count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
-        say(f"{file}: {count} verdicts taken over")
+        print_message(f"{file}: {count} verdicts taken over")
     by_models = local_verdicts(folder, model_check.VERDICTS_FILE)
     if by_model:
         _check_by_model(folder, sample, by_models, settings)
@@ -308,8 +323,10 @@ def _check_by_model(
 
         checked = check_by_model(sample, pictures, verdicts, settings.witness)
     for note in checked.notes:
-        say(note)
-    say(f"{checked.answered} of {checked.texts} texts checked in {checked.requests} requests")
+        print_message(note)
+    print_message(
+        f"{checked.answered} of {checked.texts} texts checked in {checked.requests} requests"
+    )
 
 
 def _folder_and_settings(

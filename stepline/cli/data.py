@@ -1,4 +1,4 @@
-"""What networks learn from: `stepline features`, `excluded`, `text-base` and `sieve-swap`.
+"""What networks learn from: `stepline features`, `excluded` and `sieve-swap`.
 
 Each command parses, calls one function of its package, and prints.
 """
@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, say
+from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
-    PATH,
-    VIDEO,
+    PATH_TYPE,
+    VIDEO_TYPE,
     PluginChoice,
-    chosen_settings,
-    device_option,
     device_options,
     exclude_option,
     json_option,
-    one_writer,
+    lock_out_folder,
     out_option,
     preset_option,
+    settings_from_options,
     settings_options,
-    together,
 )
 from stepline.cli.progress import download_bar, progress_bars
 
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
     from stepline.pipeline.extract import ExtractionReport
     from stepline.pipeline.sources import VideoArgument
     from stepline.sieve_swap.run import Job, RunResult
-    from stepline.text_base.manifest import Manifest
-    from stepline.text_base.settings import TextBaseSettings
 
 
 @click.group(cls=Group)
@@ -43,7 +39,7 @@ def features() -> None:
 
 
 @features.command("import")
-@click.argument("source", type=PATH)
+@click.argument("source", type=PATH_TYPE)
 @out_option("The store: a folder.")
 @click.option(
     "--rate",
@@ -58,7 +54,7 @@ def features() -> None:
 )
 @click.option("--ending", help="Only files whose names end so, for example .video.npy.")
 @json_option
-@one_writer
+@lock_out_folder
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz),
     or one file.
@@ -78,7 +74,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     done = import_features(source, out, **options)
     reasons = count_reasons(done.dropped)
     _print_added(out, done, "items", {"dropped": reasons}, as_json)
-    say(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
+    print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.dropped[0]
         raise StoreError(
@@ -109,7 +105,7 @@ def _print_added(
 
 
 @features.command()
-@click.argument("videos", nargs=-1, required=True, type=VIDEO)
+@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
 @out_option("The store: a folder.")
 @click.option(
     "--backbone",
@@ -120,7 +116,7 @@ def _print_added(
 @settings_options("One setting, e.g. vision.rate=2.")
 @json_option
 @device_options
-@one_writer
+@lock_out_folder
 def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any) -> None:
     """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as
     the papers' are.
@@ -139,14 +135,14 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
     from stepline.pipeline.sources import fetch_sources
     from stepline.records import count_reasons
 
-    settings = chosen_settings(options)
+    settings = settings_from_options(options)
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(files, out, settings, progress=progress, report=say)
+        done = extract_to_store(files, out, settings, progress=progress, report=print_message)
     reasons = count_reasons(done.omitted)
     _print_added(out, done, "videos", {"omitted": reasons}, as_json)
-    say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
+    print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.omitted[0]
         raise MediaError(
@@ -155,7 +151,7 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
 
 
 @features.command()
-@click.argument("store", type=PATH)
+@click.argument("store", type=PATH_TYPE)
 @json_option
 def check(store: Path, as_json: bool) -> None:
     """Read all of STORE and say what it holds; end with 1 when rows are damaged, empty or not
@@ -184,7 +180,7 @@ def check(store: Path, as_json: bool) -> None:
         print_data(json.dumps(contents))
     else:
         print_data("\n".join(f"{name:<10} {_plain(value)}" for name, value in contents.items()))
-    say(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
+    print_message(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
     sys.exit(1 if faults else 0)
 
 
@@ -223,168 +219,24 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     write_excluded(videos, out)
     for name, count in (*videos.counts().items(), ("together", len(videos))):
         print_data(f"{name:<14} {count:>7} videos")
-    say(f"wrote {out}")
+    print_message(f"wrote {out}")
 
 
-ENGINES = ("lists", "flat", "ivf", "hnsw")
-
-base_settings_options = together(
-    preset_option("sieve-swap"),
-    settings_options("e.g. text_base.memory=1024.", "A TOML file of settings (docs/settings.md)."),
-)
-
-
-@click.group("text-base", cls=Group)
-def text_base() -> None:
-    """Build, index, ask and describe a base of how-to texts."""
-
-
-@text_base.command()
-@click.argument("sources", nargs=-1, required=True, type=PATH)
-@click.option("--out", required=True, type=PATH, help="The folder of the base.")
-@click.option("--licence", help="Licence of the texts whose source states none.")
-@click.option("--append", is_flag=True, help="Add to the base that is there.")
-@base_settings_options
-@device_option
-@one_writer
-def build(
-    sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any
-) -> None:
-    """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
-
-    A build that was stopped goes on where it was when it is asked for again.
-
-    \b
-    Example:
-      stepline text-base build recipes.json manuals --out base --licence "CC BY 4.0"
-    """
-    from stepline.text_base import build_base
-
-    base = build_base(sources, out, _text_base_settings(options), licence=licence, append=append)
-    say(describe_base(base.manifest))
-
-
-@text_base.command()
-@click.argument("base", type=PATH)
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="lists",
-    show_default=True,
-    help="lists needs no FAISS.",
-)
-@base_settings_options
-@device_option
-def index(base: Path, engine: str, **options: Any) -> None:
-    """Add an approximate index to BASE and measure its recall against exact search.
-
-    \b
-    Example:
-      stepline text-base index base --engine lists --set text_base.recall=0.99
-    """
-    from stepline.locks import LOCK_NAME, lock_output
-    from stepline.text_base import add_index
-
-    settings = _text_base_settings(options).model_copy(update={"engine": engine})
-    with lock_output(base / LOCK_NAME, base):
-        entry = add_index(base, settings)
-    say(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines")
-
-
-@text_base.command()
-@click.argument("base", type=PATH)
-@click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
-def show(base: Path, as_json: bool) -> None:
-    """Print what BASE holds: sources, licences, lines merged, what was left out and why.
-
-    \b
-    Example:
-      stepline text-base show base
-    """
-    from stepline.text_base.index import require_manifest
-
-    manifest = require_manifest(base)
-    text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
-    print_data(text if as_json else describe_base(manifest))
-
-
-@text_base.command()
-@click.argument("base", type=PATH)
-@click.argument("texts", nargs=-1, required=True)
-@click.option(
-    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text."
-)
-@click.option(
-    "--engine",
-    type=click.Choice(("exact", *ENGINES)),
-    help="By default the index built last, if any.",
-)
-@device_option
-def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:
-    """Print the steps of BASE that are nearest to each of TEXTS: cosine, step, source.
-
-    \b
-    Example:
-      stepline text-base ask base "chop the onion"
-    """
-    from stepline.text_base import open_base
-
-    opened = open_base(base)
-    rows, cosines = opened.nearest(opened.embed(texts), count, engine=engine)  # type: ignore[arg-type]
-    for text, nearest, likeness in zip(texts, rows, cosines, strict=True):
-        print_data(f"{text}:")
-        for step, cosine in zip(
-            opened.steps(nearest[nearest >= 0]), likeness[nearest >= 0], strict=True
-        ):
-            print_data(
-                f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]"
-            )
-
-
-def describe_base(manifest: "Manifest") -> str:
-    """Return what a base holds, in lines."""
-    lines = [
-        f"{manifest.documents} documents, {manifest.steps} different steps, embedded by {manifest.encoder}"
-    ]
-    for part in manifest.parts:
-        merged = f"{part.same} of the same words and {part.near} near-duplicates merged"
-        lines.append(
-            f"part {part.name}: {part.documents} documents, {part.read} steps read, {merged}"
-        )
-        for source in part.sources:
-            stated = source.licence or "licence not stated"
-            lines.append(
-                f"  {source.name}: {source.documents} documents, {source.steps} steps ({stated})"
-            )
-            lines += [
-                f"    left out: {d.count} ({d.reason}), e.g. {d.examples[0]}"
-                for d in source.dropped
-            ]
-    lines += [
-        f"index {e.engine}: recall@1 {e.recall:.3f} at effort {e.effort}" for e in manifest.indexes
-    ]
-    return "\n".join(lines)
-
-
-def _text_base_settings(options: dict[str, Any]) -> "TextBaseSettings":
-    from stepline.settings import load_settings
-    from stepline.sieve_swap.settings import SieveSwapSettings
-
-    file, overrides = options["settings_file"], options["overrides"]
-    return load_settings(SieveSwapSettings, file, overrides, preset=options["preset"]).text_base
-
-
-VARIANTS = ("raw", "only-sieve", "swap", "mix")
-HEARD = "heard"  # folder in --out for what is said in given video files
+VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
+RECORDS_FOLDER = "heard"  # folder in --out for what is said in given video files
 
 
 @click.command("sieve-swap")
-@click.argument("videos", nargs=-1, required=True, type=VIDEO)
-@click.option("--text-base", "base", required=True, type=PATH, help="A base, or texts for one.")
-@click.option("-o", "--out", required=True, type=PATH, help="Folder.")
+@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
+@click.option(
+    "--text-base", "base", required=True, type=PATH_TYPE, help="A base, or texts for one."
+)
+@click.option("-o", "--out", required=True, type=PATH_TYPE, help="Folder.")
 @exclude_option
 @click.option(
-    "--variant", type=click.Choice(VARIANTS), help="What becomes of a sentence that tells a step."
+    "--variant",
+    type=click.Choice(VARIANT_NAMES),
+    help="What becomes of a sentence that tells a step.",
 )
 @preset_option("sieve-swap")
 @settings_options(
@@ -392,7 +244,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @device_options
-@one_writer
+@lock_out_folder
 def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 
@@ -430,7 +282,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         out=out,
         settings=settings,
         excluded=read_excluded(options["exclude"]),
-        say=say,
+        say=print_message,
     )
     outcome = run(job)
     files = write_report(job, outcome)
@@ -439,7 +291,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         if options["as_json"]
         else _sieve_swap_table(job, outcome)
     )
-    say(*(f"wrote {file}" for file in files))
+    print_message(*(f"wrote {file}" for file in files))
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
@@ -467,7 +319,7 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
         raise SettingsError(
             "VIDEOS: give one file or folder of records, or video files, not both; join records first"
         )
-    heard, failed = out / HEARD, 0
+    heard, failed = out / RECORDS_FOLDER, 0
     named = name_videos(find_videos(videos), heard)
     for identity, path in named.items():
         if (heard / f"{identity}.json").is_file():
@@ -476,7 +328,7 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
             with progress_bars() as progress:
                 record = transcribe(path, progress=progress)
         except SteplineError as error:
-            say(f"error: {error}")
+            print_message(f"error: {error}")
             failed += 1
             continue
         title = record.video.model_copy(

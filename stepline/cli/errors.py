@@ -7,7 +7,7 @@ import math
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from stepline.errors import SettingsError, SteplineError, error_line, missing_ex
 
 # at level DEBUG, as --debug sets it, every error comes with its trace
 log = logging.getLogger("stepline.cli")
-FAULT = 70  # exit code of a fault of Stepline itself; EX_SOFTWARE of sysexits.h
-LONGEST_ERROR = 400  # characters of a message that Stepline did not write
+FAULT_EXIT_CODE = 70  # exit code of a fault of Stepline itself; EX_SOFTWARE of sysexits.h
+MAX_ERROR_CHARS = 400  # characters of a message that Stepline did not write
 # of the system's errors, those no user can cure
 OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})
-LEAST_STACK = 2**18  # bytes; with 2**17 the libraries of networks crash
-LEAST_SPACE = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
-LEAST_ROOM = 800 * 2**20  # bytes of addresses beside those that a command has from its start
+MIN_STACK_BYTES = 2**18  # bytes; with 2**17 the libraries of networks crash
+MIN_ADDRESS_BYTES = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
+# of addresses, in addition to those that a command has from its start
+MIN_FREE_ADDRESS_BYTES = 800 * 2**20
 
 
 def _system_limit(kind: str) -> float:
@@ -43,8 +44,8 @@ def check_address_space() -> None:
     import psutil
 
     room = _system_limit("AS") - psutil.Process().memory_info().vms
-    if room < LEAST_ROOM:
-        needs = f"the main job takes {LEAST_ROOM / 2**20:.0f} or more"
+    if room < MIN_FREE_ADDRESS_BYTES:
+        needs = f"the main job takes {MIN_FREE_ADDRESS_BYTES / 2**20:.0f} or more"
         raise SettingsError(
             f"`ulimit -v` leaves {room / 2**20:.0f} MiB of addresses, {needs}; allow more"
         )
@@ -52,27 +53,27 @@ def check_address_space() -> None:
 
 class Group(click.Group):
     """A group whose commands end with one line whatever goes wrong, and with the exit code of
-    `complain`."""
+    `print_error`."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command that the arguments name; say what is wrong in one line."""
         arguments = sys.argv[1:] if args is None else list(args)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors=ESCAPES)
+                stream.reconfigure(errors=ESCAPES_HANDLER)
         try:
-            if (stack := _system_limit("STACK")) < LEAST_STACK:
-                raise SettingsError(
-                    f"a stack of {stack / 1024:.0f} KiB is too small for any network; `ulimit -s 8192`"
-                )
+            if (stack := _system_limit("STACK")) < MIN_STACK_BYTES:
+                size = f"a stack of {stack / 1024:.0f} KiB"
+                raise SettingsError(f"{size} is too small for any network; `ulimit -s 8192`")
             return super().main(arguments, *rest, **extra)
-        except Exception as error:  # noqa: BLE001   the outermost handler: what comes here is told, never lost
-            sys.exit(complain(error, _named_files(arguments)))
+        # the outermost handler: what comes here is printed, never lost
+        except Exception as error:  # noqa: BLE001
+            sys.exit(print_error(error, _named_files(arguments)))
 
-    def make_context(self, *given: Any, **extra: Any) -> click.Context:
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Read the arguments; what is said of wrong ones can be shown."""
         with _shown_usage():
-            return super().make_context(*given, **extra)
+            return super().make_context(*arguments, **extra)
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command; a keyboard's interrupt ends it with a line and exit code 130."""
@@ -80,19 +81,19 @@ class Group(click.Group):
             with _shown_usage():
                 return super().invoke(context)
         except KeyboardInterrupt:
-            say("stepline: stopped; what was finished is kept", urgent=True)
+            print_message("stepline: stopped; what was finished is kept", urgent=True)
             sys.exit(130)
 
 
-def say(*lines: str, urgent: bool = False) -> None:
+def print_message(*lines: str, urgent: bool = False) -> None:
     """Print lines on stderr, where what is no data goes; after --quiet only urgent ones."""
     context = click.get_current_context(silent=True)
-    if urgent or context is None or not context.meta.get(QUIET):
+    if urgent or context is None or not context.meta.get(QUIET_KEY):
         for line in lines:
             click.echo(printable(line), err=True)
 
 
-QUIET = "stepline.quiet"  # in a context's notes
+QUIET_KEY = "stepline.quiet"  # in a context's notes
 
 
 def print_data(text: str, *, end: str = "\n") -> None:
@@ -106,10 +107,10 @@ def _shown_usage() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        said = error.format_message()
-        if printable(said) == said:
+        message = error.format_message()
+        if printable(message) == message:
             raise
-        raise click.UsageError(printable(said), error.ctx) from error
+        raise click.UsageError(printable(message), error.ctx) from error
 
 
 class LogLines(logging.Formatter):
@@ -120,62 +121,63 @@ class LogLines(logging.Formatter):
         return printable(super().format(record))
 
 
-def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
+def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
     """Print an error as one line on stderr and return the exit code: 1 for what a user can cure, 70
     for the rest.
 
     files: what was worked on, for errors that do not name it.
     """
     if log.isEnabledFor(logging.DEBUG):
-        say("".join(traceback.format_exception(error)).rstrip(), urgent=True)
+        print_message("".join(traceback.format_exception(error)).rstrip(), urgent=True)
     if isinstance(error, SteplineError):
-        say(f"stepline: {error}", urgent=True)
+        print_message(f"stepline: {error}", urgent=True)
         return 1
     if (lacking := missing_extra(error)) is not None:
-        say(f"stepline: {lacking}", urgent=True)
+        print_message(f"stepline: {lacking}", urgent=True)
         return 1
     named = error_line(", ".join(map(str, files)))
     if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
         # Without a file's name it is a stream's, most likely.
         output = named if named and error.errno != errno.ENOSPC else "the output"
         place = error_line(error.filename) if isinstance(error.filename, str) else output
-        say(
-            f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows",
-            urgent=True,
-        )
+        cure = "free some space, correct the path or what it allows"
+        print_message(f"stepline: {place}: {error.strerror}; {cure}", urgent=True)
         return 1
-    what = error_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
+    what = error_line(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
     # modules that then cannot be loaded raise almost anything
-    if (space := _system_limit("AS")) < LEAST_SPACE:
+    if (space := _system_limit("AS")) < MIN_ADDRESS_BYTES:
         cure = f"`ulimit -v` allows {space / 2**20:.0f} MiB, allow more"
-        say(f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True)
+        print_message(
+            f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True
+        )
         return 1
     if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
-        say(
-            f"stepline: {named or 'no file'}: not enough memory; give less at once, or smaller sizes in the settings",
-            urgent=True,
-        )
+        cure = "give less at once, or smaller sizes in the settings"
+        print_message(f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True)
         return 1
-    report = "run it again as `stepline --debug COMMAND ...` and report what it shows, with the file if you may"
-    say(
+    report = (
+        "run it again as `stepline --debug COMMAND ...` and report what it shows, "
+        "with the file if you may"
+    )
+    print_message(
         f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}",
         urgent=True,
     )
-    return FAULT
+    return FAULT_EXIT_CODE
 
 
 def _named_files(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that name something on the disk."""
-    found = []
+    names = []
     for argument in arguments:
-        try:
-            found += [argument] if not argument.startswith("-") and Path(argument).exists() else []
-        except (OSError, ValueError):  # a name that no file can have is none
-            continue
-    return found
+        # a name that no file can have is none
+        with suppress(OSError, ValueError):
+            if not argument.startswith("-") and Path(argument).exists():
+                names.append(argument)
+    return names
 
 
-def _escaped(error: UnicodeError) -> tuple[str, int]:
+def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     """Replace what a stream cannot hold (a latin-1 terminal, half a surrogate pair) by JSON's
     escapes, in text too."""
     if not isinstance(error, UnicodeEncodeError):
@@ -184,4 +186,4 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)), error.end
 
 
-ESCAPES = "stepline.escapes"  # how the standard streams treat what they cannot hold
+ESCAPES_HANDLER = "stepline.escapes"  # how the standard streams treat what they cannot hold

@@ -11,28 +11,29 @@ from typing import Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
-    PATH,
-    chosen_settings,
+    PATH_TYPE,
+    combine_options,
     device_options,
     preset_option,
+    settings_from_options,
     settings_options,
-    together,
+    table_json_option,
 )
 from stepline.errors import SettingsError, StoreError
 
 
 @click.command()
 @click.argument("benchmark", required=False)
-@click.option("--predictions", type=PATH, help="What a system says: a file or folder.")
-@click.option("--reference", type=PATH, help="The benchmark's own annotations.")
-@click.option("--against", type=PATH, help="Another system's, compared on the same videos.")
+@click.option("--predictions", type=PATH_TYPE, help="What a system says: a file or folder.")
+@click.option("--reference", type=PATH_TYPE, help="The benchmark's own annotations.")
+@click.option("--against", type=PATH_TYPE, help="Another system's, compared on the same videos.")
 @click.option(
     "--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is."
 )
 @click.option("--subset", help="Only this split of the reference.")
-@click.option("--per-video", type=PATH, help="Write one row a video to this Parquet file.")
+@click.option("--per-video", type=PATH_TYPE, help="Write one row a video to this Parquet file.")
 @click.option(
     "--draws",
     type=click.IntRange(min=1),
@@ -41,7 +42,7 @@ from stepline.errors import SettingsError, StoreError
     help="Bootstrap draws of videos.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@table_json_option
 def evaluate(benchmark: str | None, **options: Any) -> None:
     """Score PREDICTIONS on BENCHMARK: every number with its rule, its interval and what was
     missing.
@@ -79,7 +80,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     print_data((report.as_json if options["as_json"] else report.as_table)(made, compared), end="")
     if options["per_video"] is not None:
         report.write_per_video(made, options["per_video"])
-        say(f"wrote {options['per_video']}")
+        print_message(f"wrote {options['per_video']}")
 
 
 def list_benchmarks() -> str:
@@ -118,10 +119,10 @@ NAMED = 5  # missing videos that the terminal names; all are in the file
 
 
 # What `predict` and `calibrate` take.
-benchmark_options = together(
-    click.option("--features", required=True, type=PATH, help="Videos' features: a folder."),
-    click.option("--reference", required=True, type=PATH, help="The benchmark's own files."),
-    click.option("--texts", type=PATH, help="Text vectors; else the network's encoder."),
+benchmark_options = combine_options(
+    click.option("--features", required=True, type=PATH_TYPE, help="Videos' features: a folder."),
+    click.option("--reference", required=True, type=PATH_TYPE, help="The benchmark's own files."),
+    click.option("--texts", type=PATH_TYPE, help="Text vectors; else the network's encoder."),
     click.option("--subset", help="Only this split of the reference."),
     preset_option("predict"),
     settings_options("One setting."),
@@ -131,10 +132,10 @@ benchmark_options = together(
 
 @click.command()
 @click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE, "vnd")))
-@click.option("--aligner", type=PATH, help="A trained network that places texts.")
-@click.option("--model", type=PATH, help="youcook2, tasty: a network that describes.")
+@click.option("--aligner", type=PATH_TYPE, help="A trained network that places texts.")
+@click.option("--model", type=PATH_TYPE, help="youcook2, tasty: a network that describes.")
 @click.option(
-    "--detector", type=PATH, help="htm-align, vnd: a detector of visual narrations (WYS2)."
+    "--detector", type=PATH_TYPE, help="htm-align, vnd: a detector of visual narrations (WYS2)."
 )
 @benchmark_options
 @click.option(
@@ -142,7 +143,7 @@ benchmark_options = together(
     metavar="SOURCE",
     help="youcook2, tasty: records of what is said, to be read as well.",
 )
-@click.option("--out", required=True, type=PATH, help="Written: JSON, or .csv for ht-step.")
+@click.option("--out", required=True, type=PATH_TYPE, help="Written: JSON, or .csv for ht-step.")
 @click.option(
     "--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts."
 )
@@ -176,7 +177,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     with lock_output(out.with_name(f".{out.name}.lock"), out):
         count, missing = answers[given[0]][1](benchmark, out, options)
         total = f"{count + len(missing)} {'clips' if benchmark == 'vnd' else 'videos'}"
-        say(f"wrote {out}: {count} of {total}")
+        print_message(f"wrote {out}: {count} of {total}")
         _tell_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {total}"
@@ -188,7 +189,7 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
     others are not."""
     from stepline.nasva.benchmarks import write_answers as answer
 
-    settings = chosen_settings({**options, "model": None}).nasva.aligner
+    settings = settings_from_options({**options, "model": None}).nasva.aligner
     asked, loaded, given = _inputs(benchmark, options)
     answered = answer(benchmark, asked, loaded, given, out, settings)
     return answered.count, answered.missing
@@ -205,7 +206,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
-    settings = chosen_settings({**options, "model": None}).procx
+    settings = settings_from_options({**options, "model": None}).procx
     loaded, features = load_model(options["model"]), StoredFeatures(options["features"])
     spoken = None
     if options["transcripts"]:
@@ -220,7 +221,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     _tell_unasked(questions.reasons())
     answered = answer(questions.questions, loaded, features, out, settings, speech=spoken)
     steps = sum(len(record.steps) for record in answered.by_id.values())
-    say(f"{steps} steps are told")
+    print_message(f"{steps} steps are told")
     return answered.count, answered.missing
 
 
@@ -265,9 +266,9 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 
 @click.command()
 @click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
-@click.option("--aligner", required=True, type=PATH, help="The trained network.")
+@click.option("--aligner", required=True, type=PATH_TYPE, help="The trained network.")
 @benchmark_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@table_json_option
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     """Fit a network's P(shown) to a BENCHMARK's truth, and store it beside the network.
 
@@ -282,7 +283,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
     from stepline.nasva.fit_calibration import calibrate as fit
 
-    settings = chosen_settings(options).nasva.aligner
+    settings = settings_from_options(options).nasva.aligner
     asked, loaded, given = _inputs(benchmark, options)
     quality, missing = fit(benchmark, asked, loaded, given, settings)
     _tell_missing(missing, None)
@@ -315,7 +316,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def _tell_unasked(reasons: dict[str, int]) -> None:
-    say(
+    print_message(
         *(
             f"not asked: {count} videos of the reference: {reason}"
             for reason, count in reasons.items()
@@ -326,22 +327,24 @@ def _tell_unasked(reasons: dict[str, int]) -> None:
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
     from stepline.atomic_files import remove_file, write_atomic
 
-    say(*(f"missing: {id}: {reason}" for id, reason in list(missing.items())[:NAMED]))
+    print_message(*(f"missing: {id}: {reason}" for id, reason in list(missing.items())[:NAMED]))
     if len(missing) > NAMED:
-        say(f"missing: {len(missing) - NAMED} more")
+        print_message(f"missing: {len(missing) - NAMED} more")
     if out is None:
         return
     file = out.with_name(f"{out.name}.missing.json")
     if missing:
         write_atomic(file, json.dumps(missing, indent=1, ensure_ascii=False) + "\n")
-        say(f"wrote {file}")
+        print_message(f"wrote {file}")
     else:
         remove_file(file)
 
 
 @click.command("export-onnx")
-@click.argument("run", type=PATH)
-@click.option("-o", "--out", type=PATH, default="aligner.onnx", show_default=True, help="The file.")
+@click.argument("run", type=PATH_TYPE)
+@click.option(
+    "-o", "--out", type=PATH_TYPE, default="aligner.onnx", show_default=True, help="The file."
+)
 def export_onnx(run: Path, out: Path) -> None:
     """Write the network in RUN, which `stepline train nasva` made, as an ONNX file for other
     programs.
@@ -357,4 +360,4 @@ def export_onnx(run: Path, out: Path) -> None:
     from stepline.nasva import checkpoint
 
     checkpoint.export_onnx(run, out)
-    say(f"wrote {out}")
+    print_message(f"wrote {out}")

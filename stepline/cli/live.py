@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
-    PATH,
+    PATH_TYPE,
     PluginChoice,
-    chosen_settings,
     device_options,
     out_option,
+    settings_from_options,
     settings_options,
 )
 from stepline.cli.weights import offer_weights
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds that what is shown waits for more evidence.",
 )
-@click.option("--texts", type=PATH, help="The lines of a recipe to follow, one a line.")
+@click.option("--texts", type=PATH_TYPE, help="The lines of a recipe to follow, one a line.")
 @click.option(
     "--until-next",
     is_flag=True,
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     "until the picture says that it is finished.",
 )
 @out_option("Folder of what grows: events, WebVTT, what a stream sent.", default="out")
-@click.option("--at-end", type=PATH, help="At the end, write there what `stepline steps` writes.")
+@click.option(
+    "--at-end", type=PATH_TYPE, help="At the end, write there what `stepline steps` writes."
+)
 @click.option("--force", is_flag=True, help="Begin anew what an earlier run has begun.")
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ...")
@@ -76,7 +78,7 @@ def live(source: str, **options: Any) -> None:
     from stepline.live.run import LiveJob, run_live
     from stepline.pipeline.batch import read_texts
 
-    settings = chosen_settings(options)
+    settings = settings_from_options(options)
     offer_weights()
     texts = read_texts(options["texts"]) if options["texts"] else ()
     how = LiveOptions(options["lag"], texts, options["until_next"])
@@ -92,7 +94,7 @@ def live(source: str, **options: Any) -> None:
         files = run_live(
             job, settings, emit, stop=stop, begin_signals=_read_signs if how.until_next else None
         )
-    say(*(f"wrote {file}" for file in files))
+    print_message(*(f"wrote {file}" for file in files))
 
 
 @contextmanager
@@ -104,7 +106,7 @@ def _stop_at_interrupt() -> "Iterator[threading.Event]":
     def interrupt(*_: Any) -> None:
         stop.set()
         signal.signal(signal.SIGINT, usual)
-        say("ending; once more to leave at once", urgent=True)
+        print_message("ending; once more to leave at once", urgent=True)
 
     signal.signal(signal.SIGINT, interrupt)
     try:

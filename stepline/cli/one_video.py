@@ -1,5 +1,6 @@
 """What is done with one video: transcribe, ground, judge, summarize."""
 
+import itertools
 import json
 import re
 from dataclasses import asdict
@@ -8,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
-    PATH,
-    VIDEO,
+    PATH_TYPE,
+    VIDEO_TYPE,
     PluginChoice,
-    chosen_part,
-    chosen_settings,
     device_options,
     json_option,
     out_option,
+    part_from_options,
     read_seconds,
+    settings_from_options,
     settings_options,
     speech_options,
+    table_json_option,
 )
 from stepline.cli.progress import progress_bars
 from stepline.cli.sources import open_only_video
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("video", type=VIDEO)
+@click.argument("video", type=VIDEO_TYPE)
 @click.option(
     "--format",
     "form",
@@ -57,9 +59,9 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     from stepline.outputs import TRANSCRIPTS
     from stepline.pipeline import batch
 
-    settings = chosen_settings(options)
+    settings = settings_from_options(options)
     offer_weights()
-    part = chosen_part(options)
+    part = part_from_options(options)
     with (
         open_only_video(video, settings, captions=options["captions"]) as request,
         progress_bars() as progress,
@@ -67,17 +69,19 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
         record = batch.transcribe(
             request.path, captions=request.captions, settings=settings, part=part, progress=progress
         )
-    say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
+    print_message(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
     print_warnings(record)
     if record.transcript and record.transcript.language:
-        say(f"language: {record.transcript.language}")
+        print_message(f"language: {record.transcript.language}")
     print_data(TRANSCRIPTS[form](record), end="")
 
 
 @click.command()
-@click.argument("source", type=VIDEO)
-@click.option("--texts", required=True, type=PATH, help="The lines to find, one a line.")
-@click.option("--aligner", required=True, type=PATH, help="The trained network: file or folder.")
+@click.argument("source", type=VIDEO_TYPE)
+@click.option("--texts", required=True, type=PATH_TYPE, help="The lines to find, one a line.")
+@click.option(
+    "--aligner", required=True, type=PATH_TYPE, help="The trained network: file or folder."
+)
 @click.option(
     "--mode",
     type=click.Choice(["step", "narration"]),
@@ -87,14 +91,14 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     "--order",
     help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).",
 )
-@click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
+@click.option("--text-features", type=PATH_TYPE, help="Ready vectors of the lines.")
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("precomputed", "none")),
     help="What sees a video.",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@table_json_option
 @settings_options("One setting.")
 @device_options
 def ground(source: "VideoArgument", **options: Any) -> None:
@@ -111,7 +115,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     from stepline.storage import to_json
 
     table = None if options["order"] in (None, "none", "given") else Path(options["order"])
-    settings = chosen_settings({**options, "order": None if table else options["order"]})
+    settings = settings_from_options({**options, "order": None if table else options["order"]})
     texts = read_texts(options["texts"])
     before = read_order(table, len(texts)) if table else None
     with open_only_video(source, settings) as request:
@@ -123,7 +127,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
 
 @click.command()
-@click.argument("video", type=VIDEO)
+@click.argument("video", type=VIDEO_TYPE)
 @out_option("Folder.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @click.option(
@@ -135,7 +139,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 )
 @click.option(
     "--people",
-    type=PATH,
+    type=PATH_TYPE,
     help="With --ask: what people say of them, answers.jsonl of `annotate vnd` or "
     "verdicts.jsonl of an audit; sentences are drawn from theirs.",
 )
@@ -160,10 +164,10 @@ def judge(
     Example:
       stepline judge stepline/demo/demo.mp4 --out out
     """
-    from stepline.outputs.text import clock
-
-    given = [f"judge.detector={json.dumps(detector)}"] if detector is not None else []
-    settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
+    overrides = [*options["overrides"]]
+    if detector is not None:
+        overrides.append(f"judge.detector={json.dumps(detector)}")
+    settings = settings_from_options({**options, "overrides": overrides})
     witness, check = settings.vision.witness, None
     if count is None:
         if people is not None:
@@ -174,34 +178,50 @@ def judge(
     else:
         if not witness.named:
             raise SettingsError(
-                "--ask asks a vision-language model; name one with --set vision.witness.base_url=URL"
+                "--ask asks a vision-language model; name one with "
+                "--set vision.witness.base_url=URL"
             )
         # The judge that it is compared with must not have been moved by its answers.
         vision = settings.vision.model_copy(update={"witness": type(witness)()})
-        request, record = _find_steps(
-            video, out, settings.model_copy(update={"vision": vision}), options
-        )
+        unmoved = settings.model_copy(update={"vision": vision})
+        request, record = _find_steps(video, out, unmoved, options)
         check = _check_sentences(request, record, count, people, settings)
     print_warnings(record)
-    say(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
+    print_message(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
     if as_json:
-        rows = [
-            {"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown}
-            for s in record.sentences
-        ]
-        judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
-        print_data(
-            json.dumps(judgement | (_told(check) if check else {}), ensure_ascii=False, indent=2)
-        )
-        return
+        print_data(_judgement_json(record, check))
+    else:
+        print_data(_judgement_table(record, check), end="")
+
+
+def _judgement_json(record: "Record", check: "SentenceCheck | None") -> str:
+    rows = []
+    for sentence in record.sentences:
+        span = sentence.span
+        row = {"text": sentence.text, "start": span.start, "end": span.end}
+        rows.append({**row, "shown": sentence.shown})
+    judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
+    if check is not None:
+        judgement |= check_as_json(check)
+    return json.dumps(judgement, ensure_ascii=False, indent=2)
+
+
+def _judgement_table(record: "Record", check: "SentenceCheck | None") -> str:
+    """Return a line a sentence, and after them how well judge, model and people agree."""
+    from stepline.outputs.text import clock
+
+    lines = []
     for number, sentence in enumerate(record.sentences):
-        shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
-        said = f"  {check.answers.get(number, ''):<9}" if check else ""
-        print_data(f"  {clock(sentence.span.start):>7}  {shown}{said}  {sentence.text}")
-    for row in check.agreements if check else ():
-        print_data(
-            f"{row.question}: Cohen's kappa {row} over {row.texts} sentences by {', '.join(row.people)}"
-        )
+        line = f"  {clock(sentence.span.start):>7}"
+        line += "    – " if sentence.shown is None else f"  {sentence.shown:4.0%}"
+        if check is not None:
+            line += f"  {check.answers.get(number, ''):<9}"
+        lines.append(f"{line}  {sentence.text}")
+    for row in check.agreements if check is not None else ():
+        people = ", ".join(row.people)
+        kappa = f"Cohen's kappa {row} over {row.texts} sentences"
+        lines.append(f"{row.question}: {kappa} by {people}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _check_sentences(
@@ -215,27 +235,26 @@ def _check_sentences(
     from stepline.pipeline.part import part_info
     from stepline.vision_language.pictures import question_pictures
 
-    given = read_people(people, record) if people is not None else ()
+    answers = read_people(people, record) if people is not None else ()
     duration = part_info(probe(request.path, settings.media), request.part).duration
-    start, witness = (request.start, settings.vision.witness)
-    read = question_pictures(
+    start, witness = request.start, settings.vision.witness
+    read_pictures = question_pictures(
         request.path, witness, duration=duration, start=start, media=settings.media
     )
-    check = check_sentences(
-        record, count, VideoPictures(read, duration, start), witness, people=given
-    )
-    say(*check.asking.notes)
+    pictures = VideoPictures(read_pictures, duration, start)
+    check = check_sentences(record, count, pictures, witness, people=answers)
+    print_message(*check.asking.notes)
     if check.asking.server:
         spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
         seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
-        say(
+        print_message(
             f"{check.asking.answered} of {check.asking.texts} sentences looked at in {spent}",
             f"pictures went to {check.asking.server}: those at {seconds} s",
         )
     return check
 
 
-def _told(check: "SentenceCheck") -> dict[str, Any]:
+def check_as_json(check: "SentenceCheck") -> dict[str, Any]:
     """Return what JSON says of a vision-language model's look at some sentences."""
     asking = check.asking
     return {
@@ -243,8 +262,8 @@ def _told(check: "SentenceCheck") -> dict[str, Any]:
             "server": asking.server,
             "requests": asking.requests,
             "tokens": asking.tokens,
-            "pictures": [second for each in asking.pictures.values() for second in each],
-            "said": {str(number): said for number, said in sorted(check.answers.items())},
+            "pictures": list(itertools.chain(*asking.pictures.values())),
+            "said": {str(number): answer for number, answer in sorted(check.answers.items())},
         },
         "agreement": [
             # NaN is no JSON
@@ -262,7 +281,7 @@ def _find_steps(
     from stepline.pipeline.batch import OutputOptions, run_video
 
     offer_weights()
-    opened = open_only_video(video, settings, out, options["captions"], chosen_part(options))
+    opened = open_only_video(video, settings, out, options["captions"], part_from_options(options))
     with opened as request, progress_bars() as progress:
         return request, run_video(
             request, settings, OutputOptions(out, ("json",)), progress=progress
@@ -279,7 +298,7 @@ def why_nobody_judged(record: "Record") -> str:
 
 
 @click.command()
-@click.argument("video", type=VIDEO)
+@click.argument("video", type=VIDEO_TYPE)
 @out_option("Folder.", default="out")
 @click.option(
     "--length",
@@ -287,7 +306,7 @@ def why_nobody_judged(record: "Record") -> str:
 )
 @click.option(
     "--summarizer",
-    type=PATH,
+    type=PATH_TYPE,
     help="What weighs the seconds: a network of `stepline train summarizer`, its file or folder.",
 )
 @json_option
@@ -312,7 +331,7 @@ def summarize(
     from stepline.pipeline.summary import score_seconds, write_summary
 
     limits = read_length(length)
-    settings = chosen_settings(options)
+    settings = settings_from_options(options)
     network = None if summarizer is None else load_summarizer(summarizer, settings.vision)
     request, record = _find_steps(video, out, settings, options)
     with progress_bars() as progress:
@@ -321,7 +340,7 @@ def summarize(
         )
     summary = write_summary(record, request.path, out, limits, importance)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
-    say(*(f"wrote {file}" for file in summary.files))
+    print_message(*(f"wrote {file}" for file in summary.files))
 
 
 def read_length(text: str | None) -> "SummarySettings":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.cli.errors import ESCAPES, QUIET, _escaped, say
+from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, print_message, replace_unencodable
 from stepline.errors import SettingsError
 from stepline.plugins import OWN_NAMES
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATH = click.Path(path_type=Path)
+PATH_TYPE = click.Path(path_type=Path)
 
 
 class VideoPath(click.Path):
@@ -47,19 +47,22 @@ class StorePath(click.Path):
         return value if "://" in str(value) else super().convert(value, param, ctx)
 
 
-VIDEO = VideoPath(path_type=Path)
-STORE = StorePath(path_type=Path)
+VIDEO_TYPE = VideoPath(path_type=Path)
+STORE_TYPE = StorePath(path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+table_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
+)
 store_option = click.option(
     "--features",
-    type=STORE,
+    type=STORE_TYPE,
     required=True,
     help="Store of the videos' features: a folder, or a URL.",
 )
 
 exclude_option = click.option(
-    "--exclude", multiple=True, type=PATH, help="A list of evaluation videos."
+    "--exclude", multiple=True, type=PATH_TYPE, help="A list of evaluation videos."
 )
 
 
@@ -87,13 +90,16 @@ class PluginChoice(click.Choice[str]):
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     """Return the option that says where to write; without a default it must be given."""
-    given: dict[str, Any] = (
-        {"default": Path(default), "show_default": True} if default else {"required": True}
-    )
-    return click.option("-o", "--out", type=PATH, help=meaning, **given)
+    presence: dict[str, Any] = {"required": True}
+    if default is not None:
+        presence = {"default": Path(default), "show_default": True}
+    return click.option("-o", "--out", type=PATH_TYPE, help=meaning, **presence)
 
 
-def one_writer(command: F) -> F:
+run_option = out_option("Folder of the run.")  # of every training
+
+
+def lock_out_folder(command: F) -> F:
     """Have a command hold its folder --out from begin to end; a second run there is told whose it
     is.
 
@@ -121,19 +127,20 @@ def set_option(meaning: str) -> Callable[[F], F]:
 
 def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
     """Return the options --settings and --set. meaning: the help of --set."""
-    return together(
-        click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning)
+    return combine_options(
+        click.option("--settings", "settings_file", type=PATH_TYPE, help=file), set_option(meaning)
     )
 
 
-PRESETS = Path(__file__).parents[1] / "presets"  # a folder a command
+PRESETS_FOLDER = Path(__file__).parents[1] / "presets"  # a folder a command
 
 
 def preset_files(command: str) -> dict[str, Path]:
     """Return the presets of a command by name: settings files that hold a paper's values, each with
     its source."""
     return {
-        path.stem: path for path in sorted((PRESETS / command.replace(" ", "-")).glob("*.toml"))
+        path.stem: path
+        for path in sorted((PRESETS_FOLDER / command.replace(" ", "-")).glob("*.toml"))
     }
 
 
@@ -148,7 +155,7 @@ def preset_option(command: str) -> Callable[[F], F]:
     )
 
 
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return a decorator that adds the options in the order given."""
 
     def add(command: F) -> F:
@@ -159,17 +166,25 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-COMPUTE = "stepline.compute"  # in a context's notes
+# Of the commands that write the outputs of many videos into a folder.
+rewrite_options: Callable[[F], F] = combine_options(
+    click.option("--force", is_flag=True, help="Do again what is done."),
+    click.option(
+        "--overwrite", is_flag=True, help="Write also over files that Stepline did not make."
+    ),
+)
+
+COMPUTE_KEY = "stepline.compute"  # in a context's notes
 
 
 def _note_compute(context: click.Context, _: click.Parameter, value: str) -> None:
-    context.meta[COMPUTE] = value
+    context.meta[COMPUTE_KEY] = value
 
 
 def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
     from stepline.device import set_device
 
-    set_device(value, context.meta.get(COMPUTE, "auto"))
+    set_device(value, context.meta.get(COMPUTE_KEY, "auto"))
 
 
 # Of every command that trains a network, or runs one; it decides for the whole process, no command
@@ -182,7 +197,7 @@ device_option = click.option(
     callback=_set_device,
     help="Where networks run: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.",
 )
-device_options: Callable[[F], F] = together(
+device_options: Callable[[F], F] = combine_options(
     device_option,
     click.option(
         "--compute-type",
@@ -206,7 +221,7 @@ def read_seconds(text: str) -> float | None:
     )
 
 
-part_options: Callable[[F], F] = together(
+part_options: Callable[[F], F] = combine_options(
     click.option(
         "--from",
         "begin",
@@ -222,24 +237,24 @@ part_options: Callable[[F], F] = together(
 )
 
 
-def chosen_part(options: dict[str, Any]) -> "Span | None":
+def part_from_options(options: dict[str, Any]) -> "Span | None":
     """Return the part of the video that --from and --to name; None where neither is given."""
     from stepline.errors import SettingsError
     from stepline.limits import LATEST
     from stepline.records import Span
 
-    given = {"--from": options["begin"], "--to": options["end"]}
-    if not any(given.values()):
+    times = {"--from": options["begin"], "--to": options["end"]}
+    if not any(times.values()):
         return None
     limits = [0.0, LATEST]
-    for place, (option, text) in enumerate(given.items()):
+    for index, (option, text) in enumerate(times.items()):
         if text is not None:
             seconds = read_seconds(text)
             if seconds is None or seconds > LATEST:
                 raise SettingsError(
                     f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
                 )
-            limits[place] = seconds
+            limits[index] = seconds
     if limits[0] >= limits[1]:
         raise SettingsError(
             f"--from {options['begin'] or 0} --to {options['end']}: nothing lies between; swap them"
@@ -248,7 +263,7 @@ def chosen_part(options: dict[str, Any]) -> "Span | None":
 
 
 # What every command takes that recognises speech.
-speech_options: Callable[[F], F] = together(
+speech_options: Callable[[F], F] = combine_options(
     settings_options(
         "One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."
     ),
@@ -258,7 +273,7 @@ speech_options: Callable[[F], F] = together(
         "faster-whisper (small, large-v3, ...), which is fetched from the model hub.",
     ),
     click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
-    click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
+    click.option("--captions", type=PATH_TYPE, help="Captions to use instead of recognition."),
     click.option(
         "--translate",
         is_flag=True,
@@ -269,7 +284,7 @@ speech_options: Callable[[F], F] = together(
 )
 
 
-def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
+def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     """Return the settings from file, --set and the shorthand options, which win."""
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
@@ -285,18 +300,18 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
     }
-    given = [
-        f"{key}={json.dumps(str(value))}" for key, value in shorthand.items() if value is not None
-    ]
+    overrides = [*options["overrides"]]
+    for key, value in shorthand.items():
+        if value is not None:
+            overrides.append(f"{key}={json.dumps(str(value))}")
     if options.get("translate"):
         if options.get("captions") is not None:
             raise SettingsError(
                 "--translate is for speech, and --captions stands for it; leave one of them out"
             )
-        given.append("asr.translate=true")
+        overrides.append("asr.translate=true")
     if options.get("dry_run"):
-        given += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
-    overrides = [*options["overrides"], *given]
+        overrides += ["vision.witness.dry_run=true", "writing.llm.dry_run=true"]
     return load_settings(
         StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
     )
@@ -308,7 +323,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
 
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
         if value and option.name == "quiet":
-            context.meta[QUIET] = True
+            context.meta[QUIET_KEY] = True
         elif value:
             logging.getLogger().setLevel(logging.INFO)
             logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
@@ -325,7 +340,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     quiet = click.option(
         "-q", "--quiet", help="Say only what is wrong; also after the command.", **own
     )
-    return together(verbose, quiet)
+    return combine_options(verbose, quiet)
 
 
 def offer_verbosity(command: click.Command) -> None:
@@ -337,7 +352,7 @@ def offer_verbosity(command: click.Command) -> None:
         verbosity_options(hidden=True)(command)
 
 
-codecs.register_error(ESCAPES, _escaped)
+codecs.register_error(ESCAPES_HANDLER, replace_unencodable)
 
 
 def serve_until_stopped(
@@ -358,9 +373,9 @@ def serve_until_stopped(
         ) from error
     line = notice.format(address=server.address)
     try:
-        say(line)
+        print_message(line)
         if browse:
             webbrowser.open(line.split()[0])
         server.run()
     except KeyboardInterrupt:
-        say(goodbye)
+        print_message(goodbye)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from stepline.cli.errors import say
+from stepline.cli.errors import print_message
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 LINE_SECONDS = 30.0  # between two lines where stderr is not a terminal
-GIB = 2**30  # bytes
+GIB_BYTES = 2**30  # bytes
 
 
 class LinePace:
@@ -60,8 +60,8 @@ def _stage_columns(rich: Any) -> Sequence[Any]:
 
 def _training_columns(rich: Any) -> Sequence[Any]:
     numbers = "loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB"
-    left = rich.TimeRemainingColumn(compact=True)
-    return rich.MofNCompleteColumn(), rich.BarColumn(), rich.TextColumn(numbers), left
+    remaining = rich.TimeRemainingColumn(compact=True)
+    return rich.MofNCompleteColumn(), rich.BarColumn(), rich.TextColumn(numbers), remaining
 
 
 def _curation_columns(rich: Any) -> Sequence[Any]:
@@ -88,7 +88,7 @@ def progress_bars() -> Iterator["Progress"]:
                 bars.update(tasks[stage], completed=second)
             elif pace.is_due(time.monotonic()):
                 of = f" of {duration:.0f}" if duration else ""
-                say(f"{stage}: {second:.0f}{of} s")
+                print_message(f"{stage}: {second:.0f}{of} s")
 
         yield report
 
@@ -104,7 +104,7 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
         def report(progress: "TrainingProgress") -> None:
             from stepline.training.distributed import peak_memory
 
-            memory = peak_memory() / GIB
+            memory = peak_memory() / GIB_BYTES
             score = "" if progress.score is None else f"held out {progress.score:.3f}"
             if bars is not None and bar is not None:
                 fields.update(loss=progress.loss, memory=memory)
@@ -115,11 +115,11 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
             last_step = progress.step >= progress.steps
             if pace.is_due(progress.seconds, always=bool(score) or last_step):
                 seconds_per_step = progress.seconds / max(progress.taken, 1)
-                left = seconds_per_step * (progress.steps - progress.step)
+                seconds_left = seconds_per_step * (progress.steps - progress.step)
                 score = f", {score}" if score else ""
-                numbers = f"loss {progress.loss:.3f}{score}, {left:.0f} s left"
+                numbers = f"loss {progress.loss:.3f}{score}, {seconds_left:.0f} s left"
                 step = f"step {progress.step} of {progress.steps}"
-                say(f"{step}: {numbers}, at most {memory:.2f} GiB")
+                print_message(f"{step}: {numbers}, at most {memory:.2f} GiB")
 
         yield report
 
@@ -136,7 +136,7 @@ def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
             if bars is not None and bar is not None:
                 bars.update(bar, total=progress.total, completed=progress.finished, state=state)
             elif pace.is_due(progress.seconds, always=progress.finished >= progress.total):
-                say(f"{progress.finished} of {progress.total} videos: {state}")
+                print_message(f"{progress.finished} of {progress.total} videos: {state}")
 
         yield report
 

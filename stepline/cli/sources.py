@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepline.cli.errors import say
+from stepline.cli.errors import print_message
 from stepline.cli.progress import download_bar
 from stepline.errors import SettingsError
 
@@ -26,7 +26,7 @@ def open_video(
         with source.open(out, settings, **options) as request:
             yield request
         return
-    say(f"fetching {source.label}")
+    print_message(f"fetching {source.label}")
     with contextlib.ExitStack() as stack:
         with download_bar(None) as report:
             opened = source.open(out, settings, report=report, **options)
@@ -70,9 +70,9 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
             raise SettingsError(
                 f"--watch: {folder} is no folder; name the folders in which videos arrive"
             )
-    seen: dict[Path, tuple[int, int]] = {}
-    done: dict[Path, tuple[int, int]] = {}
-    say("watching; Ctrl-C ends it")
+    last_states: dict[Path, tuple[int, int]] = {}
+    yielded: dict[Path, tuple[int, int]] = {}
+    print_message("watching; Ctrl-C ends it")
     while True:
         now: dict[Path, tuple[int, int]] = {}
         for path in find_videos(map(Path, folders), needed=False):
@@ -81,10 +81,10 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
         ready = [
             path
             for path, state in now.items()
-            if state == seen.get(path) and state != done.get(path)
+            if state == last_states.get(path) and state != yielded.get(path)
         ]
         if ready:
-            done |= {path: now[path] for path in ready}
+            yielded |= {path: now[path] for path in ready}
             yield ready
-        seen = now
+        last_states = now
         time.sleep(SCAN_SECONDS)

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import stepline
-from stepline.cli.errors import check_address_space, complain, print_data, say
+from stepline.cli.errors import check_address_space, print_data, print_error, print_message
 from stepline.cli.options import (
-    PATH,
-    VIDEO,
+    PATH_TYPE,
+    VIDEO_TYPE,
     PluginChoice,
-    chosen_part,
-    chosen_settings,
     device_options,
     out_option,
+    part_from_options,
     part_options,
+    rewrite_options,
+    settings_from_options,
     settings_options,
     speech_options,
 )
@@ -34,29 +35,31 @@ from stepline.errors import SettingsError
 from stepline.plugins import DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
-    from stepline.pipeline.batch import VideoResult
+    from stepline.pipeline.batch import OutputOptions, VideoResult
+    from stepline.pipeline.networks import Networks
+    from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
     from stepline.records import Record
 
-DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
 @click.command()
-@click.argument("videos", nargs=-1, required=True, type=VIDEO)
+@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
 @out_option("Folder.", default="out")
 @click.option(
     "--texts",
-    type=PATH,
+    type=PATH_TYPE,
     help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
 )
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
-@click.option("--aligner", type=PATH, help="A trained network that places the steps.")
+@click.option("--aligner", type=PATH_TYPE, help="A trained network that places the steps.")
 @click.option(
     "--describe",
     "describer",
-    type=PATH,
+    type=PATH_TYPE,
     help="A network of `stepline train procx`, which tells the steps where speech tells none.",
 )
 @click.option(
@@ -73,8 +76,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     is_flag=True,
     help="Print JSON, of several videos a line each, not a table.",
 )
-@click.option("--force", is_flag=True, help="Do again what is done.")
-@click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
+@rewrite_options
 @click.option(
     "--keep/--no-keep",
     default=True,
@@ -99,62 +101,40 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
       stepline steps stepline/demo/demo.mp4 --out out
     """
     from stepline.outputs import safe_stem
-    from stepline.pipeline.batch import OutputOptions, read_texts, run_video
+    from stepline.pipeline.batch import read_texts
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.sources import find_sources, is_site, name_sources
 
     check_address_space()
-    settings, part = chosen_settings(options), chosen_part(options)
-    if (
-        options["dry_run"]
-        and not settings.vision.witness.named
-        and settings.writing.writer != "llm"
-    ):
-        cure = "name one with --set vision.witness.base_url=URL, or a language model that writes with --writer llm"
-        raise SettingsError(f"--dry-run tells what a vision-language model would be asked; {cure}")
+    settings, part = settings_from_options(options), part_from_options(options)
+    if options["dry_run"]:
+        _check_dry_run(settings)
     offer_weights()
-    formats = tuple(dict.fromkeys((*(options["formats"] or DEFAULT_OUTPUTS), "json")))
-    output = OutputOptions(
-        options["out"],
-        formats,
-        clips=options["clips"],
-        force=options["force"],
-        overwrite=options["overwrite"],
-    )
-    captions, texts = options["captions"], None
+    output = output_from_options(options, options["formats"] or DEFAULT_OUTPUTS)
+    texts = None  # the chapters of a link's page
     if not is_site(options["texts"]):
         texts = read_texts(options["texts"]) if options["texts"] else ()
     sources = [] if options["watch"] else find_sources(videos, output.out, settings)
-    many = len(sources) > 1 or options["watch"]
-    if many and captions is not None and not is_site(captions):
-        raise SettingsError(
-            "--captions is for one video; run each video with its own captions file"
-        )
-    if many and options["weights"] is not None and options["backbone"] == "precomputed":
+    several = len(sources) > 1 or options["watch"]
+    check_captions(options["captions"], several=several)
+    if several and options["weights"] is not None and options["backbone"] == "precomputed":
         raise SettingsError(
             "--backbone precomputed is for one video; run each video with its own feature file"
         )
-    if options["browse"] and (many or "html" not in formats):
+    if options["browse"] and (several or "html" not in output.formats):
         raise SettingsError(
             "--open shows the page of one video; name one, and leave --watch and other formats out"
         )
-    networks = load_networks(settings, several=many)
-
-    def find_steps(source: "VideoSource") -> "VideoResult":
-        with (
-            open_video(
-                source,
-                output.out,
-                settings,
-                captions=captions,
-                texts=texts,
-                part=part,
-                keep=options["keep"],
-            ) as request,
-            progress_bars() as progress,
-        ):
-            return run_video(request, settings, output, networks=networks, progress=progress)
-
+    find_steps = partial(
+        run_source,
+        settings=settings,
+        output=output,
+        networks=load_networks(settings, several=several),
+        captions=options["captions"],
+        texts=texts,
+        part=part,
+        keep=options["keep"],
+    )
     arrivals: Iterable[list[VideoSource]] = [sources]
     if options["watch"]:
         arrivals = (name_sources(files, output.out) for files in arriving_videos(videos))
@@ -164,6 +144,50 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         if options["browse"] and last is not None:
             webbrowser.open((output.out / f"{safe_stem(last.id)}.html").absolute().as_uri())
     sys.exit(status)
+
+
+def _check_dry_run(settings: "StepsSettings") -> None:
+    """Raise SettingsError where no language model would be asked."""
+    if not settings.vision.witness.named and settings.writing.writer != "llm":
+        raise SettingsError(
+            "--dry-run tells what a vision-language model would be asked; name one with --set "
+            "vision.witness.base_url=URL, or a language model that writes with --writer llm"
+        )
+
+
+def check_captions(captions: Path | None, *, several: bool) -> None:
+    """Raise SettingsError where several videos would be given one file of captions."""
+    from stepline.pipeline.sources import is_site
+
+    if several and captions is not None and not is_site(captions):
+        raise SettingsError(
+            "--captions is for one video; run each video with its own captions file"
+        )
+
+
+def output_from_options(options: dict[str, Any], formats: Iterable[str]) -> "OutputOptions":
+    """Return where to write these formats, and the JSON."""
+    from stepline.pipeline.batch import OutputOptions
+
+    names = tuple(dict.fromkeys((*formats, "json")))
+    switches = {name: options[name] for name in ("clips", "force", "overwrite")}
+    return OutputOptions(options["out"], names, **switches)
+
+
+def run_source(
+    source: "VideoSource",
+    *,
+    settings: "StepsSettings",
+    output: "OutputOptions",
+    networks: "Networks | None",
+    **request_parts: Any,
+) -> "VideoResult":
+    """Do the main job on a source, with bars. request_parts: what goes to `VideoSource.open`."""
+    from stepline.pipeline.batch import run_video
+
+    opened = open_video(source, output.out, settings, **request_parts)
+    with opened as request, progress_bars() as progress:
+        return run_video(request, settings, output, networks=networks, progress=progress)
 
 
 def _run_each(
@@ -188,29 +212,29 @@ def _run_each(
         try:
             result = run()
         except Exception as error:  # noqa: BLE001   told in a line; one video stops no other
-            status = max(status, complain(error, [name]))
+            status = max(status, print_error(error, [name]))
             failed += 1
             continue
         record = result.record
         print_warnings(record, f"{Path(name).name}: ")
         if result.earlier:
-            say(f"{name}: done before with the same settings (--force does it again)")
-        shown = to_json(record) if as_json else step_table(record)
+            print_message(f"{name}: done before with the same settings (--force does it again)")
+        text = to_json(record) if as_json else step_table(record)
         if as_json and len(jobs) > 1:
-            shown = json.dumps(json.loads(shown), ensure_ascii=False) + "\n"
-        print_data(shown, end="")
-        say(*(f"wrote {file}" for file in result.files))
+            text = json.dumps(json.loads(text), ensure_ascii=False) + "\n"
+        print_data(text, end="")
+        print_message(*(f"wrote {file}" for file in result.files))
         reason = plan_chapters(record).reason if "chapters" in formats else None
         if reason is not None:
-            say(f"no chapters: {reason}")
+            print_message(f"no chapters: {reason}")
     if len(jobs) > 1:
-        say(f"{len(jobs) - failed} of {len(jobs)} {noun} done, {failed} failed")
+        print_message(f"{len(jobs) - failed} of {len(jobs)} {noun} done, {failed} failed")
     return status, record
 
 
 def print_warnings(record: "Record", prefix: str = "") -> None:
     """Print the warnings of a record, a line each."""
-    say(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
+    print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
 
 
 @click.command()
@@ -234,25 +258,25 @@ def demo(out: Path, browse: bool) -> None:
     settings = StepsSettings(asr=AsrSettings(compute="float32"))
     with progress_bars() as progress:
         result = run_video(
-            Request(DEMO, DEMO.stem),
+            Request(DEMO_VIDEO, DEMO_VIDEO.stem),
             settings,
             OutputOptions(out, DEFAULT_OUTPUTS),
             progress=progress,
         )
     print_data(step_table(result.record), end="")
     page = output_path(result.record, out, "html")
-    say(f"open {page} in a browser")
+    print_message(f"open {page} in a browser")
     if browse:
         webbrowser.open(page.absolute().as_uri())
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, type=VIDEO)
+@click.argument("sources", nargs=-1, required=True, type=VIDEO_TYPE)
 @click.option(
     "--model",
     "describer",
     required=True,
-    type=PATH,
+    type=PATH_TYPE,
     help="A network of `stepline train procx`: its file or folder.",
 )
 @out_option("Folder.", default="described")
@@ -261,7 +285,7 @@ def demo(out: Path, browse: bool) -> None:
     is_flag=True,
     help="Read what is said as well, for a network that was trained with speech.",
 )
-@click.option("--captions", type=PATH, help="With --speech: captions instead of recognition.")
+@click.option("--captions", type=PATH_TYPE, help="With --speech: captions instead of recognition.")
 @click.option(
     "--count",
     type=click.IntRange(min=0),
@@ -287,8 +311,7 @@ def demo(out: Path, browse: bool) -> None:
     is_flag=True,
     help="Print JSON, of several sources a line each, not a table.",
 )
-@click.option("--force", is_flag=True, help="Do again what is done.")
-@click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
+@rewrite_options
 @settings_options("One setting, e.g. procx.choose=apart.")
 @part_options
 @device_options
@@ -302,25 +325,18 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
       stepline describe silent.mp4 --model run --format html
     """
     from stepline.features.files import is_feature_file
-    from stepline.outputs import write_outputs
-    from stepline.pipeline.batch import OutputOptions, VideoResult, lock_video, run_video
-    from stepline.pipeline.describe import describe_features
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
-    from stepline.pipeline.sources import find_sources, is_site
+    from stepline.pipeline.sources import find_sources
 
-    given = ["procx.when=alone", *(["procx.speech=true"] if options["speech"] else [])]
-    given += [f"procx.count={options['count']}"] if options["count"] is not None else []
-    settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
-    formats, captions = tuple(dict.fromkeys((*options["formats"], "json"))), options["captions"]
-    part = chosen_part(options)
-    output = OutputOptions(
-        options["out"],
-        formats,
-        clips=options["clips"],
-        force=options["force"],
-        overwrite=options["overwrite"],
-    )
+    overrides = [*options["overrides"], "procx.when=alone"]
+    if options["speech"]:
+        overrides.append("procx.speech=true")
+    if options["count"] is not None:
+        overrides.append(f"procx.count={options['count']}")
+    settings = settings_from_options({**options, "overrides": overrides})
+    part, captions = part_from_options(options), options["captions"]
+    output = output_from_options(options, options["formats"])
     ready = [path for path in sources if isinstance(path, Path) and is_feature_file(path)]
     videos = find_sources((path for path in sources if path not in ready), output.out, settings)
     stems = [path.name.split(".")[0] for path in ready]
@@ -329,10 +345,7 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
         raise SettingsError(
             "two sources have the same name; give each a folder of its own with --out"
         )
-    if len(videos) + len(ready) > 1 and captions is not None and not is_site(captions):
-        raise SettingsError(
-            "--captions is for one video; run each video with its own captions file"
-        )
+    check_captions(captions, several=len(videos) + len(ready) > 1)
     if captions is not None and not settings.procx.speech:
         raise SettingsError(
             "--captions is read only with --speech; add that, or leave --captions out"
@@ -345,25 +358,30 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
         raise SettingsError(
             f"{ready[0]}: holds features, of which no part is taken; leave --from and --to out"
         )
-    networks = load_networks(settings, several=len(videos) > 1) if videos else None
-
-    def describe_ready(path: Path, identity: str) -> VideoResult:
-        with lock_video(identity, output.out):
-            record = describe_features(Request(path, identity, captions), settings)
-            return VideoResult(
-                record, tuple(write_outputs(record, output.out, formats=formats)), False
-            )
-
-    def describe_video(source: "VideoSource") -> VideoResult:
-        with (
-            open_video(source, output.out, settings, captions=captions, part=part) as request,
-            progress_bars() as progress,
-        ):
-            return run_video(request, settings, output, networks=networks, progress=progress)
-
+    describe_video = partial(
+        run_source,
+        settings=settings,
+        output=output,
+        networks=load_networks(settings, several=len(videos) > 1) if videos else None,
+        captions=captions,
+        part=part,
+    )
     jobs = [(video.label, partial(describe_video, video)) for video in videos]
-    jobs += [
-        (str(path), partial(describe_ready, path, id))
-        for path, id in zip(ready, stems, strict=True)
-    ]
+    for path, identity in zip(ready, stems, strict=True):
+        request = Request(path, identity, captions)
+        jobs.append((str(path), partial(_describe_ready, request, settings, output)))
     sys.exit(_run_each(jobs, "sources", options["formats"], as_json=options["as_json"])[0])
+
+
+def _describe_ready(
+    request: "Request", settings: "StepsSettings", output: "OutputOptions"
+) -> "VideoResult":
+    """Describe a file of ready features, and write its outputs."""
+    from stepline.outputs import write_outputs
+    from stepline.pipeline.batch import VideoResult, lock_video
+    from stepline.pipeline.describe import describe_features
+
+    with lock_video(request.id, output.out):
+        record = describe_features(request, settings)
+        files = write_outputs(record, output.out, formats=output.formats)
+        return VideoResult(record, tuple(files), False)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, say
+from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
-    PATH,
-    chosen_settings,
+    PATH_TYPE,
     device_options,
     json_option,
     serve_until_stopped,
+    settings_from_options,
     settings_options,
 )
 from stepline.cli.progress import progress_bars
@@ -27,7 +27,7 @@ MAX_PORT = 65535
 
 
 @click.command()
-@click.argument("folder", type=PATH, default=Path("out"))
+@click.argument("folder", type=PATH_TYPE, default=Path("out"))
 @click.option(
     "--port",
     type=click.IntRange(0, MAX_PORT),
@@ -39,13 +39,13 @@ MAX_PORT = 65535
     show_default=True,
     help="An address of this machine that others reach too; needs a password.",
 )
-@click.option("--password-file", type=PATH, help="A file whose first line is the password.")
-@click.option("--certfile", type=PATH, help="A certificate (PEM), for https instead of http.")
-@click.option("--keyfile", type=PATH, help="Its key (PEM), where --certfile does not hold it.")
+@click.option("--password-file", type=PATH_TYPE, help="A file whose first line is the password.")
+@click.option("--certfile", type=PATH_TYPE, help="A certificate (PEM), for https instead of http.")
+@click.option("--keyfile", type=PATH_TYPE, help="Its key (PEM), where --certfile does not hold it.")
 @click.option(
     "--allow",
     multiple=True,
-    type=PATH,
+    type=PATH_TYPE,
     help="A folder outside of FOLDER from which videos may be taken.",
 )
 @click.option(
@@ -56,9 +56,13 @@ MAX_PORT = 65535
     help="Videos understood at once.",
 )
 @click.option("--webhook", help="An address that is told of jobs and corrections.")
-@click.option("--webhook-secret", type=PATH, help="A file with the key that signs what it is told.")
 @click.option(
-    "--audit", type=PATH, help="The OUT of `stepline curate` whose sample people check at /audit/."
+    "--webhook-secret", type=PATH_TYPE, help="A file with the key that signs what it is told."
+)
+@click.option(
+    "--audit",
+    type=PATH_TYPE,
+    help="The OUT of `stepline curate` whose sample people check at /audit/.",
 )
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
 @settings_options("One setting of the main job.")
@@ -90,14 +94,14 @@ def studio(folder: Path, **options: Any) -> None:
 
     def start() -> StudioServer:
         server = StudioServer(library, studio_options)
-        say(f"open {server.link}", urgent=True)
+        print_message(f"open {server.link}", urgent=True)
         if studio_options.certificate is None and not is_this_machine(f"{studio_options.host}:0"):
-            say(
+            print_message(
                 "warning: plain http: who is between reads the password and all else; --certfile",
                 urgent=True,
             )
         if studio_options.audit is not None:
-            say(f"{studio_options.audit} is audited at {server.address}audit/")
+            print_message(f"{studio_options.audit} is audited at {server.address}audit/")
         if options["browse"]:
             click.launch(server.link)
         return server
@@ -119,7 +123,7 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
     from stepline.studio.server import StudioOptions
     from stepline.web.local_server import Certificate
 
-    settings = chosen_settings(options)
+    settings = settings_from_options(options)
     certificate = None
     if options["certfile"] is not None:
         certificate = Certificate(options["certfile"], options["keyfile"])
@@ -141,9 +145,9 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
 
 
 @click.command()
-@click.argument("folder", type=PATH)
+@click.argument("folder", type=PATH_TYPE)
 @click.option(
-    "--allow", type=PATH, multiple=True, help="A folder beside it whose videos may be read."
+    "--allow", type=PATH_TYPE, multiple=True, help="A folder beside it whose videos may be read."
 )
 @click.option(
     "--http",
@@ -171,11 +175,11 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     from stepline.library.search import index_path
     from stepline.web.local_server import LocalServer
 
-    tools = LibraryTools(folder, allow=allow, settings=chosen_settings(options))
+    tools = LibraryTools(folder, allow=allow, settings=settings_from_options(options))
     index = index_path(folder)
     if index.parent != folder:
         limits = f"no clip can be cut and no video processed, and the index lies in {index}"
-        say(f"warning: {folder} cannot be written: {limits}", urgent=True)
+        print_message(f"warning: {folder} cannot be written: {limits}", urgent=True)
     try:
         if not http:
             server = mcp_server(tools)
@@ -185,7 +189,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
         token = secrets.token_urlsafe(24)
         application = http_application(tools, token)
         offer_weights()
-        say(f"send the header Authorization: Bearer {token}", urgent=True)
+        print_message(f"send the header Authorization: Bearer {token}", urgent=True)
         serve_until_stopped(
             lambda: LocalServer(application, port, lifespan="on"),
             port,
@@ -197,11 +201,11 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
 
 
 @click.command()
-@click.argument("library", type=PATH)
+@click.argument("library", type=PATH_TYPE)
 @click.option(
     "--export",
     "out",
-    type=PATH,
+    type=PATH_TYPE,
     required=True,
     help="Folder for the corrected videos: records and features to train on, and a test set of "
     "those that several people corrected.",
@@ -224,18 +228,20 @@ def learn(library: Path, out: Path) -> None:
             summary = export_corrected(studio.library, studio.answers, out, progress)
     finally:
         studio.close()
-    say(*(f"left out {video.id}: {video.value}" for video in summary.left_out), urgent=True)
-    say(f"wrote {out / 'records'}: {summary.trained} videos to train on")
-    say(f"wrote {out / 'features'}: what is seen of all")
+    print_message(
+        *(f"left out {video.id}: {video.value}" for video in summary.left_out), urgent=True
+    )
+    print_message(f"wrote {out / 'records'}: {summary.trained} videos to train on")
+    print_message(f"wrote {out / 'features'}: what is seen of all")
     if summary.tested:
         kappa = summary.agreement.kappa
         agreement = "undefined" if kappa is None else f"{kappa:.2f}"
         count = f"{summary.tested} videos that several people corrected"
-        say(f"wrote {out / 'test'}: {count}, kappa {agreement}")
+        print_message(f"wrote {out / 'test'}: {count}, kappa {agreement}")
 
 
 @click.command()
-@click.argument("folder", type=PATH)
+@click.argument("folder", type=PATH_TYPE)
 @click.argument("words", nargs=-1, required=True)
 @click.option(
     "--most",
@@ -263,16 +269,16 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
     offer_weights()
     path = index_path(folder)
     if path.parent != folder:
-        say(f"warning: {folder} cannot be written; the index lies in {path}", urgent=True)
+        print_message(f"warning: {folder} cannot be written; the index lies in {path}", urgent=True)
     corrections = open_corrections(folder)
     index = open_index(folder, corrections)
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.meaning:
         reason = "by words alone, for the weights of MiniLM are missing"
-        say(f"warning: {reason}; `stepline weights get`", urgent=True)
+        print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
     if update.read:
-        say(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
+        print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
     moments = index.search(" ".join(words), most)
     index.close()
     if corrections is not None:

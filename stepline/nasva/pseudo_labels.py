@@ -295,7 +295,7 @@ def aligned_batches(
     for network in networks:
         network.eval()
     lengths, shards = lengths_and_shards(samples, lambda sample: len(sample.video))
-    longest = max(MAX_ROWS, *lengths)
+    longest = max([MAX_ROWS, *lengths])
     batches = length_buckets(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
     for indices in islice(batches, rank, None, of):
         videos = [samples[index] for index in indices]

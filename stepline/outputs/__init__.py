@@ -2,8 +2,7 @@
 page, clips."""
 
 from stepline.outputs.chapters import ChapterPlan, chapters, plan_chapters
-from stepline.outputs.clips import SUFFIX as CLIPS_SUFFIX
-from stepline.outputs.clips import clip_spans, remove_clips, write_clips
+from stepline.outputs.clips import CLIPS_SUFFIX, clip_spans, remove_clips, write_clips
 from stepline.outputs.jsonld import jsonld
 from stepline.outputs.ownership import foreign_outputs, missing_outputs
 from stepline.outputs.page import page

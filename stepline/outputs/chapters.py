@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from stepline.outputs.text import clock, shorten, shown_span, step_line
 from stepline.records import Record, Step
 
-SHORTEST = 10  # s, YouTube's least length of a chapter
-FEWEST = 3  # chapters, YouTube's least number
-LONGEST_TITLE = 60  # characters; a player shows about so many
-LONGEST_STEP = 44  # characters of one step in a title; a longer one loses its qualifiers first
-DESCRIPTION = 5000  # characters that a YouTube description holds
-INTRO = "Intro"
+MIN_CHAPTER_SECONDS = 10  # s, YouTube's least length of a chapter
+MIN_CHAPTERS = 3  # chapters, YouTube's least number
+MAX_TITLE_CHARS = 60  # characters; a player shows about so many
+MAX_STEP_CHARS = 44  # characters of one step in a title; a longer one loses its qualifiers first
+MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
+INTRO_TITLE = "Intro"
 # What may be left out from here on: until when, by what means, where.
-QUALIFIERS = re.compile(
+QUALIFIER_PATTERN = re.compile(
     r",? (?:until|till|so|if|when|while|as|before|after|by|using|without|unless|to|with|in|on|at|from|for|under|over"
     r"|against|between|across|around|and|or)\b"
 )
@@ -52,7 +52,7 @@ def chapters(record: Record) -> str | None:
     if plan.reason is not None:
         log.info("%s: no chapters: %s", record.id, plan.reason)
         return None
-    limit = min(LONGEST_TITLE, DESCRIPTION // len(plan.chapters) - len("00:00:00 \n"))
+    limit = min(MAX_TITLE_CHARS, MAX_DESCRIPTION_CHARS // len(plan.chapters) - len("00:00:00 \n"))
     return "".join(
         f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters
     )
@@ -76,14 +76,15 @@ def plan_chapters(record: Record) -> ChapterPlan:
     titles = [(start, _title(step) or f"Step {number}") for start, number, step in starts]
     last = max((span.end for _, _, span in shown), default=0.0)
     end = int(last if record.video.duration is None else record.video.duration)
-    if end < FEWEST * SHORTEST:
-        return ChapterPlan(
-            (), f"{end} s of video; {FEWEST} chapters of {SHORTEST} s need {FEWEST * SHORTEST} s"
-        )
+    needed_seconds = MIN_CHAPTERS * MIN_CHAPTER_SECONDS
+    if end < needed_seconds:
+        need = f"{MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need {needed_seconds} s"
+        return ChapterPlan((), f"{end} s of video; {need}")
     joined = _join(titles, end)
-    if len(joined) < FEWEST:
+    if len(joined) < MIN_CHAPTERS:
         return ChapterPlan(
-            (), f"only {len(joined)} chapters of at least {SHORTEST} s; {FEWEST} are needed"
+            (),
+            f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s; {MIN_CHAPTERS} are needed",
         )
     return ChapterPlan(tuple(joined))
 
@@ -92,16 +93,16 @@ def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
     """Walk the steps in time, opening a chapter where the rules allow one; the earliest start first
     gives the most."""
     joined: list[Chapter] = []
-    if titles and titles[0][0] >= SHORTEST:
-        joined.append(Chapter(0, INTRO))
+    if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
+        joined.append(Chapter(0, INTRO_TITLE))
     for start, title in titles:
         if not joined:
             joined.append(Chapter(0, title))
-        elif start - joined[-1].start >= SHORTEST and end - start >= SHORTEST:
+        elif start - joined[-1].start >= MIN_CHAPTER_SECONDS and end - start >= MIN_CHAPTER_SECONDS:
             joined.append(Chapter(start, title))
         elif (
             title not in joined[-1].title.split("; ")
-            and len(joined[-1].title) + len(title) + 2 <= LONGEST_TITLE
+            and len(joined[-1].title) + len(title) + 2 <= MAX_TITLE_CHARS
         ):
             joined[-1] = Chapter(joined[-1].start, f"{joined[-1].title}; {title}")
     return joined
@@ -111,8 +112,8 @@ def _title(step: Step) -> str:
     """Return the step's text, short: where it is too long, without its last qualifiers."""
     # A YouTube description refuses angle brackets.
     text = step_line(step).replace("<", "‹").replace(">", "›")
-    if len(text) <= LONGEST_STEP:
+    if len(text) <= MAX_STEP_CHARS:
         return text
-    ends = [match.start() for match in QUALIFIERS.finditer(text, 0, LONGEST_STEP + 1)]
+    ends = [match.start() for match in QUALIFIER_PATTERN.finditer(text, 0, MAX_STEP_CHARS + 1)]
     whole = [end for end in ends if len(text[:end].split()) > 2]  # a verb and what it acts on
-    return text[: whole[-1]] if whole else shorten(text, LONGEST_STEP)
+    return text[: whole[-1]] if whole else shorten(text, MAX_STEP_CHARS)

@@ -11,8 +11,8 @@ from stepline.errors import MediaError
 from stepline.outputs.text import one_line, safe_stem, shown_span
 from stepline.records import Record, Span, Step
 
-SUFFIX = ".clips"  # of the folder that holds a video's clips
-TITLE = 40  # characters of a step's text in its clip's name
+CLIPS_SUFFIX = ".clips"  # of the folder that holds a video's clips
+MAX_NAME_CHARS = 40  # characters of a step's text in its clip's name
 
 
 def write_clips(
@@ -55,19 +55,19 @@ def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
 
 
 def _home(record: Record, folder: Path) -> Path:
-    return folder / f"{safe_stem(record.id)}{SUFFIX}"
+    return folder / f"{safe_stem(record.id)}{CLIPS_SUFFIX}"
 
 
 def step_file_name(number: int, step: Step, suffix: str) -> str:
     """Return a file name from a step's number and words: 03-fold-the-strip.mp4."""
     words = re.sub(r"[^\w]+", "-", one_line(step.text).lower()).strip("-")
-    slug = words[:TITLE].rstrip("-").encode()[:150].decode(errors="ignore") or "step"
+    slug = words[:MAX_NAME_CHARS].rstrip("-").encode()[:150].decode(errors="ignore") or "step"
     return f"{number:02d}-{slug}{suffix}"
 
 
-ANIMATIONS = ".animations"  # of the folder that holds a video's animated pictures
+ANIMATIONS_SUFFIX = ".animations"  # of the folder that holds a video's animated pictures
 ANIMATION_RATE = 5  # pictures a second
-ANIMATION_LONGEST = 6.0  # s of a step that are shown
+MAX_ANIMATION_SECONDS = 6.0  # s of a step that are shown
 ANIMATION_WIDTH = 320  # pixels
 
 
@@ -90,7 +90,7 @@ def _animate(video: Path, span: Span, path: Path) -> None:
 
     from stepline.media import read_frames_at
 
-    count = max(1, round(min(span.duration, ANIMATION_LONGEST) * ANIMATION_RATE))
+    count = max(1, round(min(span.duration, MAX_ANIMATION_SECONDS) * ANIMATION_RATE))
     times = [span.start + number / ANIMATION_RATE for number in range(count)]
     pictures = [
         Image.fromarray(still.image) for still in read_frames_at(video, times, ANIMATION_WIDTH)

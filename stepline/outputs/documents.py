@@ -17,11 +17,11 @@ from stepline.outputs.text import shown_span, step_line, step_time, title
 from stepline.records import Record
 
 # what CommonMark, GitHub or Obsidian could read as markup
-MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")
+MARKUP_PATTERN = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")
 PICTURE_WIDTH = 100.0  # mm, of 170 between the margins of a page
 # in every document, so that the same record gives the same bytes
-WRITTEN = datetime(1980, 1, 1, tzinfo=UTC)
-FONTS = (
+WRITTEN_DATE = datetime(1980, 1, 1, tzinfo=UTC)
+FONT_FILES = (
     "DejaVuSans.ttf",
     "NotoSans-Regular.ttf",
     "LiberationSans-Regular.ttf",
@@ -70,7 +70,7 @@ def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     document = Document()
     about = document.core_properties
     about.title, about.author, about.comments = _xml(title(record))[:255], "Stepline", ""
-    about.created = about.modified = WRITTEN.replace(tzinfo=None)
+    about.created = about.modified = WRITTEN_DATE.replace(tzinfo=None)
     document.add_heading(_xml(title(record)), 0)
     for number, step in enumerate(record.steps, start=1):
         document.add_heading(f"{number}. {_xml(step_line(step))}", 2)
@@ -93,7 +93,7 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     except ImportError as error:
         raise _lacks("fpdf2") from error
     document = FPDF(format="A4")
-    document.set_creation_date(WRITTEN)
+    document.set_creation_date(WRITTEN_DATE)
     document.set_title(title(record))
     document.set_margin(20)
     document.set_auto_page_break(True, margin=20)
@@ -117,7 +117,7 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 
 
 def _escape(text: str) -> str:
-    return MARKUP.sub(r"\\\1", text)
+    return MARKUP_PATTERN.sub(r"\\\1", text)
 
 
 def _xml(text: str) -> str:
@@ -176,5 +176,6 @@ def _font_files() -> list[Path]:
         path for folder in folders if folder.is_dir() for path in sorted(folder.rglob("*.tt[fc]"))
     ]
     return sorted(
-        (path for path in known if path.name in FONTS), key=lambda path: FONTS.index(path.name)
+        (path for path in known if path.name in FONT_FILES),
+        key=lambda path: FONT_FILES.index(path.name),
     )

@@ -18,8 +18,8 @@ from stepline.outputs.text import WARNING, one_line, sentence_case, shown_span, 
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
-INTRO = "Intro"
-SHORTEST = 1.0  # s; a step that is shown for less of its own joins the chapter before it
+INTRO_TITLE = "Intro"
+MIN_CHAPTER_SECONDS = 1.0  # s; a step that is shown for less of its own joins the chapter before it
 EDL_RATE = 25  # frames/s of the EDL's time codes
 LATEST_CODE = 24 * 3600 * EDL_RATE  # frames; a time code begins anew after a day
 TIME_BASE = 1000  # a second in FFmpeg's metadata; OpenTimelineIO's times have the same
@@ -33,7 +33,7 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     """
     starts: list[tuple[float, str]] = []
     for span, step in sorted(_shown(record), key=lambda row: row[0].start):
-        if starts and span.start - starts[-1][0] < SHORTEST:
+        if starts and span.start - starts[-1][0] < MIN_CHAPTER_SECONDS:
             starts[-1] = (starts[-1][0], f"{starts[-1][1]}; {step_line(step)}")
         else:
             starts.append((span.start, step_line(step)))
@@ -41,8 +41,8 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
         return []
     if starts[0][0] > 0.0:
         starts = (
-            [(0.0, INTRO), *starts]
-            if starts[0][0] >= SHORTEST
+            [(0.0, INTRO_TITLE), *starts]
+            if starts[0][0] >= MIN_CHAPTER_SECONDS
             else [(0.0, starts[0][1]), *starts[1:]]
         )
     end = max(span.end for span, _ in _shown(record))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # in every page, by which it is known again
 PAGE_MARK = '<meta name="generator" content="Stepline">'
 # C0 but tab and line feed, DEL, C1: no HTML may hold them
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CONTROL_PATTERN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
@@ -61,7 +61,7 @@ def template(text: str) -> "Template":
 
 def _without_controls(value: object) -> object:
     # not Markup, which is Stepline's own
-    return CONTROLS.sub("", value) if type(value) is str else value
+    return CONTROL_PATTERN.sub("", value) if type(value) is str else value
 
 
 def _hash(text: str) -> str:

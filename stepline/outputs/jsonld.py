@@ -11,7 +11,7 @@ from stepline.outputs.text import shown_span, step_line, title
 from stepline.records import Record
 
 # JSON says the same, HTML cannot be left
-UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+UNSAFE_CHARACTERS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 def jsonld(record: Record) -> str:
@@ -99,4 +99,7 @@ def recipe_jsonld(record: Record, pictures: Mapping[str, str], media: str | None
 
 
 def _script_safe(tree: dict[str, JsonValue]) -> str:
-    return json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False).translate(UNSAFE) + "\n"
+    return (
+        json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False).translate(UNSAFE_CHARACTERS)
+        + "\n"
+    )

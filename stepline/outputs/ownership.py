@@ -1,6 +1,7 @@
 """Which files in a folder are outputs that Stepline wrote, and which belong to somebody else."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -19,76 +20,154 @@ from stepline.records import Record, Video
 from stepline.storage import read_record
 from stepline.weights import sha256
 
+# What an output that is made from the record alone may have been written with.
+EXTRAS_OF_REMADE = (OutputExtras(), OutputExtras(said_cues=False))
+
 
 def missing_outputs(record: Record, folder: Path, formats: Sequence[str]) -> list[str]:
-    """Return those of the formats that do not stand in the folder as this record gives them."""
-    return [name for name in OUTPUTS if name in formats and not _stands(record, folder, name)]
-
-
-def _stands(record: Record, folder: Path, name: str) -> bool:
-    path = output_path(record, folder, name)
-    if not (OUTPUTS[name].remade or name == "html"):
-        inside = [
-            file
-            for place in output_places(record, folder, name)
-            for file in (place, *place.glob("*"))
-        ]
-        on_disk = {file: file for file in inside if file.is_file()}
-        return (
-            _notes(record, folder)[0].get(path.name, "").split()[:2]
-            == _mark(record, name, path, on_disk).split()
-        )
-    try:
-        present = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        present = None
-    except OSError:  # writing it will say what is wrong with it
-        return False
-    # it shows more than the record holds, so it cannot be made again for comparison
-    if name == "html":
-        return present is not None and record_digest(record) in present
-    return present == OUTPUTS[name].write(record, OutputExtras())
+    """Return those of the formats that are not in the folder as this record gives them."""
+    manifest = OutputManifest(record.id, folder)
+    names = [name for name in OUTPUTS if name in formats]
+    return [name for name in names if not manifest.has(record, name)]
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return what stands where the outputs of an id would, and is no file of an earlier run, or was
+    """Return what is in the place of an id's outputs and is no file of an earlier run, or was
     changed since."""
-    own, record = _own_outputs(id, folder, formats), Record(id=id, video=Video(id=id))
-    places = (
-        output_path(record, folder, name)
-        for name in OUTPUTS
-        if name in formats and not OUTPUTS[name].folder
-    )
-    return [path for path in places if os.path.lexists(path) and path not in own]
+    manifest = OutputManifest(id, folder)
+    places = []
+    for name in OUTPUTS:
+        if name not in formats or OUTPUTS[name].folder:
+            continue
+        path = manifest.path_of(name)
+        if os.path.lexists(path) and not manifest.owns(name):
+            places.append(path)
+    return places
 
 
-def _keep_ownership(record: Record, folder: Path, formats: Sequence[str], files: FileSet) -> None:
-    """Note which files are Stepline's own where the new JSON will not tell.
+class OutputManifest:
+    """What earlier runs left of one id in a folder, by its outputs, its record and a hidden note.
 
-    They are those of an earlier run in other formats than those written now, and of those written,
-    which stand in `files`, the ones that the record alone does not give.
+    The note, `.ID.outputs.json`, has a line of digests for each output that cannot be recognised
+    without it: the sha256 of the file, one over all its files, the record and the plugin, and the
+    sha256 of what was there before.
     """
-    note, earlier = _note(record, folder), _notes(record, folder)
-    others = [name for name in OUTPUTS if name not in (*formats, "html")]
-    own = _own_outputs(record.id, folder, others)
-    kept = {
-        path.name: next((noted[path.name] for noted in earlier if path.name in noted), sha256(path))
-        for path in own
-    }
-    for name in (name for name in formats if not (OUTPUTS[name].remade or name == "html")):
-        path, places = output_path(record, folder, name), output_places(record, folder, name)
-        new = {
-            file: partial
-            for file, partial in files.partials.items()
-            if {file, file.parent} & set(places)
-        }
-        # what stands there until then
-        before = [noted.get(path.name, "").partition(" ")[0] for noted in earlier]
-        kept[path.name] = " ".join([_mark(record, name, path, new), *before]).strip()
-    if kept:
-        files.partial(note).write_text(json.dumps(kept), encoding="utf-8")
-    else:
-        files.remove(note)
+
+    def __init__(self, id: str, folder: Path) -> None:
+        self.folder = folder
+        self.note_path = folder / f".{safe_stem(id)}.outputs.json"
+        self._named = Record(id=id, video=Video(id=id))  # for the paths, which follow from the id
+
+    def path_of(self, name: str) -> Path:
+        """Return the file or folder of an output."""
+        return output_path(self._named, self.folder, name)
+
+    @functools.cached_property
+    def notes(self) -> list[dict[str, str]]:
+        """The note of the last run that ended, and after it those of killed ones."""
+        return [_read_note(path) for path in (self.note_path, *partial_files(self.note_path))]
+
+    @functools.cached_property
+    def records(self) -> dict[Path, Record]:
+        """The record of the last run, and those that runs killed between two files left."""
+        path = self.path_of("json")
+        readable = {}
+        for candidate in (path, *partial_files(path)):
+            with contextlib.suppress(StoreError):
+                readable[candidate] = read_record(candidate)
+        return readable
+
+    def owns(self, name: str) -> bool:
+        """Whether an earlier run has left this output, and nobody has changed it since."""
+        path = self.path_of(name)
+        if name == "json":  # a record is one that can be read
+            return path in self.records
+        if not path.is_file():
+            return False
+        if name == "html":  # a page has Stepline's mark
+            return PAGE_MARK.encode() in path.read_bytes()
+        # any other output is noted, or is what the record gives
+        return self._is_noted(path) or self._is_remade(name)
+
+    def has(self, record: Record, name: str) -> bool:
+        """Whether this output is in the folder as the record gives it."""
+        path = self.path_of(name)
+        if not _follows_from_record(name):
+            files = [
+                file
+                for place in output_places(record, self.folder, name)
+                for file in (place, *place.glob("*"))
+            ]
+            on_disk = {file: file for file in files if file.is_file()}
+            return self._marks(path)[0].split()[:2] == _mark(record, name, path, on_disk).split()
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            text = None
+        except OSError:  # writing it will say what is wrong with it
+            return False
+        # A page shows more than the record holds, so it cannot be made again for comparison.
+        if name == "html":
+            return text is not None and record_digest(record) in text
+        return text == OUTPUTS[name].write(record, OutputExtras())
+
+    def write(self, record: Record, formats: Sequence[str], files: FileSet) -> None:
+        """Note which files are Stepline's own where the new JSON will not show it.
+
+        formats: those written now, whose files are in `files`; all but the JSON are there already.
+        """
+        marks: dict[str, str] = {}
+        # Files of an earlier run, in formats that are not written now, and its JSON.
+        others = [name for name in OUTPUTS if name not in (*formats, "html")]
+        for name in ("json", *others):
+            if self.owns(name):
+                path = self.path_of(name)
+                earlier = [mark for mark in self._marks(path) if mark]
+                marks[path.name] = earlier[0] if earlier else sha256(path)
+        # Files of this run that the record alone does not give.
+        for name in formats:
+            if _follows_from_record(name):
+                continue
+            path = self.path_of(name)
+            places = set(output_places(record, self.folder, name))
+            new_files = {
+                file: partial
+                for file, partial in files.partials.items()
+                if {file, file.parent} & places
+            }
+            # what is there until the new ones appear, where a kill may leave it
+            before = [mark.partition(" ")[0] for mark in self._marks(path)]
+            mark = _mark(record, name, path, new_files)
+            marks[path.name] = " ".join([mark, *before]).strip()
+        if marks:
+            files.partial(self.note_path).write_text(json.dumps(marks), encoding="utf-8")
+        else:
+            files.remove(self.note_path)
+
+    def _marks(self, path: Path) -> list[str]:
+        """Return what each note says of a file, "" where it says nothing."""
+        return [note.get(path.name, "") for note in self.notes]
+
+    def _is_noted(self, path: Path) -> bool:
+        digest = sha256(path)
+        return any(digest in mark.split() for mark in self._marks(path))
+
+    def _is_remade(self, name: str) -> bool:
+        """Whether the file holds what one of the records gives."""
+        if not OUTPUTS[name].remade:
+            return False
+        data = self.path_of(name).read_bytes()
+        for record in self.records.values():
+            for extras in EXTRAS_OF_REMADE:
+                text = OUTPUTS[name].write(record, extras)
+                if isinstance(text, str) and text.encode() == data:
+                    return True
+        return False
+
+
+def _follows_from_record(name: str) -> bool:
+    """Tell whether a record is enough to recognise its output, without a note."""
+    return OUTPUTS[name].remade or name == "html"
 
 
 def _mark(record: Record, name: str, path: Path, files: Mapping[Path, Path]) -> str:
@@ -98,63 +177,17 @@ def _mark(record: Record, name: str, path: Path, files: Mapping[Path, Path]) -> 
     files: where the bytes of each are now.
     """
     digests = {file: sha256(place) for file, place in files.items()}
-    plugin = plugin_identities({"outputs": name}) if name not in OWN_OUTPUTS else {}
-    lines = [
-        record_digest(record),
-        *plugin.values(),
-        *sorted(f"{file.name} {digests[file]}" for file in digests),
-    ]
-    return f"{digests.get(path, 'none')} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"
-
-
-def _notes(record: Record, folder: Path) -> list[dict[str, str]]:
-    """Return what the last run that ended has noted of its files, and after it what killed ones
-    have."""
-    note = _note(record, folder)
-    return [_read_note(path) for path in (note, *partial_files(note))]
+    lines = [record_digest(record)]
+    if name not in OWN_OUTPUTS:
+        lines += plugin_identities({"outputs": name}).values()
+    lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
+    whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return f"{digests.get(path, 'none')} {whole}"
 
 
 def _read_note(path: Path) -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError):
-        noted = parse_json(path.read_bytes())
-        return (
-            {str(name): str(mark) for name, mark in noted.items()}
-            if isinstance(noted, dict)
-            else {}
-        )
+        note = parse_json(path.read_bytes())
+        if isinstance(note, dict):
+            return {str(name): str(mark) for name, mark in note.items()}
     return {}
-
-
-def _own_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return the outputs that an earlier run has left in these formats.
-
-    They are a record, a page with Stepline's mark, and in the other formats what that record gives,
-    or what was noted of them. Where a kill came between files that should appear together, the
-    record left beside them counts too.
-    """
-    video = Record(id=id, video=Video(id=id))
-    places = {name: output_path(video, folder, name) for name in OUTPUTS}
-    earlier: dict[Path, Record] = {}
-    for path in (places["json"], *partial_files(places["json"])):
-        with contextlib.suppress(StoreError):
-            earlier[path] = read_record(path)
-    notes = _notes(video, folder)
-    either = (OutputExtras(), OutputExtras(said_cues=False))
-    found = [places["json"]] if places["json"] in earlier else []
-    for name in (name for name in formats if name != "json" and places[name].is_file()):
-        path, write = places[name], OUTPUTS[name].write
-        if name == "html":
-            own = PAGE_MARK.encode() in path.read_bytes()
-        else:
-            own = any(sha256(path) in noted.get(path.name, "").split() for noted in notes)
-        if not own and OUTPUTS[name].remade:
-            texts = (write(record, extras) for record in earlier.values() for extras in either)
-            data = path.read_bytes()
-            own = any(isinstance(text, str) and text.encode() == data for text in texts)
-        if own:
-            found.append(path)
-    return found
-
-
-def _note(record: Record, folder: Path) -> Path:
-    return folder / f".{safe_stem(record.id)}.outputs.json"

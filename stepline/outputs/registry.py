@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from stepline.errors import SettingsError
 from stepline.outputs import documents, editing
 from stepline.outputs.chapters import chapters
-from stepline.outputs.clips import ANIMATIONS, animations, step_file_name
+from stepline.outputs.clips import ANIMATIONS_SUFFIX, animations, step_file_name
 from stepline.outputs.jsonld import jsonld, recipe_jsonld
 from stepline.outputs.page import page
 from stepline.outputs.subtitles import srt, webvtt
@@ -18,7 +18,7 @@ from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names
 from stepline.records import Alignment, Record
 from stepline.storage import to_json
 
-PICTURES = ".pictures"  # of the folder of key frames that some outputs link
+PICTURES_SUFFIX = ".pictures"  # of the folder of key frames that some outputs link
 
 
 @dataclass(frozen=True)
@@ -58,21 +58,21 @@ class Output(NamedTuple):
 
 
 def _markdown(record: Record, extras: OutputExtras) -> str:
-    return documents.markdown(record, _picture_links(record, extras), extras.media)
+    return documents.markdown(record, picture_links(record, extras), extras.media)
 
 
 def _recipe(record: Record, extras: OutputExtras) -> str:
-    return recipe_jsonld(record, _picture_links(record, extras), extras.media)
+    return recipe_jsonld(record, picture_links(record, extras), extras.media)
 
 
-def _picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
+def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     """Return the path of each step's picture as seen from the outputs' folder, by the step's id."""
     names = {
         step.id: step_file_name(number, step, ".jpg")
         for number, step in enumerate(record.steps, start=1)
     }
     return {
-        id: f"{safe_stem(record.id)}{PICTURES}/{name}"
+        id: f"{safe_stem(record.id)}{PICTURES_SUFFIX}/{name}"
         for id, name in names.items()
         if id in extras.keyframes
     }
@@ -120,8 +120,8 @@ OUTPUTS: dict[str, Output] = {
     "labelstudio": Output(
         ".labelstudio.json", lambda r, extras: editing.label_studio(r, extras.media)
     ),
-    "webp": Output(f".webp{ANIMATIONS}", _animated("webp"), folder=True),
-    "gif": Output(f".gif{ANIMATIONS}", _animated("gif"), folder=True),
+    "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
+    "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),
     "html": Output(
         ".html",
         lambda r, more: page(r, more.alignment, media=more.media, keyframes=more.keyframes),
@@ -167,14 +167,15 @@ def render(record: Record, name: str) -> str:
 
 def output_places(record: Record, folder: Path, name: str) -> list[Path]:
     """Return the file or folder of an output, and the folder of the pictures that it links."""
-    path = output_path(record, folder, name)
-    return (
-        [path, _pictures_folder(record, folder)] if OUTPUTS[name].keyframes == "beside" else [path]
-    )
+    places = [output_path(record, folder, name)]
+    if OUTPUTS[name].keyframes == "beside":
+        places.append(pictures_folder(record, folder))
+    return places
 
 
-def _pictures_folder(record: Record, folder: Path) -> Path:
-    return folder / f"{safe_stem(record.id)}{PICTURES}"
+def pictures_folder(record: Record, folder: Path) -> Path:
+    """Return the folder of the pictures that some outputs link."""
+    return folder / f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
 
 
 def output_path(record: Record, folder: Path, name: str) -> Path:

@@ -10,18 +10,23 @@ from stepline.records import Record, Span, Step
 ELLIPSIS = "…"
 WARNING = "[warning] "  # stands before what is not to be done
 # letters and digits of any script; no separators, no hidden files
-SAFE = re.compile(r"[\w-][\w.-]*")
+SAFE_STEM_PATTERN = re.compile(r"[\w-][\w.-]*")
 # bytes, which leaves room for the longest suffix under the 255 that file systems allow
-LONGEST = 120
-MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
-DIGEST = 10  # hex digits of the id's sha256
+MAX_STEM_BYTES = 120
+DIGEST_MARK = (
+    "~"  # not in SAFE_STEM_PATTERN: a name with a digest can never be some other id's plain name
+)
+DIGEST_HEX_DIGITS = 10  # hex digits of the id's sha256
 
 
 def one_line(text: str) -> str:
     """Return the text on one line: every run of white space becomes a space, control characters
     vanish."""
-    kept = (letter for letter in text if letter.isspace() or unicodedata.category(letter) != "Cc")
-    return " ".join("".join(kept).split())
+    letters = []
+    for letter in text:
+        if letter.isspace() or unicodedata.category(letter) != "Cc":
+            letters.append(letter)
+    return " ".join("".join(letters).split())
 
 
 def sentence_case(text: str) -> str:
@@ -62,15 +67,15 @@ def safe_stem(name: str) -> str:
     """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a
     digest of all of it."""
     if (
-        SAFE.fullmatch(name)
+        SAFE_STEM_PATTERN.fullmatch(name)
         and unicodedata.normalize("NFC", name) == name
-        and len(name.encode()) <= LONGEST
+        and len(name.encode()) <= MAX_STEM_BYTES
     ):
         return name
-    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:DIGEST]
-    kept = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-.")
-    room = LONGEST - len(MARK) - DIGEST
-    return kept.encode()[:room].decode(errors="ignore") + MARK + digest
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:DIGEST_HEX_DIGITS]
+    safe = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-.")
+    room = MAX_STEM_BYTES - len(DIGEST_MARK) - DIGEST_HEX_DIGITS
+    return safe.encode()[:room].decode(errors="ignore") + DIGEST_MARK + digest
 
 
 def shown_span(step: Step) -> Span | None:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stepline.atomic_files import FileSet, atomic_files
-from stepline.outputs.ownership import _keep_ownership
+from stepline.outputs.ownership import OutputManifest
 from stepline.outputs.registry import (
     OUTPUTS,
     USUAL,
     Content,
     OutputExtras,
-    _picture_links,
-    _pictures_folder,
     find_outputs,
     output_path,
+    picture_links,
+    pictures_folder,
 )
 from stepline.records import Alignment, Record
 
@@ -49,15 +49,15 @@ def write_outputs(
     paths: list[Path] = []
     with atomic_files() if files is None else contextlib.nullcontext(files) as together:
         if any(OUTPUTS[name].keyframes == "beside" for name in formats):
-            links = _picture_links(record, extras)
+            links = picture_links(record, extras)
             pictures: dict[str, Content] = {
                 Path(links[id]).name: extras.keyframes[id] for id in links
             }
-            paths += _write_folder(_pictures_folder(record, folder), pictures, together)
+            paths += _write_folder(pictures_folder(record, folder), pictures, together)
         for name in (name for name in OUTPUTS if name in formats):
             path, content = output_path(record, folder, name), OUTPUTS[name].write(record, extras)
-            if name == "json":  # from then on the earlier one tells nothing
-                _keep_ownership(record, folder, formats, together)
+            if name == "json":  # from then on the earlier one shows nothing
+                OutputManifest(record.id, folder).write(record, formats, together)
             if OUTPUTS[name].folder:
                 paths += _write_folder(
                     path, content if isinstance(content, Mapping) else {}, together

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stepline.procx.captioner import CaptionContext
 from stepline.procx.settings import SearchSettings
-from stepline.procx.vocabulary import BEGIN, END, PAD
+from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
 
 IMPOSSIBLE_LOG_P = float("-inf")  # of what may not be said
 
@@ -79,7 +79,7 @@ def greedy_search(
     """Return captions of the likeliest next tokens."""
     state = decoder.begin(context)
     count, device = len(context.queries), context.queries.device
-    last = torch.full((count,), BEGIN, device=device)  # (M,)
+    last = torch.full((count,), BEGIN_TOKEN, device=device)  # (M,)
     total = torch.zeros(count, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
     tokens: list[Tensor] = []
@@ -87,9 +87,9 @@ def greedy_search(
         # (M,) each
         best, last = _log_probability(decoder.step(last, state), length, settings).max(dim=1)
         total = torch.where(ended, total, total + best)
-        last = torch.where(ended, PAD, last)
+        last = torch.where(ended, PAD_TOKEN, last)
         tokens.append(last)
-        ended = ended | (last == END)
+        ended = ended | (last == END_TOKEN)
         if bool(ended.all()):
             break
     return _captions_of(torch.stack(tokens, dim=1), total, ended)
@@ -110,8 +110,8 @@ def beam_search(
     state = decoder.begin(context)
     total = torch.full((captions, k), IMPOSSIBLE_LOG_P, device=device)
     total[:, 0] = 0.0  # all k begin alike: one of them counts
-    tokens = torch.full((captions, k, longest), PAD, device=device)
-    last = torch.full((captions, k), BEGIN, device=device)
+    tokens = torch.full((captions, k, longest), PAD_TOKEN, device=device)
+    last = torch.full((captions, k), BEGIN_TOKEN, device=device)
     best = _BestEnded.none(captions, longest, device)
     first = torch.arange(captions, device=device)[:, None]  # (M, 1)
     for length in range(longest):
@@ -123,7 +123,7 @@ def beam_search(
         # the 2 k likeliest next tokens, of which k go on: (M, 2 k)
         top, index = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)
         parent, token = index // scores.shape[2], index % scores.shape[2]
-        ends = token == END
+        ends = token == END_TOKEN
         ending = top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE_LOG_P)
         best.offer(ending, tokens, parent[:, :k], length, penalty)
 
@@ -133,7 +133,7 @@ def beam_search(
         total = top.masked_fill(ends, IMPOSSIBLE_LOG_P).gather(1, going)
         total = F.pad(total, missing, value=IMPOSSIBLE_LOG_P)  # (M, k)
         parent = F.pad(parent.gather(1, going), missing)
-        last = F.pad(token.gather(1, going), missing, value=PAD)
+        last = F.pad(token.gather(1, going), missing, value=PAD_TOKEN)
         tokens = tokens[first, parent]
         tokens[:, :, length] = last
         state.take((first * beam + parent).flatten())
@@ -155,7 +155,7 @@ class _BestEnded:
     @staticmethod
     def none(captions: int, longest: int, device: torch.device) -> "_BestEnded":
         never = torch.full((captions,), IMPOSSIBLE_LOG_P, device=device)
-        return _BestEnded(never, never, torch.full((captions, longest), PAD, device=device))
+        return _BestEnded(never, never, torch.full((captions, longest), PAD_TOKEN, device=device))
 
     def offer(
         self, total: Tensor, tokens: Tensor, parent: Tensor, length: int, penalty: float
@@ -167,7 +167,7 @@ class _BestEnded:
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)
         ended = tokens[rows, parent[rows, which]]
-        ended[:, length] = END
+        ended[:, length] = END_TOKEN
         self.rank = torch.where(better, rank, self.rank)
         self.total = torch.where(better, value, self.total)
         self.tokens = torch.where(better[:, None], ended, self.tokens)
@@ -177,9 +177,9 @@ def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> T
     """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor
     is the end too soon."""
     scores = logits.float().log_softmax(dim=-1)
-    scores[:, [PAD, BEGIN]] = IMPOSSIBLE_LOG_P
+    scores[:, [PAD_TOKEN, BEGIN_TOKEN]] = IMPOSSIBLE_LOG_P
     if length < settings.shortest:
-        scores[:, END] = IMPOSSIBLE_LOG_P
+        scores[:, END_TOKEN] = IMPOSSIBLE_LOG_P
     return scores
 
 
@@ -188,6 +188,6 @@ def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     out."""
     captions = []
     for row, log_p, has_end in zip(tokens.tolist(), total.tolist(), ended.tolist(), strict=True):
-        words = [token for token in row if token not in (PAD, BEGIN, END)]
+        words = [token for token in row if token not in (PAD_TOKEN, BEGIN_TOKEN, END_TOKEN)]
         captions.append(Caption(tuple(words), log_p, has_end))
     return captions

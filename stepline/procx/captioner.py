@@ -62,21 +62,17 @@ class KeyValueCache:
 
     def concat(self, later: "KeyValueCache") -> "KeyValueCache":
         """Return the cache with what comes after it, (M, H, S + S', D/H)."""
-        keys, values = (
-            torch.cat((self.keys, later.keys), dim=2),
-            torch.cat((self.values, later.values), dim=2),
-        )
+        keys = torch.cat((self.keys, later.keys), dim=2)
+        values = torch.cat((self.values, later.values), dim=2)
         if self.keep is None and later.keep is None:
             return KeyValueCache(keys, values)
-        return KeyValueCache(
-            keys, values, torch.cat((self._full_keep(), later._full_keep()), dim=3)
-        )
+        keep = torch.cat((self._full_keep(), later._full_keep()), dim=3)
+        return KeyValueCache(keys, values, keep)
 
     def take(self, rows: Tensor) -> "KeyValueCache":
         """Return the keys and values of these captions, (R,) indices."""
-        return KeyValueCache(
-            self.keys[rows], self.values[rows], None if self.keep is None else self.keep[rows]
-        )
+        keep = None if self.keep is None else self.keep[rows]
+        return KeyValueCache(self.keys[rows], self.values[rows], keep)
 
     def _full_keep(self) -> Tensor:
         """Return the mask, (M, 1, 1, S), also where everything is kept."""
@@ -131,29 +127,27 @@ class VideoKeyValues:
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
         table = self.slots.scatter(query).transpose(1, 2)  # (B, H, K, W, D/H)
-        keys, values = (
-            torch.cat((rows, self.slots.scatter(own[:, :, 0]).transpose(1, 2)), dim=2)
-            for rows, own in (
-                (self.shared.keys, self.own.keys),
-                (self.shared.values, self.own.values),
-            )
-        )  # (B, H, T + K, D/H)
+        keys = self._with_own(self.shared.keys, self.own.keys)  # (B, H, T + K, D/H)
+        values = self._with_own(self.shared.values, self.own.values)
         # (B, H, K W, D/H)
         mixed = F.scaled_dot_product_attention(table.flatten(2, 3), keys, values, self._keep(query))
         return self.slots.gather(mixed.view(table.shape).transpose(1, 2))
+
+    def _with_own(self, shared: Tensor, own: Tensor) -> Tensor:
+        """Return the rows of the videos and of their captions' queries, (B, H, T + K, D/H)."""
+        return torch.cat((shared, self.slots.scatter(own[:, :, 0]).transpose(1, 2)), dim=2)
 
     def _keep(self, query: Tensor) -> Tensor:
         """Return the attention mask, (B or 1, 1, K W, T + K): a word sees the video's rows and its
         own query."""
         slots, rows = self.slots.slots, self.shared.keys.shape[2]
-        itself = torch.eye(slots, dtype=torch.bool, device=query.device).repeat_interleave(
-            query.shape[2], dim=0
-        )
-        # (B or 1, 1, 1, T)
-        real = itself.new_ones(1, 1, 1, rows) if self.shared.keep is None else self.shared.keep
-        return torch.cat(
-            (real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)), dim=3
-        )
+        itself = torch.eye(slots, dtype=torch.bool, device=query.device)
+        itself = itself.repeat_interleave(query.shape[2], dim=0)  # (K W, K)
+        real = self.shared.keep  # (B or 1, 1, 1, T)
+        if real is None:
+            real = itself.new_ones(1, 1, 1, rows)
+        parts = real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)
+        return torch.cat(parts, dim=3)
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -306,9 +300,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             _layer(settings, crosses=True) for _ in range(settings.joint_layers)
         )
         self.norm, self.text_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.text_out, self.query_out = (
-            nn.Linear(width, settings.projection, bias=False) for _ in range(2)
-        )
+        self.text_out = nn.Linear(width, settings.projection, bias=False)
+        self.query_out = nn.Linear(width, settings.projection, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.transcript_places = nn.Embedding(settings.longest_transcript, width)
         self.transcript_layers = nn.ModuleList(
@@ -381,23 +374,16 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def _training_context(self, context: CaptionContext) -> Sequence[Attendable]:
         """Return what each joint layer's captions attend to, by video where they can share its
         rows."""
-        if (
-            context.features is None
-            or context.video is None
-            or context.transcript is not None
-            or not len(context.video)
-        ):
+        features, video = context.features, context.video
+        if features is None or video is None or context.transcript is not None or not len(video):
             return self._context_caches(context)
-        slots = VideoSlots.of(context.video, len(context.features))
-        attentions: list[Attention] = [layer.across for layer in self.joint_layers]
-        return [
-            VideoKeyValues(
-                attention.key_values(context.features + self.kinds[1], context.feature_pad),
-                attention.key_values((context.queries + self.kinds[0])[:, None]),
-                slots,
-            )
-            for attention in attentions
-        ]
+        slots = VideoSlots.of(video, len(features))
+        caches = []
+        for layer in self.joint_layers:
+            shared = layer.across.key_values(features + self.kinds[1], context.feature_pad)
+            own = layer.across.key_values((context.queries + self.kinds[0])[:, None])
+            caches.append(VideoKeyValues(shared, own, slots))
+        return caches
 
     def _context_caches(self, context: CaptionContext) -> list[KeyValueCache]:
         """Return each joint layer's keys and values of the context, M of each; features' are made
@@ -409,14 +395,12 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             # (M, H, 1, D/H)
             cache = attention.key_values((context.queries + self.kinds[0])[:, None])
             if context.features is not None and context.video is not None:
-                features = attention.key_values(
-                    context.features + self.kinds[1], context.feature_pad
-                )
+                rows = context.features + self.kinds[1]
+                features = attention.key_values(rows, context.feature_pad)
                 cache = cache.concat(features.take(context.video))  # (M, H, 1 + T, D/H)
             if transcript is not None:
-                cache = cache.concat(
-                    attention.key_values(transcript + self.kinds[2], context.transcript_pad)
-                )
+                rows = transcript + self.kinds[2]
+                cache = cache.concat(attention.key_values(rows, context.transcript_pad))
             caches.append(cache)
         return caches
 
@@ -431,10 +415,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         keep = None
         if pad is not None:
             # every word sees itself, so that a row of padding alone has no NaN
-            # (M, 1, A, A)
-            keep = ~pad[:, None, None] | torch.eye(
-                pad.shape[1], dtype=torch.bool, device=pad.device
-            )
+            itself = torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)
+            keep = ~pad[:, None, None] | itself  # (M, 1, A, A)
         for layer in self.transcript_layers:
             rows = layer(rows, keep=keep)
         return rows

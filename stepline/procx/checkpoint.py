@@ -8,12 +8,12 @@ from pathlib import Path
 from stepline.errors import ModelError
 from stepline.procx.model import ProcX
 from stepline.procx.settings import ModelSettings
-from stepline.procx.vocabulary import MARKS, Vocabulary
+from stepline.procx.vocabulary import MARK_TOKENS, Vocabulary
 from stepline.records import FeatureSequence
 from stepline.training.network_file import Header, NetworkFile, TrainedOn
 from stepline.weights import sha256
 
-FILE = NetworkFile(
+PROCX_FILE = NetworkFile(
     kind="stepline.procx",
     version=1,
     title="a ProcX network",
@@ -85,21 +85,23 @@ def write_model(
         "vocabulary": {"tokens": vocabulary.tokens, "lower": vocabulary.lower},
         "trained": asdict(trained),
     }
-    FILE.write(path, model.state_dict(), header)
+    PROCX_FILE.write(path, model.state_dict(), header)
 
 
 def load_model(path: Path) -> LoadedProcx:
     """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming
     what does not fit."""
-    file = FILE.find(path)
-    header, model = FILE.load(file, _parse, lambda parsed: ProcX(parsed[0], len(parsed[1])))
+    file = PROCX_FILE.find(path)
+    header, model = PROCX_FILE.load(file, _parse, lambda parsed: ProcX(parsed[0], len(parsed[1])))
     return LoadedProcx(model, *header[1:], file, sha256(file))
 
 
 def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, TrainingFeatures]:
     settings = ModelSettings.model_validate_json(json.dumps(header["settings"]))
     tokens = tuple(header["vocabulary"]["tokens"])
-    if tokens[: len(MARKS)] != MARKS or not all(isinstance(token, str) for token in tokens):
+    if tokens[: len(MARK_TOKENS)] != MARK_TOKENS or not all(
+        isinstance(token, str) for token in tokens
+    ):
         raise ValueError("its vocabulary is none")
     return (
         settings,

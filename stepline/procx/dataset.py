@@ -73,16 +73,16 @@ def timed_texts(sentences: Iterable[Sentence]) -> list[TimedText]:
     return [(sentence.span.start, sentence.span.end, sentence.text) for sentence in sentences]
 
 
-def speech_window(said: Iterable[TimedText], around: float, start: float, end: float) -> str:
+def speech_window(speech: Iterable[TimedText], around: float, start: float, end: float) -> str:
     """Return what is said from `around` seconds before the start until as many after the end, as
     one text."""
     return " ".join(
-        text for first, last, text in said if last > start - around and first < end + around
+        text for first, last, text in speech if last > start - around and first < end + around
     )
 
 
 NO_STEP = "it has no step with a place and a text"
-PAST = "the step lies after what is seen"
+STEP_AFTER_END = "the step lies after what is seen"
 NO_TEXT = "the step has no text"
 
 
@@ -101,14 +101,14 @@ class _PendingSample:
 
     @classmethod
     def pack(
-        cls, video: str, events: Sequence[Event], said: Sequence[TimedText]
+        cls, video: str, events: Sequence[Event], speech: Sequence[TimedText]
     ) -> "_PendingSample":
-        plain = [[(event.start, event.end, event.texts) for event in events], said]
+        plain = [[(event.start, event.end, event.texts) for event in events], speech]
         return cls(video, len(events), zlib.compress(json.dumps(plain).encode()))
 
     def unpack(self) -> tuple[list[Event], list[TimedText]]:
-        events, said = json.loads(zlib.decompress(self.packed))
-        return [Event(start, end, tuple(texts)) for start, end, texts in events], said
+        events, speech = json.loads(zlib.decompress(self.packed))
+        return [Event(start, end, tuple(texts)) for start, end, texts in events], speech
 
 
 class StepDataset(LazySamples[StepSample]):
@@ -140,10 +140,10 @@ class StepDataset(LazySamples[StepSample]):
 
     def _read(self, index: int) -> StepSample:
         part = self._parts[index]
-        events, said = part.unpack()
+        events, speech = part.unpack()
         features = read_features(self._features, part.video)
         spans = tuple((event.start, event.end) for event in events)
-        windows = (speech_window(said, self._settings.around, *span) for span in spans)
+        windows = (speech_window(speech, self._settings.around, *span) for span in spans)
         return StepSample(
             part.video,
             features.values,
@@ -171,21 +171,22 @@ class StepDataset(LazySamples[StepSample]):
         """Yield all that a vocabulary should hold: the steps' wordings, and what is said where that
         is read."""
         for part in self._parts:
-            events, said = part.unpack()
+            events, speech = part.unpack()
             for event in events:
                 yield from event.texts
-            yield from (text for _, _, text in said)
+            yield from (text for _, _, text in speech)
 
     def split(self, fraction: float) -> tuple["StepDataset", "StepDataset"]:
         """Return the samples to train on and those held out: a fraction of the videos, chosen by
         their ids alone."""
-        kept, out = (
-            [part for part in self._parts if is_held_out(part.video, fraction) is side]
-            for side in (False, True)
-        )
-        given = (self._features, self._settings, self._spec)
-        return StepDataset(kept, *given, self.omitted), StepDataset(
-            out[: self._settings.held_out_most], *given
+        training: list[_PendingSample] = []
+        held_out: list[_PendingSample] = []
+        for part in self._parts:
+            (held_out if is_held_out(part.video, fraction) else training).append(part)
+        about = self._features, self._settings, self._spec
+        return (
+            StepDataset(training, *about, self.omitted),
+            StepDataset(held_out[: self._settings.held_out_most], *about),
         )
 
 
@@ -208,7 +209,7 @@ def gather_samples(
     for record in records:
         video = record.video.id
         flaw = join.flaw(video, record.video.duration, key=video)
-        wanted = []
+        events = []
         if flaw is None:
             spec, rows = feature_spec(features, video)
             seconds = rows / spec.rate
@@ -217,12 +218,14 @@ def gather_samples(
                 if not text.strip():
                     join.omit("step", video, (NO_TEXT, f"{event.start:g} s"), text)
                 elif event.start >= seconds:
-                    join.omit("step", video, (PAST, f"{event.start:g} s of {seconds:g} s"), text)
+                    join.omit(
+                        "step", video, (STEP_AFTER_END, f"{event.start:g} s of {seconds:g} s"), text
+                    )
                 else:
-                    wanted.append(event)
-        if wanted:
-            said = timed_texts(record.sentences) if settings.speech else []
-            parts.append(_PendingSample.pack(video, wanted, said))
+                    events.append(event)
+        if events:
+            speech = timed_texts(record.sentences) if settings.speech else []
+            parts.append(_PendingSample.pack(video, events, speech))
         else:
             join.omit("video", video, flaw or (NO_STEP, ""))
     return StepDataset(parts, features, settings, join.specs.get("video"), join.omitted)
@@ -234,7 +237,7 @@ def read_features(features: Features, video: str) -> FeatureSequence:
     return features.read(video) if isinstance(features, FeatureStore) else features[video]
 
 
-GIVES: dict[str, StepSource] = {
+STEP_SOURCES: dict[str, StepSource] = {
     "reference": "reference",
     "steps": "steps",
     "transcript": "narration",
@@ -245,4 +248,4 @@ def steps_given_by(source: str) -> StepSource:
     """Return what of a source's records are the steps, where nobody says it: what people annotated,
     else its steps."""
     dataset = dataset_of(source)
-    return "steps" if dataset is None else GIVES[DATASETS[dataset[0]].gives]
+    return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].gives]

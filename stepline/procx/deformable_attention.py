@@ -84,12 +84,12 @@ def sampling_points(
     floor = place.detach().floor()
     fraction = place - floor  # (B, N, H L P) in [0, 1)
     floor = floor.nan_to_num(0.0)
-    left, left_exists = _nearest_position(floor, length)
-    right, right_exists = _nearest_position(floor + 1, length)
-    left_weight = ((1 - fraction) * left_exists).unflatten(2, (heads, -1))  # (B, N, H, L P)
-    right_weight = (fraction * right_exists).unflatten(2, (heads, -1))
+    below, below_exists = _nearest_position(floor, length)
+    above, above_exists = _nearest_position(floor + 1, length)
+    left_weight = ((1 - fraction) * below_exists).unflatten(2, (heads, -1))  # (B, N, H, L P)
+    right_weight = (fraction * above_exists).unflatten(2, (heads, -1))
 
-    position, row = _table_rows(left, right, lengths, heads)
+    position, row = _table_rows(below, above, lengths, heads)
     readers = _readers(row, sum(lengths), backward=backward)
     return SamplingPoints(left_weight, right_weight, position, row, *readers)
 
@@ -106,20 +106,20 @@ def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _table_rows(
-    left: Tensor, right: Tensor, lengths: Sequence[int], heads: int
+    below: Tensor, above: Tensor, lengths: Sequence[int], heads: int
 ) -> tuple[Tensor, Tensor]:
     """Return positions and table rows, both (B, N, H, K) int32, of whole positions (B, N, H L P) in
     their levels."""
     total = sum(lengths)
     # an empty one needs some row
     starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]
-    start = torch.tensor(starts, dtype=torch.int32, device=left.device)
-    points = left.shape[2] // (heads * len(lengths))
-    sides = [side.int().unflatten(2, (heads, -1)) for side in (left, right)]
+    start = torch.tensor(starts, dtype=torch.int32, device=below.device)
+    points = below.shape[2] // (heads * len(lengths))
+    sides = [side.int().unflatten(2, (heads, -1)) for side in (below, above)]
     # (B, N, H, K)
     position = torch.cat(sides, dim=3) + start.repeat_interleave(points).repeat(2)
-    video = _int_range(len(left), left.device)[:, None]
-    first = video * (total * heads) + _int_range(heads, left.device)  # (B, H)
+    video = _int_range(len(below), below.device)[:, None]
+    first = video * (total * heads) + _int_range(heads, below.device)  # (B, H)
     return position, position * heads + first[:, None, :, None]
 
 
@@ -163,8 +163,8 @@ def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> T
     """
     # (B, N, H, K)
     products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.rows)
-    left, right = products.to(points.left_weight.dtype).chunk(2, dim=3)  # (B, N, H, L P) each
-    between: Tensor = left * points.left_weight + right * points.right_weight
+    on_left, on_right = products.to(points.left_weight.dtype).chunk(2, dim=3)  # (B, N, H, L P) each
+    between: Tensor = on_left * points.left_weight + on_right * points.right_weight
     return between
 
 
@@ -370,12 +370,12 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         if self.settings.form == "key-aware":
             key = self._by_head(self.key(memory), memory_pad)
             by_head = self._by_head(self.query(query))  # (B, N, H, D)
-            read = key_aware_attention(by_head, key, value, locations, lengths, padding)
+            attended = key_aware_attention(by_head, key, value, locations, lengths, padding)
         else:
             logits = self._by_head(self.weights(query).to(locations.dtype))  # (B, N, H, L P)
             weights = logits.softmax(dim=-1).view_as(locations)
-            read = deformable_attention(value, locations, weights, lengths, padding)
-        return self.out(read.flatten(2))
+            attended = deformable_attention(value, locations, weights, lengths, padding)
+        return self.out(attended.flatten(2))
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
         """Return where each query's points lie, (B, N, H, L, P) in [0, 1] of each level or outside;

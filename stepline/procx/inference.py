@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 MIN_STEP_SECONDS = 0.05  # a proposal that is shorter inside the video is not a step
 CAPTION_BATCH = 64  # captions; each holds the rows of its video, 2 MB at the paper's size
-DECIMALS = 3  # of seconds and scores
+ROUND_DECIMALS = 3  # of seconds and scores
 NO_WORDS = "the network found no words for it"
 TOO_SHORT = f"it lasts less than {MIN_STEP_SECONDS:g} s inside the video"
 
@@ -409,15 +409,15 @@ def _description(
     rows = zip(spans.tolist(), confidence.tolist(), captions, strict=True)
     for (start, end), score, caption in rows:
         text = vocabulary.decode(caption.tokens)
-        start = round(start, DECIMALS)
-        end = round(min(end, video.end), DECIMALS)
+        start = round(start, ROUND_DECIMALS)
+        end = round(min(end, video.end), ROUND_DECIMALS)
         if not text or end - start < MIN_STEP_SECONDS:
             reason = TOO_SHORT if text else NO_WORDS
             dropped.append(Rejected(what="step", text=text, reason=reason))
             continue
         span = Span(start, end)
-        at = round(span.center, DECIMALS)
-        score = round(score, DECIMALS)
+        at = round(span.center, ROUND_DECIMALS)
+        score = round(score, ROUND_DECIMALS)
         steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
     numbered = (step.model_copy(update={"id": str(n)}) for n, step in enumerate(steps, start=1))

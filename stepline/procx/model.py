@@ -35,8 +35,8 @@ LOGIT_EPSILON = 1e-5  # positions are kept so far from 0 and 1 before their logi
 INITIAL_LENGTH_LOGIT = -2.0
 # normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
 CHANNELS_PER_GROUP = 16
-PERIOD = 10_000  # of the slowest sine; PDVC's code
-EPSILON = 1e-6  # PDVC's code
+SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
+LENGTH_EPSILON = 1e-6  # PDVC's code
 LEAST_TEMPERATURE = 0.01  # CLIP
 
 
@@ -105,7 +105,10 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         seconds."""
         device = durations.device
         passed = torch.cat(
-            [(torch.arange(length, device=device) + 1) / (length + EPSILON) for length in lengths]
+            [
+                (torch.arange(length, device=device) + 1) / (length + LENGTH_EPSILON)
+                for length in lengths
+            ]
         )
         # (B, P, D / 2)
         sines = sinusoidal_encoding(passed, self.sines).expand(len(durations), -1, -1)
@@ -123,7 +126,7 @@ def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
     """Return sines and cosines in turn, of `width` in all, for fractions (P,) of a video: (P,
     width)."""
     slow = torch.arange(width, device=fraction.device) // 2 * 2 / width  # (width,)
-    angle = fraction[:, None] * (2 * math.pi) / PERIOD**slow  # (P, width)
+    angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
     return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
 
 
@@ -168,8 +171,8 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return rows (B, P, D) after the layer. encoding: as rows; references: (B, P, L, 1); pad:
         (B, P)."""
-        read = self.attention(rows + encoding, references, rows, lengths, pad)
-        return self.feed(self.attention_norm(rows + self.drop(read)))
+        attended = self.attention(rows + encoding, references, rows, lengths, pad)
+        return self.feed(self.attention_norm(rows + self.drop(attended)))
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
@@ -201,8 +204,8 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         """
         attended = self.among(queries + encoding, queries)
         queries = self.among_norm(queries + self.drop(attended))
-        read = self.attention(queries + encoding, references, levels, lengths, pad)
-        return self.feed(self.attention_norm(queries + self.drop(read)))
+        attended = self.attention(queries + encoding, references, levels, lengths, pad)
+        return self.feed(self.attention_norm(queries + self.drop(attended)))
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]
@@ -220,10 +223,8 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         parts = (*self.asked(encoded).chunk(2, dim=-1), self.value(rows))
         # (B, H, N, D/H)
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        mixed: Tensor = self.out(
-            F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
-        )
-        return mixed
+        mixed = F.scaled_dot_product_attention(query, key, value)  # (B, H, N, D/H)
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 class ResidualFeedForward(nn.Module):  # type: ignore[misc]
@@ -264,14 +265,11 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
 
         references: (B, N, 1), points, or (B, N, 2), boxes, in [0, 1], which the boxes move from.
         """
-        moved = self.box(queries).float()  # (B, N, 2)
         # (B, N, 1 or 2), no gradient passes at 0 and 1
         start = references.float().logit(eps=LOGIT_EPSILON)
-        # (B, N, 2)
-        moved = torch.cat(
-            (moved[..., : start.shape[-1]] + start, moved[..., start.shape[-1] :]), dim=-1
-        )
-        return self.sure(queries)[..., 0], moved.sigmoid(), self.count(queries.amax(dim=1))
+        move, length = self.box(queries).float().tensor_split([start.shape[-1]], dim=-1)
+        boxes = torch.cat((move + start, length), dim=-1).sigmoid()  # (B, N, 2)
+        return self.sure(queries)[..., 0], boxes, self.count(queries.amax(dim=1))
 
 
 class Temperature(nn.Module):  # type: ignore[misc]
@@ -327,10 +325,8 @@ class ProcX(nn.Module):  # type: ignore[misc]
         width, depth = settings.attention.width, settings.decoder_layers
         self.pyramid, self.places = FeaturePyramid(settings), PositionalEncoding(settings)
         self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
-        self.queries, self.query_places = (
-            nn.Embedding(settings.queries, width),
-            nn.Embedding(settings.queries, width),
-        )
+        self.queries = nn.Embedding(settings.queries, width)
+        self.query_places = nn.Embedding(settings.queries, width)
         self.reference = nn.Linear(width, 1)
         self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(depth))
         self.heads = nn.ModuleList(
@@ -353,9 +349,10 @@ class ProcX(nn.Module):  # type: ignore[misc]
         another width."""
         values = videos.values
         if values.ndim != 3 or values.shape[2] != self.settings.features or not values.shape[1]:
-            wanted = f"(videos, rows, {self.settings.features})"
+            expected = f"(videos, rows, {self.settings.features})"
             raise ShapeError(
-                f"features must be {wanted}, not {tuple(values.shape)}; set model.features to their width"
+                f"features must be {expected}, not {tuple(values.shape)}; "
+                "set model.features to their width"
             )
         levels, lengths, pad = self._encode(videos)
         queries, predictions = self._decode(levels, lengths, pad)
@@ -401,18 +398,18 @@ class ProcX(nn.Module):  # type: ignore[misc]
     def context(
         self,
         output: ModelOutput,
-        asked: QueryIndex,
+        query_index: QueryIndex,
         speech: Tensor | None = None,
         speech_pad: Tensor | None = None,
     ) -> CaptionContext:
         """Return what the captions of M queries are about. speech: (M, A) tokens spoken around
         each, and their mask."""
-        index = (asked.layer, asked.video, asked.query)
+        index = (query_index.layer, query_index.video, query_index.query)
         queries = output.queries[index]  # (M, D)
         if self.settings.captioner.kind == "lstm":
             return CaptionContext(
                 queries,
-                video=asked.video,
+                video=query_index.video,
                 feature_pad=_empty_rows(output.levels, output.empty),
                 levels=output.levels,
                 lengths=output.lengths,
@@ -421,7 +418,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         if output.fused is None:
             return CaptionContext(queries, transcript=speech, transcript_pad=speech_pad)
         pad = _empty_rows(output.fused, output.empty)
-        return CaptionContext(queries, output.fused, asked.video, pad, speech, speech_pad)
+        return CaptionContext(queries, output.fused, query_index.video, pad, speech, speech_pad)
 
 
 def _empty_rows(rows: Tensor, empty: Tensor | None) -> Tensor | None:

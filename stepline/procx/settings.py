@@ -138,7 +138,7 @@ class ModelSettings(Settings):
         return self
 
 
-PROCX: Final = ModelSettings()  # as in the paper
+PROCX_MODEL: Final = ModelSettings()  # as in the paper
 PDVC_MODEL: Final = ModelSettings(  # the baseline, as its release trains YouCook2; its rows are 200
     attention=AttentionSettings(form="vanilla"),
     encoder_layers=2,

@@ -28,7 +28,13 @@ from stepline.evaluate.soda import soda
 from stepline.features import open_store
 from stepline.limits import parse_json
 from stepline.procx.batch import StepSample, collate
-from stepline.procx.checkpoint import FILE, LoadedProcx, TrainingFeatures, load_model, write_model
+from stepline.procx.checkpoint import (
+    PROCX_FILE,
+    LoadedProcx,
+    TrainingFeatures,
+    load_model,
+    write_model,
+)
 from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
 from stepline.procx.inference import propose, select_proposals
 from stepline.procx.losses import count_frequencies, training_losses
@@ -58,12 +64,12 @@ from stepline.training.run_folder import (
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import read_records
 
-BEST, FINAL = FILE.names
-SEEDS = "seeds.json"
+BEST_FILE, FINAL_FILE = PROCX_FILE.names
+SEEDS_FILE = "seeds.json"
 AT_ONCE = 16  # held-out videos
 # how far from 1 the length of a unit row may lie; features are stored in half precision
-UNIT = 0.01
-OFFSETS = "offsets"  # the layers of deformable attention that place its points
+UNIT_TOLERANCE = 0.01
+OFFSET_LAYERS = "offsets"  # the layers of deformable attention that place its points
 # settings of a network that may change when it is trained on
 DROPOUT_SETTINGS = ("dropout", "captioner.dropout")
 
@@ -101,7 +107,7 @@ class PreparedRun:
         spec, data = self.samples.spec, self.settings.data
         before = self.start.trained.around if self.start else None
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
-        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
+        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT_TOLERANCE))
         return TrainingFeatures(
             spec.backbone, spec.rate, unit, data.around if data.speech else before
         )
@@ -164,7 +170,7 @@ def train_procx_run(
         seed_folder = folder / f"seed-{seed}" if seeds > 1 else folder
         results.append(_train_seed(prepared, sources, seed_folder, training, start, report, device))
     if seeds > 1 and is_first():
-        write_atomic(folder / SEEDS, json.dumps(seed_summary(results), indent=2) + "\n")
+        write_atomic(folder / SEEDS_FILE, json.dumps(seed_summary(results), indent=2) + "\n")
     return results
 
 
@@ -209,8 +215,8 @@ def _train_vocabulary(
         for source in sources.words:
             field = steps_given_by(source)
             for record in read_records(source):
-                told = record.sentences if field == "narration" else getattr(record, field)
-                yield from (each.text for each in told)
+                rows = record.sentences if field == "narration" else getattr(record, field)
+                yield from (row.text for row in rows)
 
     return train_vocabulary(texts(), settings.vocabulary)
 
@@ -226,11 +232,11 @@ def _settings_for(spec: FeatureSpec, model: ModelSettings) -> ModelSettings:
 
 
 def _settings_of_start(
-    loaded: LoadedProcx, asked: ModelSettings, spec: FeatureSpec
+    loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
-    """Return the settings of a network to train on, with the asked dropout. Raises where anything
+    """Return the settings of a network to train on, with the dropout of `settings`. Raises where anything
     else differs."""
-    own = settings_to_train_on(loaded.model.settings, asked, DROPOUT_SETTINGS, loaded.path)
+    own = settings_to_train_on(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     before = loaded.trained.backbone
     if spec.width != own.features or (
         spec.backbone != before and not {spec.backbone, before} & set(UNKNOWN_SOURCES)
@@ -262,8 +268,8 @@ def _train_seed(
         folder,
         identity,
         lambda network, path: write_model(network, vocabulary, path, prepared.trained),
-        final=FINAL,
-        best=BEST,
+        final=FINAL_FILE,
+        best=BEST_FILE,
         facts={"versions": versions(), "data": prepared.counts()},
         omitted=map(_omitted_row, samples.omitted),
     )
@@ -337,7 +343,7 @@ def train_procx(
     sizes = start.settings if start else model or ModelSettings()
     task = procx_task(samples, vocabulary, sizes, loss or LossSettings(), data)
     if isinstance(settings, ProcxTrainSettings) and settings.offset_rate != 1:
-        task = replace(task, rates={OFFSETS: settings.offset_rate})
+        task = replace(task, rates={OFFSET_LAYERS: settings.offset_rate})
     return train_network(
         lambda: start or ProcX(sizes, len(vocabulary)),
         task,
@@ -402,13 +408,11 @@ def soda_scorer(
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
         values, seconds = [sample.values for sample in batch], [sample.duration for sample in batch]
         proposals = propose(network, values, seconds).videos
-        given = {
-            sample.id: [
-                (*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)
-            ]
-            for sample, video in zip(batch, proposals, strict=True)
-        }
-        truth = {sample.id: [(*span, "") for span in sample.spans] for sample in batch}
-        return soda(truth, given, kind="d").f1 * len(batch), float(len(batch))
+        predictions, truth = {}, {}
+        for sample, video in zip(batch, proposals, strict=True):
+            boxes = video.boxes[select_proposals(video, settings)].tolist()
+            predictions[sample.id] = [(start, end, "") for start, end in boxes]
+            truth[sample.id] = [(start, end, "") for start, end in sample.spans]
+        return soda(truth, predictions, kind="d").f1 * len(batch), float(len(batch))
 
     return HeldOutScorer(samples, AT_ONCE, measure, keep)

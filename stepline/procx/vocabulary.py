@@ -16,7 +16,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -31,14 +31,20 @@ from stepline.training.batches import TensorRecord
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PAD, BEGIN, END = range(3)  # numbers of the marks
-MARKS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")  # with blanks: no word of a text can be one
+PAD_TOKEN, BEGIN_TOKEN, END_TOKEN = range(3)  # numbers of the marks
+MARK_TOKENS: Final = (
+    "[ PAD ]",
+    "[ BEGIN ]",
+    "[ END ]",
+)  # with blanks: no word of a text can be one
 # of the private use area: no text has them
 HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))
 LONGEST_WORD = 100  # characters; a longer one goes on as a new word
-INSIDE = "##"  # before a piece that goes on a word
-FORMAT = 1  # of what the sha256 is of
-AT_ONCE = 1000  # times that a word is handed to its training as one text; more is no faster
+INSIDE_PREFIX = "##"  # before a piece that goes on a word
+DIGEST_FORMAT = 1  # of what the sha256 is of
+MAX_WORD_REPEATS = (
+    1000  # times that a word is handed to its training as one text; more is no faster
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Vocabulary:
     def sha256(self) -> str:
         """What tells this vocabulary from any other, in hexadecimal."""
         canonical = json.dumps(
-            [FORMAT, self.lower, list(self.tokens)], ensure_ascii=True, separators=(",", ":")
+            [DIGEST_FORMAT, self.lower, list(self.tokens)], ensure_ascii=True, separators=(",", ":")
         )
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -76,20 +82,20 @@ class Vocabulary:
         """
         pieces: list[str] = []
         for number in numbers:
-            if number == END:
+            if number == END_TOKEN:
                 break
             if not 0 <= number < len(self.tokens):
                 raise ShapeError(
                     f"token {number} is not one of the vocabulary's {len(self.tokens)}; use its own"
                 )
-            if number not in (PAD, BEGIN):
+            if number not in (PAD_TOKEN, BEGIN_TOKEN):
                 pieces.append(self.tokens[number])
-        inside = (piece.startswith(INSIDE) and len(piece) > len(INSIDE) for piece in pieces)
-        joined = "".join(
-            piece[2:] if goes_on else f" {piece}"
-            for piece, goes_on in zip(pieces, inside, strict=True)
-        )
-        return _join_half_bytes(joined).strip()
+        sentence = ""
+        for piece in pieces:
+            inside = piece.removeprefix(INSIDE_PREFIX)
+            is_inside = inside and inside != piece
+            sentence += inside if is_inside else f" {piece}"
+        return _join_half_bytes(sentence).strip()
 
     @cached_property
     def _alphabet(self) -> frozenset[str]:
@@ -102,7 +108,9 @@ class Vocabulary:
         from tokenizers.pre_tokenizers import WhitespaceSplit
 
         numbers = {token: number for number, token in enumerate(self.tokens)}
-        model = WordPiece(numbers, unk_token=MARKS[PAD], max_input_chars_per_word=8 * LONGEST_WORD)
+        model = WordPiece(
+            numbers, unk_token=MARK_TOKENS[PAD_TOKEN], max_input_chars_per_word=8 * LONGEST_WORD
+        )
         tokenizer = Tokenizer(model)
         tokenizer.pre_tokenizer = WhitespaceSplit()
         return tokenizer
@@ -132,35 +140,33 @@ def train_vocabulary(
     counts = Counter[str]()
     for word, times in words.items():
         counts.update({character: times * word.count(character) for character in set(word)})
-    known = set(string.digits + string.ascii_lowercase + string.punctuation)
-    known |= set() if settings.lower else set(string.ascii_uppercase)
-    known |= {character for character, times in counts.items() if times >= settings.rare}
-    # halves of surrogate pairs, which cannot be written
-    alone = {c for c in known if unicodedata.category(c) == "Cs"}
-    alphabet = sorted(
-        c for c in known - alone if not c.isspace() and c not in HALF_BYTES and c not in INSIDE
-    )
-    marks = [
-        *MARKS,
-        *(form + character for character in (*HALF_BYTES, *alphabet) for form in ("", INSIDE)),
-    ]
+    characters = set(string.digits + string.ascii_lowercase + string.punctuation)
+    if not settings.lower:
+        characters |= set(string.ascii_uppercase)
+    characters |= {character for character, times in counts.items() if times >= settings.rare}
+    characters -= {*HALF_BYTES, *INSIDE_PREFIX}
+    # halves of surrogate pairs cannot be written
+    alphabet = sorted(c for c in characters if not c.isspace() and unicodedata.category(c) != "Cs")
+    marks = [*MARK_TOKENS]
+    for character in (*HALF_BYTES, *alphabet):
+        marks += [character, INSIDE_PREFIX + character]
     if settings.size < len(marks):
         raise ShapeError(
             f"a vocabulary of {settings.size} has no room for {len(alphabet)} characters in two forms; "
             f"set size to {len(marks)} or more"
         )
-    tokenizer = Tokenizer(WordPiece(unk_token=MARKS[PAD]))
+    tokenizer = Tokenizer(WordPiece(unk_token=MARK_TOKENS[PAD_TOKEN]))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     trainer = WordPieceTrainer(vocab_size=settings.size, special_tokens=marks, show_progress=False)
-    spelt = (
-        (f"{spell_in_bytes(word, frozenset(alphabet))} ", times) for word, times in words.items()
-    )
-    repeated = (
-        word * min(AT_ONCE, times - first)
-        for word, times in spelt
-        for first in range(0, times, AT_ONCE)
-    )
-    tokenizer.train_from_iterator(repeated, trainer)
+    letters = frozenset(alphabet)
+
+    def repeated() -> Iterator[str]:
+        for word, times in words.items():
+            text = f"{spell_in_bytes(word, letters)} "
+            for first in range(0, times, MAX_WORD_REPEATS):
+                yield text * min(MAX_WORD_REPEATS, times - first)
+
+    tokenizer.train_from_iterator(repeated(), trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
     return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
 
@@ -176,14 +182,14 @@ def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
     """Return the sentence with each character outside the alphabet as the half bytes of its
     UTF-8."""
     plain = alphabet.difference(HALF_BYTES) | {" "}
-    return "".join(
-        character
-        if character in plain
-        else "".join(
-            HALF_BYTES[int(digit, 16)] for digit in character.encode("utf-8", "replace").hex()
-        )
-        for character in sentence
-    )
+    spelling = []
+    for character in sentence:
+        if character in plain:
+            spelling.append(character)
+        else:
+            digits = character.encode("utf-8", "replace").hex()
+            spelling += [HALF_BYTES[int(digit, 16)] for digit in digits]
+    return "".join(spelling)
 
 
 def _join_half_bytes(text: str) -> str:
@@ -229,10 +235,10 @@ def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> 
 
 def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
     """Return rows of tokens without marks as `tokenize` does sentences."""
-    targets = [[*row, END] for row in rows]
+    targets = [[*row, END_TOKEN] for row in rows]
     truncated = sum(len(row) > longest for row in targets)
     targets = [row[:longest] for row in targets]
-    tokens = [[BEGIN, *row[:-1]] for row in targets]
+    tokens = [[BEGIN_TOKEN, *row[:-1]] for row in targets]
     padded, token_pad = pad_tokens(targets)
     return CaptionTokens(pad_tokens(tokens)[0], padded, token_pad, truncated)
 
@@ -240,7 +246,7 @@ def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
 def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token rows as (M, W) with PAD after each, and where it stands."""
     width = max(map(len, rows), default=0)
-    filled = [[*row, *[PAD] * (width - len(row))] for row in rows]
+    filled = [[*row, *[PAD_TOKEN] * (width - len(row))] for row in rows]
     padded = torch.tensor(filled, dtype=torch.int64).view(len(rows), width)  # (M, W)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
     return padded, torch.arange(width) >= lengths[:, None]

@@ -24,10 +24,11 @@ from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
 from stepline.studio.live import follow_log, live_log, live_logs
-from stepline.studio.operations import Operation, openapi, read_body
+from stepline.studio.operations import Operation, not_found, openapi, read_body
 from stepline.studio.sharing import share
 from stepline.studio.store import Studio
 from stepline.studio.video_api import VideoApi, known_id
+from stepline.web.local_server import is_whole_number
 
 INDEX_AGE_SECONDS = 2.0  # then the search looks for records that changed
 MAX_MOMENTS = 100  # of a search
@@ -100,8 +101,8 @@ class StudioApi:
         """Return moments; without the weights of MiniLM they are found by their words alone."""
         query = request.query_params.get("q", "")
         most = request.query_params.get("most", "10")
-        is_number = most.isascii() and most.isdecimal()
-        if not (is_number and 1 <= int(most[:4]) <= MAX_MOMENTS and len(query) <= MAX_QUERY_CHARS):
+        is_count = is_whole_number(most) and 1 <= int(most) <= MAX_MOMENTS
+        if not is_count or len(query) > MAX_QUERY_CHARS:
             raise HTTPException(
                 HTTPStatus.BAD_REQUEST,
                 f"most is 1 to {MAX_MOMENTS}, q at most {MAX_QUERY_CHARS} characters",
@@ -136,10 +137,8 @@ class StudioApi:
     async def live_events(self, request: Request) -> Response:
         """Return the events of a live run."""
         folder = self._studio.library.folder
-        try:
+        with not_found("no such live run"):
             path = await run_in_threadpool(live_log, folder, request.path_params["name"])
-        except LookupError as error:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "no such live run") from error
         return _event_stream(follow_log(path, self.is_stopping))
 
     def openapi(self, _: Request) -> Response:

@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse, Response
 
 from stepline.records import FrozenModel
 from stepline.studio.jobs import JobRunner
-from stepline.studio.operations import Operation, read_body
+from stepline.studio.operations import Operation, not_found, read_body
 from stepline.studio.store import Studio, Upload
 from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
 from stepline.studio.video_api import Priority, allowed_options
-from stepline.web.local_server import is_byte_count
+from stepline.web.local_server import is_whole_number
 
 
 class PriorityBody(FrozenModel):
@@ -67,16 +67,16 @@ class JobApi:
 
     def jobs(self, _: Request) -> Response:
         """Return the jobs with their progress."""
-        jobs = [self._jobs.as_json(job) for job in self._stored_jobs.all()]
+        jobs = []
+        for job in self._stored_jobs.all():
+            jobs.append(self._jobs.as_json(job))
         return JSONResponse({"jobs": jobs})
 
     def change(self, change: Callable[[int], bool], request: Request) -> Response:
         """Change a job, and return it; 409 where its state does not allow that."""
         id = request.path_params["id"]
-        try:
+        with not_found("no such job"):
             state = self._stored_jobs.get(id).state
-        except LookupError as error:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "no such job") from error
         if not change(id):
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
         return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
@@ -93,7 +93,8 @@ class JobApi:
         options = allowed_options(self._library, body.options)
         body = body.model_copy(update={"options": options})
         upload = await run_in_threadpool(self._uploads.begin, body)
-        return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
+        reply = {"upload": upload.id, "offset": 0}
+        return JSONResponse(reply, HTTPStatus.CREATED)
 
     def upload(self, request: Request) -> Response:
         """Return how many bytes of an upload are on disk, as headers."""
@@ -107,7 +108,7 @@ class JobApi:
         headers = request.headers
         offset = headers.get("Upload-Offset", "")
         length = int(headers["Content-Length"])
-        if not is_byte_count(offset):
+        if not is_whole_number(offset):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")
         try:
             upload = await self._uploads.take(upload, int(offset), length, request.stream())
@@ -118,7 +119,5 @@ class JobApi:
         return JSONResponse(reply, headers={"Upload-Offset": str(end)})
 
     def _upload(self, request: Request) -> Upload:
-        try:
+        with not_found("no such upload"):
             return self._stored_uploads.get(request.path_params["id"])
-        except LookupError as error:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "no such upload") from error

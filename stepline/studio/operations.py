@@ -1,7 +1,8 @@
 """An operation of the studio's API: its route, and its description as OpenAPI."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -94,6 +95,15 @@ async def read_body(request: Request, kind: type[Model]) -> Model:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
         raise bad_request(error) from error
+
+
+@contextmanager
+def not_found(reason: str) -> Iterator[None]:
+    """Raise HTTPException (404) where a LookupError is raised in this context."""
+    try:
+        yield
+    except LookupError as error:
+        raise HTTPException(HTTPStatus.NOT_FOUND, reason) from error
 
 
 def bad_request(error: ValidationError) -> HTTPException:

@@ -24,7 +24,7 @@ from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
 from stepline.studio.jobs import JobRunner
-from stepline.studio.operations import Operation, bad_request, read_body
+from stepline.studio.operations import Operation, bad_request, not_found, read_body
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
@@ -267,10 +267,8 @@ def _card_json(card: VideoCard) -> dict[str, Any]:
 
 def known_id(library: CorrectedLibrary, id: str) -> str:
     """Return the id of a video. Raises HTTPException (404) for an unknown one."""
-    try:
+    with not_found("no such video"):
         return library.video(id).id
-    except LookupError as error:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "no such video") from error
 
 
 def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:

@@ -26,9 +26,11 @@ from stepline.weights import find_weights, sha256
 if TYPE_CHECKING:
     from stepline.vision.efficientnet import EfficientNetLite0
 
-NAMES = Path(__file__).with_name("imagenet_classes.txt")  # one class a line, in ILSVRC 2012 order
+NAMES_FILE = Path(__file__).with_name(
+    "imagenet_classes.txt"
+)  # one class a line, in ILSVRC 2012 order
 # their MiniLM embeddings, float16
-VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")
+VECTORS_FILE = Path(__file__).with_name("imagenet_classes.safetensors")
 
 # One network per file, kept from one video to the next.
 _loaded: dict[tuple[Path, Device, int], "EfficientNetLite0"] = {}
@@ -81,7 +83,7 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
 
 def class_names() -> list[str]:
     """Return the names of the 1,000 classes, synonyms divided by commas."""
-    return NAMES.read_text(encoding="utf-8").splitlines()
+    return NAMES_FILE.read_text(encoding="utf-8").splitlines()
 
 
 def read_class_vectors() -> Matrix:
@@ -90,14 +92,16 @@ def read_class_vectors() -> Matrix:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(VECTORS, framework="np") as file:
+        with safe_open(VECTORS_FILE, framework="np") as file:
             made_from = (file.metadata() or {}).get("names_sha256")
             vectors = file.get_tensor("vectors").astype(np.float32)
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{VECTORS}: cannot be read ({error}); install stepline again") from error
-    if made_from != sha256(NAMES):
         raise ModelError(
-            f"{VECTORS}: not made from {NAMES.name}; run `python -m stepline.vision.conse`"
+            f"{VECTORS_FILE}: cannot be read ({error}); install stepline again"
+        ) from error
+    if made_from != sha256(NAMES_FILE):
+        raise ModelError(
+            f"{VECTORS_FILE}: not made from {NAMES_FILE.name}; run `python -m stepline.vision.conse`"
         )
     return unit_rows(vectors)
 
@@ -109,7 +113,9 @@ def write_class_vectors() -> None:
     from stepline.atomic_files import write_atomic
 
     vectors = embed(class_names()).astype(np.float16)
-    write_atomic(VECTORS, save({"vectors": vectors}, metadata={"names_sha256": sha256(NAMES)}))
+    write_atomic(
+        VECTORS_FILE, save({"vectors": vectors}, metadata={"names_sha256": sha256(NAMES_FILE)})
+    )
 
 
 if __name__ == "__main__":

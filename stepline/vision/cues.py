@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.records import Matrix, Span
-from stepline.vision.encode import SLACK
+from stepline.vision.encode import ROW_SLACK
 from stepline.vision.faces import FaceDetector
 from stepline.vision.on_screen_text import ScreenText, TextDetector, TextMeter, TextReader
 from stepline.vision.settings import VisionSettings
@@ -34,7 +34,10 @@ ROW_MIDDLE = 0.4
 ROWS_PER_LOOK = 2
 FACE_WEIGHTS = "mediapipe"
 TEXT_WEIGHTS = "pp-ocr"
-MISSING = "{cue} in the picture cannot be found without their weights; `stepline weights get {weights}` fetches them"
+MISSING_WEIGHTS = (
+    "{cue} in the picture cannot be found without their weights; "
+    "`stepline weights get {weights}` fetches them"
+)
 
 
 def _no_rows() -> Matrix:
@@ -85,7 +88,7 @@ class CueMeter:
 
     def add(self, frame: "Frame") -> None:
         """Look at one frame, if it is the one of its row."""
-        row = math.floor((frame.time + SLACK) * self._rate)
+        row = math.floor((frame.time + ROW_SLACK) * self._rate)
         if row < self._next_row or frame.time * self._rate - row < ROW_MIDDLE:
             return
         self._next_row = row + 1
@@ -132,9 +135,9 @@ def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
     if settings.faces and weights_fetched(FACE_WEIGHTS):
         faces = _load_faces(find_weights(FACE_WEIGHTS))
     elif settings.faces:
-        warnings.append(MISSING.format(cue="faces", weights=FACE_WEIGHTS))
+        warnings.append(MISSING_WEIGHTS.format(cue="faces", weights=FACE_WEIGHTS))
     if settings.screen_text and weights_fetched(TEXT_WEIGHTS):
         text = _load_text(find_weights(TEXT_WEIGHTS))
     elif settings.screen_text:
-        warnings.append(MISSING.format(cue="text", weights=TEXT_WEIGHTS))
+        warnings.append(MISSING_WEIGHTS.format(cue="text", weights=TEXT_WEIGHTS))
     return CueMeter(settings.rate, faces=faces, text=text), tuple(warnings)

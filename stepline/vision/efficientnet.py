@@ -29,7 +29,7 @@ from stepline.vision.tflite import same_padding
 if TYPE_CHECKING:
     from torch import Tensor
 
-SIDE = 224  # px, the input is SIDE x SIDE
+INPUT_SIDE = 224  # px, the input is SIDE x SIDE
 # of uint8 RGB; Lite's own, not ImageNet's channel statistics
 PIXEL_MEAN = 127.0
 PIXEL_SCALE = 128.0
@@ -50,7 +50,7 @@ class BlockStage(NamedTuple):
 
 STEM_WIDTH = 32  # channels
 HEAD_WIDTH = 1280
-STAGES = (
+BLOCK_STAGES = (
     BlockStage(1, 3, 1, 1, 16),
     BlockStage(2, 3, 2, 6, 24),
     BlockStage(2, 5, 2, 6, 40),
@@ -77,7 +77,7 @@ def architecture() -> list[list[Convolution]]:
     """Return the convolutions of the stem, of each of the 16 blocks and of the head, in order."""
     parts = [[Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), stride=2)]]
     width = STEM_WIDTH
-    for stage in STAGES:
+    for stage in BLOCK_STAGES:
         for index in range(stage.blocks):
             stride = stage.stride if index == 0 else 1
             parts.append(_mbconv(f"_blocks.{len(parts) - 1}", width, stage, stride))
@@ -134,11 +134,11 @@ def resize(pictures: Pictures) -> Pictures:
     """
     for axis in (2, 1):
         size = pictures.shape[axis]
-        if size == SIDE:
+        if size == INPUT_SIDE:
             continue
         taps, weights, bits = _resampling(size)
         shape = [*pictures.shape]
-        shape[axis] = SIDE
+        shape[axis] = INPUT_SIDE
         total = np.full(shape, 1 << bits - 1, np.int32)
         for tap, weight in zip(taps, weights, strict=True):
             total += pictures.take(tap, axis) * weight.reshape(-1, *[1] * (3 - axis))
@@ -153,9 +153,9 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
 
     The weights are as fine as 16 bits allow.
     """
-    scale = size / SIDE
+    scale = size / INPUT_SIDE
     reach = max(scale, 1.0)
-    middles = scale * (np.arange(SIDE) + 0.5)
+    middles = scale * (np.arange(INPUT_SIDE) + 0.5)
     first = np.maximum((middles - reach + 0.5).astype(int), 0)
     last = np.minimum((middles + reach + 0.5).astype(int), size)
     taps = first + np.arange((last - first).max())[:, None]  # (taps, 224)
@@ -189,11 +189,11 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
     graph = OnnxGraph()
     numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
     lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)
-    pictures = graph.input("pictures", ("B", SIDE, SIDE, 3), "uint8")
+    pictures = graph.input("pictures", ("B", INPUT_SIDE, INPUT_SIDE, 3), "uint8")
     planes = graph.add("Cast", pictures, to=TENSOR_TYPES["float32"])
     planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
     hidden = graph.add("Div", graph.add("Sub", planes, mean), scale)
-    side = SIDE
+    side = INPUT_SIDE
     for part in parts:
         block_input = hidden
         for layer, *weights in part:
@@ -248,8 +248,10 @@ class _TorchNetwork:
         with torch.inference_mode(), self._device.autocast():
             # (B, 3, H, W), channels-last in memory
             planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)
-            if planes.shape[2:] != (SIDE, SIDE):  # on the CPU, whose `resize` this is
-                planes = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", antialias=True)
+            if planes.shape[2:] != (INPUT_SIDE, INPUT_SIDE):  # on the CPU, whose `resize` this is
+                planes = F.interpolate(
+                    planes, (INPUT_SIDE, INPUT_SIDE), mode="bilinear", antialias=True
+                )
             hidden = (planes.to(self._device.name).float() - PIXEL_MEAN) / PIXEL_SCALE
             for part in self._parts:
                 block_input = hidden

@@ -71,7 +71,7 @@ def check_pictures(pictures: Pictures) -> None:
 
 logger = logging.getLogger(__name__)
 
-SLACK = 1e-6  # s; a frame that rounding puts just before a row's start belongs to the row
+ROW_SLACK = 1e-6  # s; a frame that rounding puts just before a row's start belongs to the row
 
 
 def encode_video(
@@ -126,7 +126,7 @@ class VideoEncoder:
     def add(self, frame: "Frame") -> None:
         """Take one frame; it is kept only if it is the nearest to the middle of its part so far."""
         rate = self._rate * self._parts
-        part = math.floor((frame.time + SLACK) * rate)
+        part = math.floor((frame.time + ROW_SLACK) * rate)
         distance = abs((part + 0.5) / rate - frame.time)
         best = self._candidate
         if best is not None and part < best.part:

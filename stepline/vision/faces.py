@@ -62,12 +62,12 @@ class SquareDetector:
             detections += self._detect(picture, *square)
         return without_overlaps(detections)
 
-    def _detect(self, picture: Image, left: int, top: int, side: int) -> list[Detection]:
+    def _detect(self, picture: Image, x: int, y: int, side: int) -> list[Detection]:
         own = self._network.side
-        small = resize(picture[top : top + side, left : left + side], own, own)
+        small = resize(picture[y : y + side, x : x + side], own, own)
         boxes, scores = self._network(small * (1 - self._low) + self._low)  # (A, 4 + 2 P), (A, 1)
         probability = sigmoid(np.clip(scores.ravel().astype(np.float64), -80, 80))  # (A,)
-        corner = np.array([left, top])
+        corner = np.array([x, y])
         detections = []
         for n in np.flatnonzero(probability > MIN_PROBABILITY):
             center, size, *points = boxes[n].reshape(-1, 2) / own
@@ -150,9 +150,9 @@ class FaceDetector:
         start, end = face.box[:2], face.box[2:]
         center, half = (start + end) / 2, CROP_SCALE * (end - start).max() / 2
         edges = np.concatenate([center - half, center + half]).round().astype(int)
-        left, top, right, bottom = edges.tolist()
+        x, y, end_x, end_y = edges.tolist()
         # black beyond the picture
-        crop = Pillow.fromarray(picture).crop((left, top, right, bottom))
+        crop = Pillow.fromarray(picture).crop((x, y, end_x, end_y))
         own = self._landmarks.side
         _, flag = self._landmarks(resize(np.asarray(crop), own, own))
         return float(sigmoid(flag.ravel()[:1].astype(np.float64))[0])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from stepline.errors import SettingsError
 from stepline.records import Matrix
-from stepline.vision.encode import SLACK, Pictures
+from stepline.vision.encode import ROW_SLACK, Pictures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -116,7 +116,7 @@ class ActivityMeter:
         )
 
     def _row(self, time: float) -> int:
-        return math.floor((time + SLACK) * self._rate)
+        return math.floor((time + ROW_SLACK) * self._rate)
 
 
 def _row_means(values: Floats, rows: npt.NDArray[np.int64], length: int, *, empty: float) -> Matrix:

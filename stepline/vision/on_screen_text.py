@@ -126,9 +126,9 @@ class TextMeter:
     """Collects pictures one at a time: how much of each is text, and every line with its
     seconds."""
 
-    def __init__(self, detect: TextDetector, read: TextReader) -> None:
-        self._detect = detect
-        self._read = read
+    def __init__(self, detector: TextDetector, reader: TextReader) -> None:
+        self._detect = detector
+        self._read = reader
         self._lines: list[_Line] = []  # of the last picture
         self._picture: Image | None = None  # the last one
         self._past: set[ScreenText] = set()
@@ -155,13 +155,14 @@ class TextMeter:
     def _line(self, picture: Image, box: Box, seconds: Span) -> _Line:
         """Return a line of this picture: one of the last picture, up to the end of `seconds`, or a
         new one."""
-        left, top, right, bottom = box
-        crop = picture[top:bottom, left:right]
+        x, y, end_x, end_y = box
+        height = end_y - y
+        crop = picture[y:end_y, x:end_x]
         pixels = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT)
         for line in self._lines:
             if box_iou(line.box, box) > MIN_BOX_IOU and self._is_same(line, picture, box, pixels):
                 return _Line(box, pixels, line.until(seconds.end))
-        if bottom - top < MIN_LINE_HEIGHT or right - left > MAX_LINE_RATIO * (bottom - top):
+        if height < MIN_LINE_HEIGHT or end_x - x > MAX_LINE_RATIO * height:
             return _Line(box, pixels, None)
         text, probability = self._read(crop)
         letters = sum(letter.isalnum() for letter in text)
@@ -170,7 +171,7 @@ class TextMeter:
         for line in self._lines:
             if line.text is not None and line.text.text == text:
                 return _Line(box, pixels, line.until(seconds.end))
-        return _Line(box, pixels, ScreenText(text, seconds, (bottom - top) / len(picture)))
+        return _Line(box, pixels, ScreenText(text, seconds, height / len(picture)))
 
     def _is_same(self, line: _Line, picture: Image, box: Box, pixels: Floats) -> bool:
         """Return whether a line is that of a box, by its pixels, or if it was read by its
@@ -189,11 +190,11 @@ class TextMeter:
         if self._picture.shape != picture.shape or growth >= (box[3] - box[1]) / 2:
             return False
         corners = np.array([line.box, box])
-        left, top = corners[:, :2].min(axis=0)
-        right, bottom = corners[:, 2:].max(axis=0)
+        x, y = corners[:, :2].min(axis=0)
+        end_x, end_y = corners[:, 2:].max(axis=0)
         outlines = []
         for image in (self._picture, picture):
-            grey = resize(image[top:bottom, left:right], 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
+            grey = resize(image[y:end_y, x:end_x], 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
             edges = np.abs(np.diff(grey, axis=1)).ravel()
             outlines.append((edges - edges.mean()) / max(float(edges.std()), 1e-6))
         return float((outlines[0] * outlines[1]).mean()) > MIN_OUTLINE_CORRELATION
@@ -212,12 +213,11 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
         if (ends - firsts).sum() < MIN_LINE_AREA:
             continue
         margin = (rows[-1] + 1 - rows[0]) / 2
-        left, right = firsts.min() - margin, ends.max() + margin
-        top, bottom = rows[0] - margin, rows[-1] + 1 + margin
-        start = max(0, int(left * wide)), max(0, int(top * high))
-        boxes.append(
-            (*start, min(right_edge, round(right * wide)), min(bottom_edge, round(bottom * high)))
-        )
+        x = max(0, int((firsts.min() - margin) * wide))
+        y = max(0, int((rows[0] - margin) * high))
+        end_x = min(right_edge, round((ends.max() + margin) * wide))
+        end_y = min(bottom_edge, round((rows[-1] + 1 + margin) * high))
+        boxes.append((x, y, end_x, end_y))
     return boxes
 
 

@@ -53,13 +53,13 @@ class PrecomputedBackbone:
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D), looked up by the exact text. Raises StoreError for a text without
         features."""
-        known = {text: row for row, text in enumerate(self._text_features.texts)}
-        if missing := [text for text in texts if text not in known]:
+        numbers = {text: row for row, text in enumerate(self._text_features.texts)}
+        if missing := [text for text in texts if text not in numbers]:
             raise StoreError(
                 f"{self._texts}: no features for {missing[0]!r} ({len(missing)} of {len(texts)} texts missing); "
                 "extract them with the encoder that made the video features"
             )
-        values: Matrix = self._text_features.values[[known[text] for text in texts]]
+        values: Matrix = self._text_features.values[[numbers[text] for text in texts]]
         return unit_rows(values) if self._unit else values
 
     @cached_property

@@ -23,7 +23,7 @@ from stepline.errors import ModelError, SettingsError, ShapeError, first_line
 from stepline.records import Matrix
 from stepline.state_dict import read_tensors
 from stepline.vision.encode import Clips, Pictures, check_pictures
-from stepline.vision.s3d_network import JOINT, POOLED, S3D, FoldedS3D
+from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
 
 Tokenisation: TypeAlias = Literal["released", "tan"]
@@ -32,7 +32,7 @@ EMBEDDING_WIDTH = 300
 HIDDEN_WIDTH = 2048
 PADDING_TOKEN = 0  # words count from 1
 MAX_WORDS: dict[Tokenisation, int] = {"released": 16, "tan": 32}  # of a text
-WORD = re.compile(r"[\w']+")
+WORD_PATTERN = re.compile(r"[\w']+")
 
 
 class WordDictionary:
@@ -52,7 +52,9 @@ class WordDictionary:
         length = MAX_WORDS[form]
         rows = []
         for text in texts:
-            tokens = [self._tokens.get(word, PADDING_TOKEN) for word in WORD.findall(text.lower())]
+            tokens = [
+                self._tokens.get(word, PADDING_TOKEN) for word in WORD_PATTERN.findall(text.lower())
+            ]
             if form == "released":
                 tokens = [token for token in tokens if token != PADDING_TOKEN]
             padding = [PADDING_TOKEN] * (length - len(tokens))
@@ -67,7 +69,7 @@ class TextTower(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.word_embd = nn.Embedding(size, EMBEDDING_WIDTH)
         self.fc1 = nn.Linear(EMBEDDING_WIDTH, HIDDEN_WIDTH)
-        self.fc2 = nn.Linear(HIDDEN_WIDTH, JOINT)
+        self.fc2 = nn.Linear(HIDDEN_WIDTH, JOINT_WIDTH)
 
     def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
         """Return (K, 512) for tokens (K, N), not normalised.
@@ -102,7 +104,7 @@ def read_dictionary(path: Path) -> WordDictionary:
 
 TEXT_TOWER = "text_module"  # begins the names of the text tower's weights
 WORD_VECTORS = f"{TEXT_TOWER}.word_embd.weight"
-COUNTERS = ".num_batches_tracked"  # of no use at rest, and older files lack it
+COUNTER_SUFFIX = ".num_batches_tracked"  # of no use at rest, and older files lack it
 MAX_NAMES = 3  # wrong names that an error repeats
 
 
@@ -123,7 +125,7 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     video.add_module(TEXT_TOWER, words)  # as released: one network
     expected = video.state_dict()
     for name in expected:
-        if name.endswith(COUNTERS):
+        if name.endswith(COUNTER_SUFFIX):
             weights.setdefault(name, torch.zeros((), dtype=torch.int64))
     if mismatches := _mismatches(expected, weights):
         count = len(mismatches) - MAX_NAMES
@@ -149,7 +151,7 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
         weights[name] = value.detach().cpu()
     with atomic_path(path) as partial:
         torch.save(weights, partial)
-    write_atomic(path.parent / DICTIONARY, (released.parent / DICTIONARY).read_bytes())
+    write_atomic(path.parent / DICTIONARY_FILE, (released.parent / DICTIONARY_FILE).read_bytes())
 
 
 def _mismatches(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
@@ -173,9 +175,9 @@ def _mismatches(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -
 
 
 # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
-SIDE = 224
+CLIP_SIDE = 224
 CLIP_FRAMES = 16  # at one row per second that is 16 frames/s, the rate of those features
-DICTIONARY = "s3d_dict.npy"
+DICTIONARY_FILE = "s3d_dict.npy"
 
 
 class S3DBackbone:
@@ -206,7 +208,7 @@ class S3DBackbone:
         self._pooled = pooled
         self._device = current_device()
         self.name = "s3d-mixed5c" if pooled else "s3d"
-        self.dim = POOLED if pooled else JOINT
+        self.dim = POOLED_WIDTH if pooled else JOINT_WIDTH
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), for uint8 RGB clips (B, T, H, W, 3), T even."""
@@ -234,7 +236,7 @@ class S3DBackbone:
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, 512) unit rows; words that the dictionary lacks do not count."""
         if not texts:
-            return np.empty((0, JOINT), dtype=np.float32)
+            return np.empty((0, JOINT_WIDTH), dtype=np.float32)
         tokens = self._dictionary.tokens(texts, self._form).to(self._device.name)  # (K, N)
         with torch.inference_mode(), self._device.autocast():
             return _unit(self._words(tokens, self._form))
@@ -247,12 +249,12 @@ def prepare(clips: Tensor) -> Tensor:
     """
     b, t, h, w, _ = clips.shape
     side = min(h, w)
-    top, left = (h - side) // 2, (w - side) // 2
-    square = clips[:, :, top : top + side, left : left + side].reshape(b * t, side, side, 3)
+    y, x = (h - side) // 2, (w - side) // 2
+    square = clips[:, :, y : y + side, x : x + side].reshape(b * t, side, side, 3)
     square = square.permute(0, 3, 1, 2)  # (B T, 3, side, side)
-    if side != SIDE:
-        square = F.interpolate(square, (SIDE, SIDE), mode="bilinear", antialias=True)
-    return (square.float() / 255).view(b, t, 3, SIDE, SIDE).transpose(1, 2)
+    if side != CLIP_SIDE:
+        square = F.interpolate(square, (CLIP_SIDE, CLIP_SIDE), mode="bilinear", antialias=True)
+    return (square.float() / 255).view(b, t, 3, CLIP_SIDE, CLIP_SIDE).transpose(1, 2)
 
 
 def load_s3d(settings: VisionSettings) -> S3DBackbone:
@@ -265,7 +267,7 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     if settings.path is None:
         needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy beside it"
         raise SettingsError(f"vision.backbone={settings.backbone} needs {needs}")
-    dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY)
+    dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY_FILE)
     video, words = read_s3d(settings.path, dictionary.size)
     device = current_device().name
     return S3DBackbone(

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 
-STEM = 192  # channels that reach the first block
-POOLED = 1024  # of the last block: what HowTo100M's feature files hold
-JOINT = 512  # of the space shared with texts
+STEM_WIDTH = 192  # channels that reach the first block
+POOLED_WIDTH = 1024  # of the last block: what HowTo100M's feature files hold
+JOINT_WIDTH = 512  # of the space shared with texts
 
 
 class BlockWidths(NamedTuple):
@@ -44,7 +44,7 @@ class BlockWidths(NamedTuple):
         return self.plain + self.a + self.b + self.pooled
 
 
-BLOCKS = {
+BLOCK_WIDTHS = {
     "mixed_3b": BlockWidths(64, 96, 128, 16, 32, 32),
     "mixed_3c": BlockWidths(128, 128, 192, 32, 96, 64),
     "mixed_4b": BlockWidths(192, 96, 208, 16, 48, 64),
@@ -155,13 +155,13 @@ class S3D(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.conv1 = ConvNormReLU(24, 64, (2, 4, 4))
         self.conv_2b = ConvNormReLU(64, 64, (1, 1, 1))
-        self.conv_2c = ConvNormReLU(64, STEM, (3, 3, 3), separable=True)
-        self.gating = FeatureGating(STEM)
-        width = STEM
-        for name, widths in BLOCKS.items():
+        self.conv_2c = ConvNormReLU(64, STEM_WIDTH, (3, 3, 3), separable=True)
+        self.gating = FeatureGating(STEM_WIDTH)
+        width = STEM_WIDTH
+        for name, widths in BLOCK_WIDTHS.items():
             self.add_module(name, InceptionBlock(width, widths))
             width = widths.out
-        self.fc = nn.Linear(POOLED, JOINT)
+        self.fc = nn.Linear(POOLED_WIDTH, JOINT_WIDTH)
 
     def forward(self, clips: Tensor) -> Tensor:
         """Return (B, 512)."""
@@ -182,7 +182,7 @@ class S3D(nn.Module):  # type: ignore[misc]
         yield "conv1", hidden
         hidden = hidden[:, :, 1:, 1:, 1:]  # its padding made one too many of each
         yield "conv1_cropped", hidden
-        for name in ("conv_2b", "conv_2c", "gating", *BLOCKS):
+        for name in ("conv_2b", "conv_2c", "gating", *BLOCK_WIDTHS):
             if name in MAX_POOLS:
                 hidden = max_pool(hidden, MAX_POOLS[name])
                 yield MAX_POOLS[name].name, hidden
@@ -287,7 +287,7 @@ class FoldedS3D:
             (self._point,) = _fold_unit(network.conv_2b)
             self._separable = _fold_unit(network.conv_2c)
             self._gate = _fold_gate(network.gating)
-            self._blocks = {name: FoldedBlock(getattr(network, name)) for name in BLOCKS}
+            self._blocks = {name: FoldedBlock(getattr(network, name)) for name in BLOCK_WIDTHS}
             self._joint = (network.fc.weight.detach().clone(), network.fc.bias.detach().clone())
 
     def __call__(self, clips: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ OPERATOR_NAMES = {
     54: "PRELU",
 }
 SAME_PADDING = 0
-ACTIVATIONS = {0: None, 1: "RELU", 3: "RELU6"}
+ACTIVATION_NAMES = {0: None, 1: "RELU", 3: "RELU6"}
 EMPTY_TABLE = b"\4\0\4\0\4\0\0\0"  # its position is 4
 
 
@@ -149,7 +149,7 @@ class _Conversion:
         window = self.window(options, inputs[0], kernel.shape[1:3])
         groups = len(planes) if depthwise else 1
         hidden = self.graph.add("Conv", *arguments, group=groups, **window)
-        return self.activate(hidden, ACTIVATIONS[options.number(4 if depthwise else 3, "b")])
+        return self.activate(hidden, ACTIVATION_NAMES[options.number(4 if depthwise else 3, "b")])
 
     def operator(self, name: str, inputs: list[int], output: int, options: Table) -> str:
         """Return the name of an operator's output."""
@@ -165,7 +165,7 @@ class _Conversion:
                 return add("MaxPool", source, kernel_shape=list(kernel), **window)
             case "ADD":
                 total = add("Add", source, self.value(inputs[1]))
-                return self.activate(total, ACTIVATIONS[options.number(0, "b")])
+                return self.activate(total, ACTIVATION_NAMES[options.number(0, "b")])
             case "PRELU":
                 slope = self.constants[inputs[1]].reshape(-1, 1, 1)
                 return add("PRelu", source, constant(slope))

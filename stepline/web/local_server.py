@@ -97,7 +97,7 @@ class Guards:
 
     def _may_send(self, request: Request) -> bool:
         length = request.headers.get("Content-Length", "")
-        if request.headers.get("X-Stepline") != self.token or not is_byte_count(length):
+        if request.headers.get("X-Stepline") != self.token or not is_whole_number(length):
             return False
         return int(length) <= self.max_bytes(request)
 
@@ -159,8 +159,8 @@ def asset(file: Traversable) -> Response:
     return Response(file.read_bytes(), media_type=ASSET_TYPES[PurePath(file.name).suffix])
 
 
-def is_byte_count(text: str) -> bool:
-    """Return whether a header's value is a number of bytes."""
+def is_whole_number(text: str) -> bool:
+    """Return whether a text of a request is a number, of no more digits than a file has bytes."""
     return text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS
 
 

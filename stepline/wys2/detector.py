@@ -133,11 +133,13 @@ class S3DTower(nn.Module):  # type: ignore[misc]
     training."""
 
     def __init__(self, width: int) -> None:
-        from stepline.vision.s3d_network import JOINT, S3D
+        from stepline.vision.s3d_network import JOINT_WIDTH, S3D
 
         super().__init__()
         self.s3d = S3D()
-        self.project: nn.Module = nn.Identity() if width == JOINT else nn.Linear(JOINT, width)
+        self.project: nn.Module = (
+            nn.Identity() if width == JOINT_WIDTH else nn.Linear(JOINT_WIDTH, width)
+        )
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D)."""

@@ -328,13 +328,13 @@ def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> Detecto
 def _detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
     """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for
     another file."""
-    from stepline.vision.s3d import DICTIONARY, read_dictionary, read_s3d
+    from stepline.vision.s3d import DICTIONARY_FILE, read_dictionary, read_s3d
 
     torch.manual_seed(seed)
     detector = Detector(settings)
     if not isinstance(detector.video, S3DTower):
         raise SettingsError(f"{weights}: S3D's weights are for detector.video=s3d; give --videos")
-    dictionary = read_dictionary(weights.parent / DICTIONARY)
+    dictionary = read_dictionary(weights.parent / DICTIONARY_FILE)
     detector.video.s3d.load_state_dict(read_s3d(weights, dictionary.size)[0].state_dict())
     return detector
 

@@ -499,29 +499,29 @@ def test_signs_come_from_a_queue(small_video, tmp_path, plain_settings):
 @pytest.mark.slow
 def test_with_pictures_too_the_record_at_the_end_is_that_of_steps(tmp_path):
     """The whole job twice, over the demo."""
-    from stepline.cli.steps import DEMO
+    from stepline.cli.steps import DEMO_VIDEO
 
-    run(LiveJob(str(DEMO), tmp_path / "live", tmp_path / "end", speed=1000), StepsSettings())
+    run(LiveJob(str(DEMO_VIDEO), tmp_path / "live", tmp_path / "end", speed=1000), StepsSettings())
     run_video(
-        Request(DEMO, DEMO.stem),
+        Request(DEMO_VIDEO, DEMO_VIDEO.stem),
         StepsSettings(),
         OutputOptions(tmp_path / "own", ("json", "vtt", "srt")),
     )
     for suffix in ("json", "vtt", "srt"):
-        name = f"{DEMO.stem}.{suffix}"
+        name = f"{DEMO_VIDEO.stem}.{suffix}"
         assert (tmp_path / "end" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
 
 
 @pytest.mark.slow
 def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path):
-    from stepline.cli.steps import DEMO
+    from stepline.cli.steps import DEMO_VIDEO
 
     command = [
         sys.executable,
         "-m",
         "stepline",
         "live",
-        str(DEMO),
+        str(DEMO_VIDEO),
         "--out",
         str(tmp_path),
         "--backbone",
@@ -535,7 +535,7 @@ def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path)
                 os.kill(first.pid, signal.SIGKILL)
                 break
     # what it had no time to tell, too
-    kept = (tmp_path / f"{DEMO.stem}.events.jsonl").read_text().split("\n")[:-1]
+    kept = (tmp_path / f"{DEMO_VIDEO.stem}.events.jsonl").read_text().split("\n")[:-1]
     told = [json.loads(line) for line in kept]
     faster = [*command, "--speed", "10"]
     with subprocess.Popen(

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from output_samples import hostile_record
 
 from stepline.cli import COMMANDS, main
-from stepline.cli.errors import LogLines, complain
+from stepline.cli.errors import LogLines, print_error
 from stepline.errors import SteplineError, printable
 from stepline.outputs import OUTPUTS, OutputExtras
 from stepline.storage import from_json, to_json
@@ -103,7 +103,7 @@ def test_an_error_is_one_line_whatever_it_quotes():
     ],
 )
 def test_a_command_ends_with_one_line_whatever_its_error_and_files_are_called(capsys, error, code):
-    assert complain(error, ["a\nb.mp4"]) == code
+    assert print_error(error, ["a\nb.mp4"]) == code
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

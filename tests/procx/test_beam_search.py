@@ -7,7 +7,7 @@ from test_captioner import everything, made, silent_of
 from stepline.procx.beam_search import beam_search, generate, greedy_search
 from stepline.procx.captioner import CaptionContext
 from stepline.procx.settings import SearchSettings
-from stepline.procx.vocabulary import BEGIN, END, PAD
+from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
 
 A, B = 3, 4
 
@@ -37,7 +37,9 @@ def one(count=1):
     return CaptionContext(torch.zeros(count, 8))
 
 
-TRAP = Chain({BEGIN: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, END: 0.4}, B: {END: 1.0}})
+TRAP = Chain(
+    {BEGIN_TOKEN: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, END_TOKEN: 0.4}, B: {END_TOKEN: 1.0}}
+)
 
 
 def test_greedy_takes_the_likeliest_token_each_time():
@@ -56,7 +58,9 @@ def test_a_beam_finds_what_greedy_passes_by():
 def test_the_penalty_prefers_longer_ones():
     """B END: log .5 over 2 tokens is -.347; A A A END: log .32 over 4 is -.285, less over 2^0 and
     4^0."""
-    writer = Chain({BEGIN: {B: 0.5, A: 0.5}, B: {END: 1.0}, A: {A: 0.8, END: 0.2}})
+    writer = Chain(
+        {BEGIN_TOKEN: {B: 0.5, A: 0.5}, B: {END_TOKEN: 1.0}, A: {A: 0.8, END_TOKEN: 0.2}}
+    )
     writer.longest = 20
     assert generate(writer, one(), SearchSettings(beam=3, length_penalty=0.0))[0].tokens == (B,)
     assert len(generate(writer, one(), SearchSettings(beam=3, length_penalty=1.0))[0].tokens) > 3
@@ -64,7 +68,7 @@ def test_the_penalty_prefers_longer_ones():
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_caption_that_never_ends_is_cut_and_says_so(size):
-    writer = Chain({BEGIN: {A: 1.0}, A: {A: 1.0}})
+    writer = Chain({BEGIN_TOKEN: {A: 1.0}, A: {A: 1.0}})
     (written,) = generate(writer, one(), SearchSettings(beam=size, longest=4))
     assert written.tokens == (A,) * 4
     assert not written.ended
@@ -73,7 +77,12 @@ def test_a_caption_that_never_ends_is_cut_and_says_so(size):
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_end_does_not_come_too_soon_and_marks_are_never_said(size):
-    writer = Chain({BEGIN: {END: 0.5, PAD: 0.3, BEGIN: 0.1, A: 0.1}, A: {END: 1.0}})
+    writer = Chain(
+        {
+            BEGIN_TOKEN: {END_TOKEN: 0.5, PAD_TOKEN: 0.3, BEGIN_TOKEN: 0.1, A: 0.1},
+            A: {END_TOKEN: 1.0},
+        }
+    )
     assert generate(writer, one(), SearchSettings(beam=size))[0].tokens == (A,)
     assert generate(writer, one(), SearchSettings(beam=size, shortest=0))[0].tokens == ()
 
@@ -111,7 +120,7 @@ def test_a_wide_beam_finds_the_best_of_all():
             *product((A, B), repeat=2),
             *product((A, B), repeat=3),
         ):
-            path = [BEGIN, *words, END][:4]  # three words are cut before their end
+            path = [BEGIN_TOKEN, *words, END_TOKEN][:4]  # three words are cut before their end
             total = sum(writer.table[a, b].log().item() for a, b in pairwise(path))
             ranks[words] = total / (len(path) - 1) ** penalty
         (written,) = generate(
@@ -144,8 +153,8 @@ def test_the_reported_probability_is_that_of_the_tokens(size):
     for caption, written in enumerate(
         generate(network, context, SearchSettings(beam=size, longest=8))
     ):
-        wanted = torch.tensor([[*written.tokens, *([END] if written.ended else [])]])
-        tokens = torch.cat([torch.tensor([[BEGIN]]), wanted[:, :-1]], dim=1)
+        wanted = torch.tensor([[*written.tokens, *([END_TOKEN] if written.ended else [])]])
+        tokens = torch.cat([torch.tensor([[BEGIN_TOKEN]]), wanted[:, :-1]], dim=1)
         alone = CaptionContext(
             context.queries[[caption]],
             context.features,

@@ -19,7 +19,7 @@ from stepline.procx.losses import caption_loss
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.model import Temperature
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.vocabulary import BEGIN, tokenize, train_vocabulary
+from stepline.procx.vocabulary import BEGIN_TOKEN, tokenize, train_vocabulary
 
 SENTENCES = [
     "cut the onion into thin rings",
@@ -170,7 +170,7 @@ def test_writing_word_by_word_equals_reading_at_once(kind):
 def test_hypotheses_taken_over_remember_their_own_words(kind):
     """Two hypotheses a caption; after the first word the second's past becomes both's."""
     network, context = made(kind), silent_of(everything(2))
-    words = torch.tensor([[BEGIN, 40, 41], [BEGIN, 50, 51]])
+    words = torch.tensor([[BEGIN_TOKEN, 40, 41], [BEGIN_TOKEN, 50, 51]])
     with torch.no_grad():
         writing = network.begin(context)
         network.step(words[:, 0], writing)

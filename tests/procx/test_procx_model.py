@@ -13,7 +13,7 @@ from stepline.procx.beam_search import generate
 from stepline.procx.matcher import QueryIndex
 from stepline.procx.model import fuse_levels, sinusoidal_encoding, standardise
 from stepline.procx.settings import PDVC_MODEL as PDVC
-from stepline.procx.settings import PROCX
+from stepline.procx.settings import PROCX_MODEL
 
 FORMS = [("key-aware", "transformer"), ("vanilla", "lstm")]
 
@@ -33,7 +33,7 @@ def said(model, seen, video, query):
         return model.captioner(tokens, torch.zeros_like(tokens, dtype=torch.bool), context).logits
 
 
-@pytest.mark.parametrize("settings", [PROCX, PDVC])
+@pytest.mark.parametrize("settings", [PROCX_MODEL, PDVC])
 def test_presets_are_settings_that_fit(settings):
     assert type(settings).model_validate(settings.model_dump()) == settings
 

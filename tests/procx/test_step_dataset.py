@@ -9,7 +9,7 @@ from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.procx.dataset import (
     NO_STEP,
-    PAST,
+    STEP_AFTER_END,
     gather_samples,
     speech_window,
     steps_given_by,
@@ -88,10 +88,10 @@ def test_what_is_left_out_is_told():
     given["v5"] = FeatureSequence(np.zeros((SECONDS, 3), np.float32), 1.0, "drawn")
     given["v6"] = FeatureSequence(np.zeros((0, 8), np.float32), 1.0, "drawn")
     found = gathered([one, one, long, empty, late, five, six, seven], given)
-    every = (SEEN_TWICE, OTHER_LENGTH, NO_STEP, PAST, NO_FEATURES, OTHER_WIDTH, NO_ROWS)
+    every = (SEEN_TWICE, OTHER_LENGTH, NO_STEP, STEP_AFTER_END, NO_FEATURES, OTHER_WIDTH, NO_ROWS)
     assert found.reasons() == dict.fromkeys(every, 1)
     assert found.videos == ("v0", "v3")
-    (past,) = [each for each in found.omitted if each.reason == PAST]
+    (past,) = [each for each in found.omitted if each.reason == STEP_AFTER_END]
     assert (past.id, past.text, past.value) == ("v3", "late", "30 s of 24 s")
 
 

@@ -10,7 +10,14 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.procx.settings import VocabularySettings
-from stepline.procx.vocabulary import BEGIN, END, PAD, normalise, tokenize, train_vocabulary
+from stepline.procx.vocabulary import (
+    BEGIN_TOKEN,
+    END_TOKEN,
+    PAD_TOKEN,
+    normalise,
+    tokenize,
+    train_vocabulary,
+)
 
 SENTENCES = [
     "cut the onion",
@@ -53,7 +60,7 @@ ODD = [
 def test_any_sentence_comes_back_as_it_was(sentence, lower):
     vocabulary = train_vocabulary(SENTENCES, VocabularySettings(size=320, lower=lower))
     numbers = vocabulary.encode(sentence)
-    assert PAD not in numbers  # which stands for the unknown
+    assert PAD_TOKEN not in numbers  # which stands for the unknown
     assert vocabulary.decode(numbers).replace(" ", "") == normalise(sentence, lower).replace(
         " ", ""
     )
@@ -68,7 +75,7 @@ def test_blanks_are_no_token(vocabulary):
 
 def test_what_follows_the_end_mark_is_not_said(vocabulary):
     onion = vocabulary.encode("onion")
-    assert vocabulary.decode([BEGIN, *onion, END, *onion, PAD]) == "onion"
+    assert vocabulary.decode([BEGIN_TOKEN, *onion, END_TOKEN, *onion, PAD_TOKEN]) == "onion"
 
 
 def test_half_bytes_that_are_no_character_do_not_stop_it(vocabulary):
@@ -137,7 +144,7 @@ def test_held_out_sentences_of_youcook2_have_no_unknown_token(shared):
     assert vocabulary.sha256 == "cf3cae024ec378cdf5ea30bee1ec657ff5887d4a72cfe80006af23f87f2f5c96"
     held_out = sentences_of(shared, "val")
     encoded = [vocabulary.encode(sentence) for sentence in held_out]
-    assert sum(PAD in numbers for numbers in encoded) == 0
+    assert sum(PAD_TOKEN in numbers for numbers in encoded) == 0
     assert [vocabulary.decode(numbers) for numbers in encoded] == [
         normalise(s, lower=True) for s in held_out
     ]
@@ -151,8 +158,14 @@ def test_tokens_are_read_one_place_before_they_are_wanted():
     made = tokenize(["cut the onion", "egg"], VOCABULARY, longest=8)
     cut, the, onion = VOCABULARY.encode("cut the onion")
     (egg,) = VOCABULARY.encode("egg")
-    assert made.tokens.tolist() == [[BEGIN, cut, the, onion], [BEGIN, egg, PAD, PAD]]
-    assert made.targets.tolist() == [[cut, the, onion, END], [egg, END, PAD, PAD]]
+    assert made.tokens.tolist() == [
+        [BEGIN_TOKEN, cut, the, onion],
+        [BEGIN_TOKEN, egg, PAD_TOKEN, PAD_TOKEN],
+    ]
+    assert made.targets.tolist() == [
+        [cut, the, onion, END_TOKEN],
+        [egg, END_TOKEN, PAD_TOKEN, PAD_TOKEN],
+    ]
     assert made.token_pad.tolist() == [[False] * 4, [False, False, True, True]]
     assert made.truncated == 0
 
@@ -160,10 +173,10 @@ def test_tokens_are_read_one_place_before_they_are_wanted():
 def test_a_long_one_is_cut_counted_and_does_not_end():
     made = tokenize(["cut the onion", "egg"], VOCABULARY, longest=3)
     assert made.targets[0].tolist() == VOCABULARY.encode("cut the onion")
-    assert END not in made.targets[0]
+    assert END_TOKEN not in made.targets[0]
     assert made.truncated == 1
 
 
 def test_a_blank_sentence_is_its_end_and_no_sentence_is_no_row():
-    assert tokenize([" "], VOCABULARY, longest=3).targets.tolist() == [[END]]
+    assert tokenize([" "], VOCABULARY, longest=3).targets.tolist() == [[END_TOKEN]]
     assert tokenize([], VOCABULARY, longest=3).tokens.shape == (0, 0)

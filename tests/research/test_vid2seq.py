@@ -25,7 +25,7 @@ from research.procx.vid2seq import (
 )
 from stepline.errors import ShapeError
 from stepline.procx.settings import VocabularySettings
-from stepline.procx.vocabulary import BEGIN, END, PAD, train_vocabulary
+from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN, train_vocabulary
 from stepline.records import Sentence, Span
 from stepline.training.settings import TrainSettings
 
@@ -92,7 +92,7 @@ def test_a_sequence_is_start_end_words_in_the_order_of_time():
 def test_what_is_written_is_read_back_to_the_bin():
     events = ((0.0, 20.0, SENTENCES[0]), (20.0, 30.0, SENTENCES[1]), (90.0, 100.0, SENTENCES[5]))
     parsed = decode_events(
-        [BEGIN, *encode_events(events, 100.0, ALPHABET), END, *WORDS], 100.0, ALPHABET
+        [BEGIN_TOKEN, *encode_events(events, 100.0, ALPHABET), END_TOKEN, *WORDS], 100.0, ALPHABET
     )
     assert parsed.events == events
     assert parsed.dropped == ()
@@ -112,10 +112,10 @@ def test_times_outside_of_the_video_are_clipped_and_no_step_is_without_length():
         ([t(1), *WORDS], [ONE_TIME]),
         ([t(3), t(2), *WORDS], [REVERSED]),
         ([t(1), t(2)], [NO_WORDS]),
-        ([t(1), t(2), END, *WORDS], [NO_WORDS]),
+        ([t(1), t(2), END_TOKEN, *WORDS], [NO_WORDS]),
         ([t(1)], [ONE_TIME]),
-        ([END, t(1), t(2), *WORDS], []),
-        ([PAD, BEGIN], []),
+        ([END_TOKEN, t(1), t(2), *WORDS], []),
+        ([PAD_TOKEN, BEGIN_TOKEN], []),
         ([], []),
     ],
 )
@@ -151,13 +151,15 @@ def test_long_sequences_are_cut_and_counted():
     made = pack_sequences(samples, ALPHABET, 5)
     assert made.targets.shape == (1, 5)
     assert made.truncated == 1
-    assert not (made.targets == END).any()
+    assert not (made.targets == END_TOKEN).any()
 
 
 def test_writing_word_by_word_is_the_same_as_reading_at_once():
     model = network()
     videos = [watched(said=said("cut the onion"), seed=1), watched(seed=2)]
-    tokens = torch.tensor([[BEGIN, t(1), t(2), *WORDS[:3]], [BEGIN, t(0), t(9), *WORDS[:3]]])
+    tokens = torch.tensor(
+        [[BEGIN_TOKEN, t(1), t(2), *WORDS[:3]], [BEGIN_TOKEN, t(0), t(9), *WORDS[:3]]]
+    )
     with torch.no_grad():
         context = caption_context(model, videos, ALPHABET)
         whole = model(tokens, context)
@@ -168,7 +170,7 @@ def test_writing_word_by_word_is_the_same_as_reading_at_once():
 
 def test_speech_is_heard_and_its_padding_is_not():
     model = network()
-    tokens = torch.tensor([[BEGIN, t(1)]])
+    tokens = torch.tensor([[BEGIN_TOKEN, t(1)]])
     with torch.no_grad():
         alone = model(
             tokens, caption_context(model, [watched(said=said("cut the onion"))], ALPHABET)

@@ -78,7 +78,7 @@ SYSTEMS = {
         "decoder_norm.weight",
     ),
     "procx": System(
-        procx_checkpoint.FILE,
+        procx_checkpoint.PROCX_FILE,
         lambda: ProcX(PROCX, len(WORDS)),
         lambda network, path: procx_checkpoint.write_model(
             network, WORDS, path, procx_checkpoint.TrainingFeatures("drawn")

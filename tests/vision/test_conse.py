@@ -59,7 +59,7 @@ def test_the_network_is_loaded_once_for_many_videos_and_anew_for_other_threads(m
 def test_vectors_of_other_names_are_refused(tmp_path, monkeypatch):
     other = tmp_path / "names.txt"
     other.write_text("tench\n")
-    monkeypatch.setattr(conse, "NAMES", other)
+    monkeypatch.setattr(conse, "NAMES_FILE", other)
     with pytest.raises(ModelError, match="not made from"):
         read_class_vectors()
 

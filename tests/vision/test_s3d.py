@@ -13,7 +13,14 @@ from vision_samples import frame
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.media import Frame
 from stepline.vision import VisionSettings, encode_video, load_backbone
-from stepline.vision.s3d import SIDE, TextTower, WordDictionary, prepare, read_dictionary, read_s3d
+from stepline.vision.s3d import (
+    CLIP_SIDE,
+    TextTower,
+    WordDictionary,
+    prepare,
+    read_dictionary,
+    read_s3d,
+)
 from stepline.vision.s3d_network import S3D, FoldedS3D
 
 PARITY = Path(__file__).parents[3] / "shared" / "s3d_parity" / "expected.json"
@@ -263,7 +270,7 @@ def test_a_clip_is_its_middle_square_from_0_to_1():
     wide = np.zeros((1, 2, 4, 8, 3), np.uint8)
     wide[:, :, :, 2:6] = 255  # the middle square is white, the sides are black
     prepared = prepare(torch.from_numpy(wide))
-    assert prepared.shape == (1, 3, 2, SIDE, SIDE)
+    assert prepared.shape == (1, 3, 2, CLIP_SIDE, CLIP_SIDE)
     assert torch.equal(prepared, torch.ones_like(prepared))
 
 

@@ -19,8 +19,8 @@ from stepline.storage import to_json
 
 __all__ = ["page"]
 
-MOST_PICTURES = 500  # steps that have pictures in the page; 12 kB each
-MOST_STEPS = 5_000  # steps, and lines of any other list, that a page holds; some 1 kB each
+MAX_PICTURED_STEPS = 500  # steps that have pictures in the page; 12 kB each
+MAX_PAGE_LINES = 5_000  # steps, and lines of any other list, that a page holds; some 1 kB each
 
 
 def record_digest(record: Record) -> str:
@@ -41,7 +41,7 @@ def page(
     folder; without it the page has no player. keyframes: a JPEG for a step's id.
     """
     style, script, digest = _file("style.css"), _file("script.js"), record_digest(record)
-    if len(record.steps) > MOST_PICTURES:
+    if len(record.steps) > MAX_PICTURED_STEPS:
         keyframes = None
     record, alignment = _beginning(record, alignment)
     shown = page_view(record, alignment, keyframes or {})
@@ -68,28 +68,30 @@ def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Ali
     """Return what of a very long record fits a page, with warnings that say what does not."""
     count, warnings = len(record.steps), list(record.warnings)
     heard, parts = record.transcript, ("steps", "captions", "reference", "dropped")
-    if count > MOST_PICTURES:
+    if count > MAX_PICTURED_STEPS:
         warnings.append(
-            f"the page holds no pictures: the steps are {count}, more than {MOST_PICTURES}"
+            f"the page holds no pictures: the steps are {count}, more than {MAX_PICTURED_STEPS}"
         )
     longest = max(len(record.sentences), *(len(getattr(record, part)) for part in parts))
-    if longest > MOST_STEPS:
+    if longest > MAX_PAGE_LINES:
         warnings.append(
-            f"the page holds the first {MOST_STEPS} of {longest} lines; the JSON beside it has all"
+            f"the page holds the first {MAX_PAGE_LINES} of {longest} lines; the JSON beside it has all"
         )
         record = record.model_copy(
-            update={part: getattr(record, part)[:MOST_STEPS] for part in parts}
+            update={part: getattr(record, part)[:MAX_PAGE_LINES] for part in parts}
         )
         if heard is not None:
-            heard = heard.model_copy(update={"sentences": heard.sentences[:MOST_STEPS]})
-        told = [tuple(n for n in step.sources if n < MOST_STEPS) for step in record.steps]
+            heard = heard.model_copy(update={"sentences": heard.sentences[:MAX_PAGE_LINES]})
+        told = [tuple(n for n in step.sources if n < MAX_PAGE_LINES) for step in record.steps]
         steps = tuple(
             s.model_copy(update={"sources": n}) for s, n in zip(record.steps, told, strict=True)
         )
         record = record.model_copy(update={"steps": steps, "transcript": heard})
         if alignment is not None:
             alignment = replace(
-                alignment, texts=alignment.texts[:MOST_STEPS], scores=alignment.scores[:MOST_STEPS]
+                alignment,
+                texts=alignment.texts[:MAX_PAGE_LINES],
+                scores=alignment.scores[:MAX_PAGE_LINES],
             )
     return record.model_copy(update={"warnings": tuple(warnings)}), alignment
 

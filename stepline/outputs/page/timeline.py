@@ -18,19 +18,22 @@ from stepline.outputs.page.view import PageView, StepView, citing_steps, sentenc
 from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span, step_line
 from stepline.records import Alignment, Matrix, Record, Span, Step
 
-LABEL = 22  # pixels above the bars of a row, for its name
-GAP = 16  # pixels between rows
-MOST_LANES = 6  # bars that overlap deeper than this share the last lane
-CROWDED = 16  # bars in a row that a phone's 330 pixels still hold with their numbers
-NARROW = 2.4  # per cent of the axis, about 16 pixels: a bar below it has no room for its number
-TICKS = 6  # labels that fit under the axis on a phone
-STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)  # s between two ticks
+LABEL_PIXELS = 22  # pixels above the bars of a row, for its name
+ROW_GAP_PIXELS = 16  # pixels between rows
+MAX_LANES = 6  # bars that overlap deeper than this share the last lane
+MAX_PHONE_BARS = 16  # bars in a row that a phone's 330 pixels still hold with their numbers
+MIN_LABELLED_PERCENT = (
+    2.4  # per cent of the axis, about 16 pixels: a bar below it has no room for its number
+)
+MAX_TICKS = 6  # labels that fit under the axis on a phone
+TICK_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)  # s between two ticks
 
-COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
-TALL, TIGHT = 24, 14  # pixels a row: few texts, many texts
-FEW = 24  # texts up to which rows are tall
+MAX_COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
+TALL_ROW_PIXELS = 24  # of few texts
+TIGHT_ROW_PIXELS = 14  # of many texts
+MAX_TALL_ROWS = 24  # texts up to which rows are tall
 # RGB, least to greatest
-RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))
+COLOUR_RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def timeline(record: Record, total: float) -> Timeline:
             row, top = _row(name, items, total, top, height)
             rows.append(row)
     summary = ", ".join(f"{row.name.lower()}: {len(row.bars)} spans" for row in rows)
-    crowded = any(len(row.bars) > CROWDED for row in rows)
+    crowded = any(len(row.bars) > MAX_PHONE_BARS for row in rows)
     return Timeline(
         tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary, crowded
     )
@@ -122,7 +125,8 @@ def timeline(record: Record, total: float) -> Timeline:
 def ticks(total: float) -> tuple[TimelineTick, ...]:
     """Return at most seven labelled seconds, evenly spaced from 0."""
     stride = next(
-        (stride for stride in STRIDES if total / stride <= TICKS), -(-int(total) // TICKS)
+        (stride for stride in TICK_SECONDS if total / stride <= MAX_TICKS),
+        -(-int(total) // MAX_TICKS),
     )
     seconds = range(0, int(total) + 1, stride)
     return tuple(
@@ -145,15 +149,15 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
     """Return the lane of each span (given sorted by start): the first that is free, so that no two
     bars overlap."""
     ends: list[float] = []
-    chosen = []
+    lanes = []
     for span in spans:
         lane = next((lane for lane, end in enumerate(ends) if end <= span.start), len(ends))
-        lane = min(lane, MOST_LANES - 1)
+        lane = min(lane, MAX_LANES - 1)
         if lane == len(ends):
             ends.append(span.end)
         ends[lane] = max(ends[lane], span.end)
-        chosen.append(lane)
-    return chosen
+        lanes.append(lane)
+    return lanes
 
 
 def _row(
@@ -166,16 +170,18 @@ def _row(
         TimelineBar(
             x=percent(item.span.start, total),
             width=percent(item.span.duration, total),
-            y=top + LABEL + lane * (height + 3),
+            y=top + LABEL_PIXELS + lane * (height + 3),
             height=height,
             look=item.look,
             seek=_seek(item.span),
-            label=item.label if percent(item.span.duration, total) >= NARROW else "",
+            label=item.label if percent(item.span.duration, total) >= MIN_LABELLED_PERCENT else "",
             title=item.title,
         )
         for item, lane in zip(items, lanes, strict=True)
     )
-    return TimelineRow(name, top, bars), top + LABEL + (max(lanes) + 1) * (height + 3) + GAP
+    return TimelineRow(name, top, bars), top + LABEL_PIXELS + (max(lanes) + 1) * (
+        height + 3
+    ) + ROW_GAP_PIXELS
 
 
 def _said(record: Record) -> list[TimelineItem]:
@@ -268,7 +274,7 @@ class AlignmentPicture:
 
 def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
     """Return the picture of a non-empty alignment on the page's time axis."""
-    row = TALL if len(alignment.texts) <= FEW else TIGHT
+    row = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
     steps = match_steps(alignment.texts, view.steps)
     lines = tuple(
         RowLabel(step.number, step.text, step.seek)
@@ -284,7 +290,7 @@ def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
         for index, step in enumerate(steps)
         if step is not None and step.start is not None and step.end is not None
     )
-    png = scores_to_png(pool_columns(alignment.scores, COLUMNS))
+    png = scores_to_png(pool_columns(alignment.scores, MAX_COLUMNS))
     return AlignmentPicture(
         source=f"data:image/png;base64,{base64.b64encode(png).decode()}",
         width=percent(alignment.scores.shape[1] / alignment.rate, view.total),
@@ -322,9 +328,10 @@ def scores_to_png(scores: Matrix) -> bytes:
     low, high = float(scores.min()), float(scores.max())
     levels = (scores - low) / (high - low) * 255 if high > low else np.zeros_like(scores)
     image = Image.fromarray(np.rint(levels).astype(np.uint8))  # (K, T)
-    stops = np.linspace(0, 255, len(RAMP))
+    stops = np.linspace(0, 255, len(COLOUR_RAMP))
     channels = [
-        np.interp(np.arange(256), stops, [colour[index] for colour in RAMP]) for index in range(3)
+        np.interp(np.arange(256), stops, [colour[index] for colour in COLOUR_RAMP])
+        for index in range(3)
     ]
     image.putpalette(np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes())  # (256, 3)
     stream = io.BytesIO()

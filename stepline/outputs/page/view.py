@@ -22,7 +22,7 @@ from stepline.records import Alignment, Record, Rejected, Sentence, Span, Status
 Kind = Literal["shown", "unclear", "said", "missing", "unplaced"]
 Mark = Literal["shown", "said", "none"]
 
-BADGES: dict[Kind, str] = {
+BADGE_TEXTS: dict[Kind, str] = {
     "shown": "Shown",
     "unclear": "By its words; the pictures do not tell",
     "said": "Said, not shown",
@@ -31,9 +31,12 @@ BADGES: dict[Kind, str] = {
 }
 MARKS: dict[Mark, str] = {"shown": "said and shown", "said": "said, not shown", "none": "no step"}
 SHOWN_FLOOR = 0.5  # P(the picture shows it) from which a sentence counts as shown
-LIKELY = ("How sure it is that the picture shows this step", "sure that it is shown")
-CONFIDENT = ("The network's own confidence in this step; it is not calibrated", "confidence")
-NEAR = 5.0  # s between saying and showing that are not worth a remark
+CALIBRATED_SCORE = ("How sure it is that the picture shows this step", "sure that it is shown")
+UNCALIBRATED_SCORE = (
+    "The network's own confidence in this step; it is not calibrated",
+    "confidence",
+)
+MIN_DRIFT_SECONDS = 5.0  # s between saying and showing that are not worth a remark
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ def page_view(
         facts=_facts(record),
         total=total_seconds(record, alignment),
         counts=tuple((kind, f"{count} {names[kind]}") for kind, count in counts.items() if count),
-        score=CONFIDENT if from_pictures(record) else LIKELY,
+        score=UNCALIBRATED_SCORE if from_pictures(record) else CALIBRATED_SCORE,
         steps=steps,
         pictures=tuple(picture_link(picture) for picture in shared),
         sentences=tuple(map(_sentence, sentences, citing_steps(record))),
@@ -251,7 +254,7 @@ def _step(
         number=number,
         text=sentence_case(one_line(step.text)),
         kind=step_kind(step),
-        badge=BADGES[step_kind(step)],
+        badge=BADGE_TEXTS[step_kind(step)],
         avoid=step.kind == "avoid",
         start=best.start if best is not None else None,
         end=best.end if best is not None else None,
@@ -282,7 +285,7 @@ def _drift(step: Step) -> str | None:
     if best is None or step.said is None or best.overlap(step.said) > 0:
         return None
     seconds = best.center - step.said.center
-    if abs(seconds) < NEAR:
+    if abs(seconds) < MIN_DRIFT_SECONDS:
         return None
     return f"shown {abs(seconds):.0f} s {'after' if seconds > 0 else 'before'} it is said"
 

@@ -1,0 +1,134 @@
+"""`stepline refine`: the steps of a dataset, placed where they are shown by self-training."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepline.cli.errors import print_data, print_message
+from stepline.cli.options import (
+    device_option,
+    exclude_option,
+    json_option,
+    lock_out_folder,
+    preset_option,
+    run_option,
+    settings_options,
+    store_option,
+)
+
+if TYPE_CHECKING:
+    from stepline.nasva.pseudo_labels import RoundReport
+    from stepline.nasva.refine import RefineResult
+    from stepline.training.loop import Progress
+
+
+@click.command()
+@click.argument("dataset")
+@store_option
+@run_option
+@click.option(
+    "--step-vectors",
+    metavar="VECTORS",
+    default="minilm",
+    show_default=True,
+    help="A store of text features, minilm, conse or clip:FOLDER.",
+)
+@click.option(
+    "--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S)."
+)
+@click.option(
+    "--narration-vectors",
+    metavar="VECTORS",
+    help="The same; else their own, or the steps' encoder.",
+)
+@exclude_option
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=0, max=20),
+    help="Times that labels are made anew.  [default: 1]",
+)
+@preset_option("refine")
+@settings_options("One setting, e.g. rounds.teachers=1.")
+@device_option
+@json_option
+@lock_out_folder
+def refine(
+    dataset: str, features: Path | str, out: Path, settings_file: Path | None, **options: Any
+) -> None:
+    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by
+    self-training.
+
+    First labels are where the steps are said. Networks learn them, stop early and label all videos
+    anew; the last labels are written as records (refined.parquet), beside a network that was
+    trained on them (aligner.safetensors). A run that was stopped goes on, round by round, when the
+    same command is given again. Under torchrun, the processes share the trainings and the
+    labelling.
+
+    \b
+    Example:
+      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
+    """
+    from stepline.nasva.refine import RefineSources, refine_dataset
+    from stepline.nasva.settings import RefineRunSettings
+    from stepline.settings import load_settings
+    from stepline.training.distributed import end_processes, is_first
+
+    overrides = [*options["overrides"]]
+    if options["rounds"] is not None:
+        overrides.append(f"rounds.rounds={options['rounds']}")
+    settings = load_settings(RefineRunSettings, settings_file, overrides, preset=options["preset"])
+    names = ("step_vectors", "narrations", "narration_vectors")
+    sources = RefineSources(
+        dataset,
+        features,
+        **{name: options[name] for name in names},
+        excluded=tuple(options["exclude"]),
+    )
+
+    def say_end(name: str, progress: "Progress") -> None:
+        if progress.step == progress.steps and is_first():
+            cost = f"loss {progress.loss:.3f}, {progress.seconds:.1f} s"
+            print_message(f"{name}: {progress.steps} steps, {cost}")
+
+    result = refine_dataset(sources, out, settings, say_end)
+    if is_first():
+        _print_refined(result, out, as_json=options["as_json"])
+    end_processes()
+
+
+def _print_refined(result: "RefineResult", out: Path, *, as_json: bool) -> None:
+    """Print a line a round, and on stderr what is refined and what is left out."""
+    from stepline.nasva.refine import REFINED_FILE
+
+    for video in result.omitted[:MAX_NAMED_VIDEOS]:
+        print_message(f"left out {video.id}: {video.reason} {video.value}".rstrip())
+    print_message(f"{result.videos} videos refined, {len(result.omitted)} left out")
+    files = [str(out / REFINED_FILE), str(out / "aligner.safetensors")]
+    rounds = result.trained.rounds
+    if as_json:
+        print_data(json.dumps({"rounds": [asdict(row) for row in rounds], "files": files}))
+        return
+    print_data(_round_table(rounds))
+    print_message(*(f"wrote {file}" for file in files))
+
+
+MAX_NAMED_VIDEOS = 3  # of those left out, that stderr names
+ROUND_COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "shown")
+
+
+def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
+    """Return a line a round: fractions in per cent, seconds, - where a number is not known."""
+
+    def cell(name: str, value: float | None) -> str:
+        if value is None:
+            return "-"
+        return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
+
+    rows: list[tuple[Any, ...]] = [("round", "texts", *ROUND_COLUMNS)]
+    for row in rounds:
+        numbers = (cell(name, getattr(row, name)) for name in ROUND_COLUMNS)
+        rows.append((row.number, row.texts, *numbers))
+    return "\n".join("  ".join(f"{text:>9}" for text in line) for line in rows)
