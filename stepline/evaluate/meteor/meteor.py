@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -26,40 +25,54 @@ MAX_PENALTY = 0.60  # gamma
 CONTENT_WEIGHT = 0.75  # delta: weight of content words against function words
 MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
 
-Counts: TypeAlias = tuple[int, ...]  # by module
+MODULES = len(MODULE_WEIGHTS)
+
+# of a caption's words, or of a sum of captions: all, function words, matched words by module,
+# matched function words by module
+Counts: TypeAlias = tuple[int, ...]
+NO_WORDS: Counts = (0,) * (2 + 2 * MODULES)
 
 
 class MatchStatistics(NamedTuple):
-    """What a pair, or a sum of pairs, is scored from: numbers of words, all and function, and of
-    matched words."""
+    """What a pair, or a sum of pairs, is scored from."""
 
-    hypothesis: int
-    reference: int
-    hypothesis_functions: int
-    reference_functions: int
-    hypothesis_matched: Counts
-    reference_matched: Counts
-    hypothesis_matched_functions: Counts
-    reference_matched_functions: Counts
+    hypothesis: Counts
+    reference: Counts
     chunks: int
 
     def score(self) -> float:
         """Return METEOR in [0, 1]; 0 without any match."""
-        precision = _weighted(self.hypothesis_matched, self.hypothesis_matched_functions)
-        recall = _weighted(self.reference_matched, self.reference_matched_functions)
+        precision = _matched_share(self.hypothesis)
+        recall = _matched_share(self.reference)
         if not precision or not recall:
             return 0.0
-        precision /= _length(self.hypothesis, self.hypothesis_functions)
-        recall /= _length(self.reference, self.reference_functions)
         mean = 1.0 / ((1.0 - RECALL_ALPHA) / precision + RECALL_ALPHA / recall)
-        matched = (sum(self.hypothesis_matched) + sum(self.reference_matched)) / 2.0
+        matched = (_matched_words(self.hypothesis) + _matched_words(self.reference)) / 2.0
         scatter = 0.0 if self.is_whole() else self.chunks / matched
         return max(mean * (1.0 - MAX_PENALTY * math.pow(scatter, PENALTY_EXPONENT)), 0.0)
 
     def is_whole(self) -> bool:
         """Tell whether every word matched, in one piece."""
-        matched = (sum(self.hypothesis_matched), sum(self.reference_matched))
-        return matched == (self.hypothesis, self.reference) and self.chunks == 1
+        sides = (self.hypothesis, self.reference)
+        return self.chunks == 1 and all(_matched_words(side) == side[0] for side in sides)
+
+
+def _matched_words(counts: Counts) -> int:
+    return sum(counts[2 : 2 + MODULES])
+
+
+def _matched_share(counts: Counts) -> float:
+    """Return the share of a caption's words that matched, weighted by module and kind of word."""
+    words, functions, *by_module = counts
+    weighted = 0.0
+    columns = zip(MODULE_WEIGHTS, by_module[:MODULES], by_module[MODULES:], strict=True)
+    for weight, all_words, function_words in columns:
+        weighted += weight * _length(all_words, function_words)
+    return weighted / _length(words, functions) if weighted else 0.0
+
+
+def _length(words: int, functions: int) -> float:
+    return CONTENT_WEIGHT * (words - functions) + (1.0 - CONTENT_WEIGHT) * functions
 
 
 @dataclass(frozen=True)
@@ -72,26 +85,32 @@ class MeteorScores:
 
 
 def statistics(
-    hypothesis: IndexedCaption, reference: IndexedCaption, matches: Iterable[WordMatch]
+    hypothesis: IndexedCaption, reference: IndexedCaption, matches: Sequence[WordMatch]
 ) -> MatchStatistics:
     """Count what an alignment matches."""
-    matched, functions = [[0] * 4, [0] * 4], [[0] * 4, [0] * 4]  # hypothesis, reference
-    chunks, expected = 0, (-1, -1)  # where the running chunk would go on
-    for module, start, length, other, other_length in matches:
-        matched[0][module] += other_length
-        matched[1][module] += length
-        functions[0][module] += _function_words(hypothesis, other, other_length)
-        functions[1][module] += _function_words(reference, start, length)
+    modules = [match.module for match in matches]
+    chunks = 0
+    expected = (-1, -1)  # where the running chunk would go on
+    for _, start, length, other, other_length in matches:
         chunks += (start, other) != expected
         expected = (start + length, other + other_length)
-    words = (
-        len(hypothesis),
-        len(reference),
-        hypothesis.functions.bit_count(),
-        reference.functions.bit_count(),
+    ours = [(match.other, match.other_length) for match in matches]
+    theirs = [(match.start, match.length) for match in matches]
+    return MatchStatistics(
+        _counts(hypothesis, modules, ours), _counts(reference, modules, theirs), chunks
     )
-    counts = [tuple(row) for row in (*matched, *functions)]
-    return MatchStatistics(*words, counts[0], counts[1], counts[2], counts[3], chunks)
+
+
+def _counts(
+    caption: IndexedCaption, modules: Iterable[int], spans: Iterable[tuple[int, int]]
+) -> Counts:
+    """Return the counts of a caption whose spans (start, length) matched by these modules."""
+    matched = [0] * MODULES
+    functions = [0] * MODULES
+    for module, (start, length) in zip(modules, spans, strict=True):
+        matched[module] += length
+        functions[module] += (caption.functions >> start & ((1 << length) - 1)).bit_count()
+    return (len(caption), caption.functions.bit_count(), *matched, *functions)
 
 
 def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
@@ -99,29 +118,14 @@ def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
 
     A pair that matched in one piece adds no chunk, as in the program.
     """
-    rows = [
-        (*part[:4], *chain(*part[4:8]), 0 if part.is_whole() else part.chunks) for part in parts
-    ]
-    sums = [sum(column) for column in zip(*rows, strict=True)] or [0] * 21
-    counts = [tuple(sums[start : start + 4]) for start in range(4, 20, 4)]
-    return MatchStatistics(
-        sums[0], sums[1], sums[2], sums[3], counts[0], counts[1], counts[2], counts[3], sums[20]
+    pairs = list(parts)
+    hypothesis, reference = (
+        tuple(map(sum, zip(NO_WORDS, *(pair[side] for pair in pairs), strict=True)))
+        for side in (0, 1)
     )
-
-
-def _function_words(sentence: IndexedCaption, start: int, length: int) -> int:
-    return (sentence.functions >> start & ((1 << length) - 1)).bit_count()
-
-
-def _weighted(matched: Counts, functions: Counts) -> float:
-    total = 0.0
-    for weight, all_words, function_words in zip(MODULE_WEIGHTS, matched, functions, strict=True):
-        total += weight * _length(all_words, function_words)
-    return total
-
-
-def _length(words: int, functions: int) -> float:
-    return CONTENT_WEIGHT * (words - functions) + (1.0 - CONTENT_WEIGHT) * functions
+    return MatchStatistics(
+        hypothesis, reference, sum(pair.chunks for pair in pairs if not pair.is_whole())
+    )
 
 
 _MAX_CACHED_CAPTIONS = 1 << 11  # the oldest is forgotten first
