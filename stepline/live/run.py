@@ -72,13 +72,12 @@ def run_live(
         # where it goes on
         log = _open_log(job, stem)
         start = _start_second(log, inputs)
-        vision = settings.vision
-        backbone = load_backbone(vision) if vision.backbone != "none" else None
+        backbone = _backbone(settings.vision)
         files = RunFiles(stem, log, GrowingVtt(job.out / f"{stem}{VTT_SUFFIX}"))
         pictures = PictureRate()
         if backbone is not None:
             files.rows = job.out / f"{stem}{ROWS_SUFFIX}"
-            pictures = _picture_rate(backbone, vision)
+            pictures = _picture_rate(backbone, settings.vision)
         stop = stop or Event()
         session = LiveSession(files, settings, emit, job.options, backbone, recognise, stop)
         _emit_start(job, inputs, log, start, emit)
@@ -111,6 +110,11 @@ def run_live(
         if job.at_end is not None:
             files_written += _write_record(job, inputs[0], stem, settings, recordings)
     return tuple(path for path in files_written if path.is_file())
+
+
+def _backbone(vision: VisionSettings) -> Backbone | None:
+    """Return what looks at the pictures; None where nothing does."""
+    return None if vision.backbone == "none" else load_backbone(vision)
 
 
 def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
