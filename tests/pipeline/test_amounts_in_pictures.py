@@ -7,7 +7,7 @@ from stepline.pipeline.describe import check_amounts
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision.on_screen_text import ScreenText
 from stepline.vision_language.describe import SEEN_BY_MODEL as DESCRIBED
-from stepline.writing.llm.writer import BESIDE_SPEECH, SEEN
+from stepline.writing.llm.writer import PICTURE_REMARK, PICTURE_STEP_REMARK
 
 SPEECH = Transcript(
     language="en", sentences=(Sentence(text="Add two cups of flour.", span=Span(8.0, 10.0)),)
@@ -19,7 +19,7 @@ LINES = (
 )
 
 
-def remarks(text, *, second=12.0, sources=(), start=0.0, words=SEEN, **more):
+def remarks(text, *, second=12.0, sources=(), start=0.0, words=PICTURE_STEP_REMARK, **more):
     step = Step(id="1", text=text, sources=sources, seen=(words.format(second),), **more)
     return check_amounts(step, SPEECH, LINES, start).seen[1:]
 
@@ -42,7 +42,10 @@ UNREAD = "against: nobody says the amount {}, and it is not read in the picture:
     ],
 )
 def test_an_amount_is_said_or_read_or_the_model_s_claim(text, sources, told):
-    assert remarks(text, sources=sources, words=BESIDE_SPEECH if sources else SEEN) == told
+    assert (
+        remarks(text, sources=sources, words=PICTURE_REMARK if sources else PICTURE_STEP_REMARK)
+        == told
+    )
 
 
 def test_seconds_of_a_part_are_told_apart_from_those_of_the_video():

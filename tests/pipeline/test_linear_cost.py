@@ -236,9 +236,9 @@ def test_the_page_of_very_many_lines_is_one_that_a_browser_opens(monkeypatch):
     from stepline.records import Alignment, Record, Rejected, Sentence, Transcript, Video
 
     module = sys.modules[page.__module__]
-    whole, most, count = module.MOST_STEPS, 100, 400
-    monkeypatch.setattr(module, "MOST_STEPS", most)
-    monkeypatch.setattr(module, "MOST_PICTURES", 10)
+    whole, most, count = module.MAX_PAGE_LINES, 100, 400
+    monkeypatch.setattr(module, "MAX_PAGE_LINES", most)
+    monkeypatch.setattr(module, "MAX_PICTURED_STEPS", 10)
     spoken = tuple(
         Sentence(text=f"now stir it {n} times", span=Span(n, n + 1.0)) for n in range(200)
     )
