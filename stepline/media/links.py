@@ -17,7 +17,6 @@ import json
 import logging
 import mimetypes
 import re
-import time
 import urllib.error
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from stepline.media.clips import join_tracks
 from stepline.media.http import CHUNK_BYTES, TransferLimits, connection_class, display_url, open_url
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
+from stepline.retry import TRANSIENT_STATUSES, doubled_pause, retry
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ MARK_NAME = "link.json"
 # What a page, or a list of the pieces of a video, says it is; everything else is taken for the
 # video itself.
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
-BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
+# 416: what is there already is not the server's file any more, which is then fetched from its begin
+RETRIED_STATUSES = TRANSIENT_STATUSES | {416}
 LONGEST_NAME, LONGEST_REASON = 60, 160  # characters of a file's name, and of what yt-dlp says
-LONGEST_PAUSE = 30.0  # s between two tries
 CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
 MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 
@@ -257,20 +257,25 @@ def _retried(
 ) -> Any:
     """Return what an action returns, tried again after what may pass; tries that brought something
     do not count."""
-    tries = 0
-    while True:
-        before = reached()
-        try:
-            return action()
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code not in (*BUSY, 416):
-                raise
-            tries = 1 if reached() > before else tries + 1
-            if tries >= settings.attempts:
-                raise
-            pause = min(LONGEST_PAUSE, settings.pause * 2 ** (tries - 1))
-            log.info("%s; try %d of %d in %.1f s", error, tries + 1, settings.attempts, pause)
-            time.sleep(pause)
+    fruitless_tries = 0
+    bytes_before = reached()
+
+    def pause_after(error: Exception, _: int) -> float:
+        nonlocal fruitless_tries, bytes_before
+        if not isinstance(error, (OSError, http.client.HTTPException)):
+            raise error
+        if isinstance(error, urllib.error.HTTPError) and error.code not in RETRIED_STATUSES:
+            raise error
+        fruitless_tries = 1 if reached() > bytes_before else fruitless_tries + 1
+        bytes_before = reached()
+        if fruitless_tries >= settings.attempts:
+            raise error
+        pause = doubled_pause(settings.pause, fruitless_tries)
+        next_try = fruitless_tries + 1
+        log.info("%s; try %d of %d in %.1f s", error, next_try, settings.attempts, pause)
+        return pause
+
+    return retry(action, pause_after)
 
 
 def _fetch_page(
