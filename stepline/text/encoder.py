@@ -41,7 +41,7 @@ class SentenceEncoder:
         self.config = read_encoder_config(folder)
         self.dim = self.config.width  # D of a sentence vector
         self.device = device or current_device()
-        weights = _load(folder / "model.safetensors", self.config)
+        weights = load_encoder_weights(folder, self.config)
         # Looked up here, so that the table of words, half of the weights, is held once.
         self._words = weights.pop("embeddings.word_embeddings.weight")
         self._positions = weights.pop("embeddings.position_embeddings.weight")
@@ -176,8 +176,12 @@ NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": 
 HEADER_LENGTH_BYTES = 8  # at the start of the file
 
 
-def _load(path: Path, config: EncoderConfig) -> dict[str, Array]:
-    """Return the weights as float32, after every name and shape was checked."""
+def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
+    """Return the weights of a model folder as float32, after every name and shape was checked.
+
+    Raises ModelError for a file that cannot be read or holds another model.
+    """
+    path = folder / "model.safetensors"
     weights = {}
     try:
         for name, values in _map_tensors(path):

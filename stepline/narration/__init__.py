@@ -1,0 +1,6 @@
+"""A small network over MiniLM that reads narration: where sentences end, which of them tells a step
+and of what kind, and which words make the step."""
+
+from stepline.narration.tagger import NarrationTagger, SentenceReading, load_tagger
+
+__all__ = ["NarrationTagger", "SentenceReading", "load_tagger"]

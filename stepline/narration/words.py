@@ -1,0 +1,41 @@
+"""Words of narration, and what the tagger says of words and sentences."""
+
+from typing import Final, Literal, TypeAlias, get_args
+
+Kind: TypeAlias = Literal[
+    "step", "warning", "option", "consequence", "announcement", "recap", "items", "talk"
+]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+# what stands after a word
+Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
+MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
+
+# drop; keep; verb: an action of a step begins with it; next: a further action of the same step;
+# name: a pronoun that an editor replaces by what it stands for
+Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
+EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
+
+NO_VERB: Final = "-"  # the editor puts no verb in front
+CLOSING_MARKS: Final = "\"'”’)]"
+OUTER_MARKS: Final = "\"'“”()[]*.!?;:,—–-…"
+
+
+def spoken_words(text: str) -> list[str]:
+    """Return the words of a sentence, without marks that stand alone."""
+    return [word for word in text.split() if any(letter.isalnum() for letter in word)]
+
+
+def bare_word(word: str) -> str:
+    """Return a word in lower case without the marks around it."""
+    return word.lower().replace("’", "'").strip(OUTER_MARKS)
+
+
+def mark_after(word: str) -> Mark:
+    """Return the mark that a word carries at its end."""
+    end = word.rstrip(CLOSING_MARKS)[-1:]
+    if end == "?":
+        return "question"
+    if end in (".", "!", "…", ";"):
+        return "stop"
+    return "comma" if end in (",", ":") else "none"

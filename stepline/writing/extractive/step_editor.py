@@ -1,0 +1,352 @@
+"""A spoken sentence edited into steps: what the tagger keeps of its words, put as orders.
+
+The tagger says of each word whether it stays and whether an action begins with it. Grammar smooths
+that over whole phrases, gives verbs their base form and puts what was said in front of an action in
+its place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from stepline.narration.tagger import SentenceReading
+from stepline.narration.words import EDITS, NO_VERB, bare_word, mark_after
+from stepline.writing.extractive.english import parser, verbs, word_set
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+MIN_KEEP: Final = 0.5  # P that a word or phrase is part of the step
+MIN_ACTION: Final = 0.45  # P that an action begins with a word
+MIN_FRONT_VERB: Final = 0.5  # P that an editor puts some verb in front
+NEGATION_REACH: Final = 4  # words between "don't" and what is not to be done
+MAX_STEP_WORDS: Final = 30
+
+JOINTS: Final = word_set("and then so but or now also")
+NEGATIONS: Final = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
+# With these a phrase in front says when, where or how; it stays in front of the order.
+FRONT_OPENERS: Final = word_set(
+    """
+    with when once if after before in on at for until till as while to without using by from during
+    over under through every because whenever unless inside into onto
+    """
+)
+HANGING_WORDS: Final = word_set(
+    """
+    and or but then so with to of for in into onto until if the a an our your my at by from as that
+    """
+)
+DETERMINERS: Final = word_set("a an the my our your his her their some this that these those")
+PRONOUN_WORDS: Final = word_set("it this that these those them they him her he she one ones")
+# One speaker's own things are "the" things of a step.
+OWN_WORDS: Final = word_set("my our")
+
+
+@dataclass(frozen=True)
+class DraftWord:
+    """A word of a step. place: of the spoken word it is, None for one put in front."""
+
+    text: str
+    place: int | None
+    is_pronoun: bool = False
+
+
+@dataclass(frozen=True)
+class DraftStep:
+    """A step before its pronouns have names. sentence: the number of the one it rests on."""
+
+    words: tuple[DraftWord, ...]
+    sentence: int
+    is_negated: bool = False
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places of its spoken words, in order."""
+        return tuple(sorted(word.place for word in self.words if word.place is not None))
+
+    @property
+    def text(self) -> str:
+        """The words as a step, capital letter first."""
+        line = " ".join(word.text for word in self.words).strip(" ,.!?;:-")
+        return line[:1].upper() + line[1:]
+
+
+@dataclass(frozen=True)
+class _Action:
+    """An action and where it lies: the words before it, from `begin`, itself, what follows it."""
+
+    begin: int
+    head: int
+    end: int
+    starts_step: bool
+
+
+class SentenceEditor:
+    """Edits one sentence: its words, what the tagger says of them, and its parse."""
+
+    def __init__(
+        self, words: Sequence[str], reading: SentenceReading, doc: "Doc", number: int
+    ) -> None:
+        self.words = words
+        self.reading = reading
+        self.number = number
+        self.tokens = _tokens_of_words(words, doc)
+        self.keep = _smoothed(words, reading, doc, self.tokens)  # (W,) bool
+
+    def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
+        """Return the steps that the sentence tells, in order; none where no action is found."""
+        actions = self._actions()
+        if not actions:
+            draft = self._with_front_verb(front_verbs)
+            return [] if draft is None else [draft]
+        drafts: list[DraftStep] = []
+        for action in actions:
+            draft = self._draft(action)
+            if draft is None:
+                continue
+            if drafts and not action.starts_step and not draft.is_negated:
+                drafts[-1] = _joined(drafts[-1], draft)
+            else:
+                drafts.append(draft)
+        return [draft for draft in drafts if len(draft.words) > 1]
+
+    def _actions(self) -> list[_Action]:
+        """Return the actions of the sentence in order."""
+        edits = self.reading.edits
+        verb = edits[:, EDITS.index("verb")]
+        following = edits[:, EDITS.index("next")]
+        heads = []
+        for place in range(len(self.words)):
+            is_action = verb[place] + following[place] >= MIN_ACTION
+            if is_action and base_form(self.words[place], self.tokens[place]) is not None:
+                heads.append(place)
+        actions = []
+        begin = 0
+        for number, head in enumerate(heads):
+            after = heads[number + 1] if number + 1 < len(heads) else len(self.words)
+            end = self._joint_before(head, after)
+            starts_step = number == 0 or verb[head] >= following[head]
+            actions.append(_Action(begin, head, end, starts_step))
+            begin = end
+        return actions
+
+    def _joint_before(self, head: int, after: int) -> int:
+        """Return where the words begin that stand before the next action."""
+        if after == len(self.words):
+            return after
+        for place in range(after - 1, head, -1):
+            is_joint = bare_word(self.words[place]) in JOINTS
+            if is_joint or mark_after(self.words[place - 1]) != "none":
+                return place if place > head + 1 or is_joint else after
+        return after
+
+    def _draft(self, action: _Action) -> DraftStep | None:
+        """Return the step of one action; None where what is not to be done would become an order."""
+        head = action.head
+        is_negated = self._is_negated(action)
+        if is_negated and not self._says_not(action):
+            return None
+        verb = base_form(self.words[head], self.tokens[head]) or bare_word(self.words[head])
+        before = self._kept(action.begin, head, skip_negation=True)
+        after = self._kept(head + 1, action.end)
+        order = [DraftWord(verb, head)]
+        if is_negated:
+            order.insert(0, DraftWord("do not", None))
+        front, moved = self._in_front(before, has_object=self._has_object(after))
+        words = [*front, *order, *moved, *after]
+        return DraftStep(tuple(_trimmed(words)), self.number, is_negated)
+
+    def _is_negated(self, action: _Action) -> bool:
+        """Tell whether a "not" stands before the action within its own clause."""
+        first = max(action.begin, action.head - NEGATION_REACH)
+        for place in range(action.head - 1, first - 1, -1):
+            word = bare_word(self.words[place])
+            if word in NEGATIONS or word.endswith("n't"):
+                return True
+            if word in JOINTS or mark_after(self.words[place]) != "none":
+                return False
+        return False
+
+    def _says_not(self, action: _Action) -> bool:
+        """Tell whether the tagger keeps the "not"; a warning always does."""
+        if self.reading.is_warning:
+            return True
+        places = range(action.begin, action.head)
+        return any(self.keep[p] for p in places if _is_negation(self.words[p]))
+
+    def _in_front(
+        self, before: list[DraftWord], *, has_object: bool
+    ) -> tuple[list[DraftWord], list[DraftWord]]:
+        """Return what stays in front of the order and what is moved behind its verb.
+
+        "When it is dry, sand it" stays; "the garlic, you chop finely" is "Chop the garlic finely".
+        """
+        words = list(before)
+        while words and bare_word(words[0].text) in JOINTS:
+            words.pop(0)
+        if not words:
+            return [], []
+        first = bare_word(words[0].text)
+        if first in FRONT_OPENERS and len(words) > 1:
+            last = words[-1]
+            words[-1] = replace(last, text=last.text.rstrip(",.;:") + ",")
+            return words, []
+        if len(words) == 1 and first.endswith("ly"):
+            return words, []
+        has_noun = any(self._is_noun(word.place) for word in words)
+        if has_noun and not has_object:
+            return [], [replace(word, text=word.text.rstrip(",.;:")) for word in words]
+        return [], []
+
+    def _is_noun(self, place: int | None) -> bool:
+        token = None if place is None else self.tokens[place]
+        return token is not None and token.pos_ in ("NOUN", "PROPN")
+
+    def _has_object(self, words: Sequence[DraftWord]) -> bool:
+        """Tell whether a thing is named, or a pronoun said, before any preposition."""
+        for word in words:
+            token = None if word.place is None else self.tokens[word.place]
+            if word.is_pronoun or self._is_noun(word.place):
+                return True
+            if token is not None and token.pos_ == "ADP" and token.dep_ != "prt":
+                return False
+        return False
+
+    def _kept(self, begin: int, end: int, *, skip_negation: bool = False) -> list[DraftWord]:
+        """Return the words from `begin` to `end` that stay, as they stand in a step."""
+        name = self.reading.edits[:, EDITS.index("name")]
+        drop = self.reading.edits[:, EDITS.index("drop")]
+        words = []
+        for place in range(begin, end):
+            bare = bare_word(self.words[place])
+            is_pronoun = bare in PRONOUN_WORDS and not self._is_determiner(place)
+            if is_pronoun and name[place] > drop[place] / 2:
+                words.append(DraftWord(_plain(self.words[place]), place, is_pronoun=True))
+            elif self.keep[place] and not (skip_negation and _is_negation(bare)):
+                words.append(DraftWord(_plain(self.words[place]), place, is_pronoun))
+        return words
+
+    def _is_determiner(self, place: int) -> bool:
+        token = self.tokens[place]
+        return token is not None and token.pos_ == "DET" and token.head.i > token.i
+
+    def _with_front_verb(self, front_verbs: Sequence[str]) -> DraftStep | None:
+        """Return the kept words behind the verb that an editor would put there."""
+        chances = self.reading.verbs.copy()
+        none = front_verbs.index(NO_VERB)
+        if 1 - chances[none] < MIN_FRONT_VERB:
+            return None
+        chances[none] = 0.0
+        verb = front_verbs[int(np.argmax(chances))]
+        words = self._kept(0, len(self.words))
+        while words and bare_word(words[0].text) in JOINTS:
+            words.pop(0)
+        if not any(self._is_noun(word.place) for word in words):
+            return None
+        return DraftStep(tuple(_trimmed([DraftWord(verb, None), *words])), self.number)
+
+
+def _joined(first: DraftStep, second: DraftStep) -> DraftStep:
+    """Return two actions as one step: "Peel the apple and slice it"."""
+    words = list(first.words)
+    last = words[-1]
+    words[-1] = replace(last, text=last.text.rstrip(",.;:"))
+    return replace(first, words=(*words, DraftWord("and", None), *second.words))
+
+
+def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
+    """Return the words without what hangs at their end, and no more than a step may have."""
+    words = words[:MAX_STEP_WORDS]
+    while len(words) > 1 and bare_word(words[-1].text) in HANGING_WORDS:
+        words = words[:-1]
+    return words
+
+
+def _plain(word: str) -> str:
+    """Return a word as a step has it: no mark but a comma, "the" for "my"."""
+    has_comma = mark_after(word) == "comma"
+    bare = word.strip(".!?;:…—–\"“”()[],")
+    if bare.lower() in OWN_WORDS:
+        return "the"
+    return f"{bare}," if has_comma else bare
+
+
+def _is_negation(word: str) -> bool:
+    bare = bare_word(word)
+    return bare in NEGATIONS or bare.endswith("n't") or bare == "do"
+
+
+def _tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
+    """Return the parser's token of each word, the first with a letter; doc is of the words joined
+    by spaces."""
+    by_place: list[Token | None] = [None] * len(words)
+    starts = np.cumsum([0, *(len(word) + 1 for word in words)])
+    for token in doc:
+        place = int(np.searchsorted(starts, token.idx, side="right")) - 1
+        is_word = any(letter.isalnum() for letter in token.text)
+        if place < len(words) and by_place[place] is None and is_word:
+            by_place[place] = token
+    return by_place
+
+
+def _smoothed(
+    words: Sequence[str],
+    reading: SentenceReading,
+    doc: "Doc",
+    tokens: "Sequence[Token | None]",
+) -> np.ndarray:
+    """Return which words stay, (W,): a noun phrase, with its preposition, stays or goes whole."""
+    chance = 1 - reading.edits[:, EDITS.index("drop")]
+    keep = chance >= MIN_KEEP
+    place_of = {token.i: place for place, token in enumerate(tokens) if token is not None}
+    for chunk in doc.noun_chunks:
+        places = [place_of[token.i] for token in chunk if token.i in place_of]
+        naming = [p for p in places if bare_word(words[p]) not in DETERMINERS]
+        if not naming or (len(naming) == 1 and bare_word(words[naming[0]]) in PRONOUN_WORDS):
+            continue
+        stays = float(np.mean(chance[naming])) >= MIN_KEEP
+        for place in naming:
+            keep[place] = stays
+        for place in places:
+            if not stays:
+                keep[place] = False
+        before = chunk.root.head
+        if before.pos_ == "ADP" and before.i in place_of and chunk.root.dep_ == "pobj":
+            place = place_of[before.i]
+            keep[place] = stays and (keep[place] or chance[place] >= MIN_KEEP / 2)
+    return keep
+
+
+@cache
+def _verb_exceptions() -> dict[str, str]:
+    """Return irregular form -> base form, of the parser's lemmatizer."""
+    lookups = parser().get_pipe("lemmatizer").lookups
+    table = lookups.get_table("lemma_exc")["verb"]
+    return {form: bases[0] for form, bases in table.items() if bases}
+
+
+def base_form(word: str, token: "Token | None") -> str | None:
+    """Return the base form of a spoken verb, None for a word that is none: "adding" is "add"."""
+    bare = bare_word(word)
+    if bare in _verb_exceptions() and bare not in verbs():
+        return _verb_exceptions()[bare]
+    if token is not None and token.pos_ == "VERB" and token.lemma_.lower() in verbs():
+        lemma: str = token.lemma_.lower()
+        return lemma
+    if bare in verbs():
+        return bare
+    for ending, new in (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", "")):
+        stem = bare.removesuffix(ending) + new
+        if bare.endswith(ending) and stem in verbs():
+            return stem
+    for ending in ("ing", "ed"):
+        stem = bare.removesuffix(ending)
+        if bare.endswith(ending) and stem[-1:] == stem[-2:-1] and stem[:-1] in verbs():
+            return stem[:-1]
+    for ending, new in (("ies", "y"), ("es", ""), ("s", "")):
+        if bare.endswith(ending) and bare.removesuffix(ending) + new in verbs():
+            return bare.removesuffix(ending) + new
+    return None

@@ -1,0 +1,130 @@
+"""Narrations marked by people, as the tagger learns from them: kind and step of each sentence.
+
+Three forms are read: a folder of texts (research/narrations), `narration.json.gz` (YouCook2 videos
+whose sentences are marked) and steps corrected in Studio.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from stepline.errors import DatasetError
+from stepline.limits import parse_json
+from stepline.narration.words import Kind
+
+# first column of a text -> kind; "items" are ingredients and tools that are listed
+KIND_LETTERS: Final[dict[str, Kind]] = {
+    "s": "step",
+    "w": "warning",
+    "o": "option",
+    "c": "consequence",
+    "a": "announcement",
+    "r": "recap",
+    "i": "items",
+    "t": "talk",
+}
+STEP_SEPARATOR: Final = ";;"
+REPEAT_MARK: Final = "= "  # before a step that adds nothing to the one before it
+MIN_COLUMNS: Final = 2
+
+
+@dataclass(frozen=True)
+class MarkedSentence:
+    """One sentence as it was spoken. kind: None where only is known that it tells no step.
+
+    steps: as an editor would write them. is_repeat: they add nothing to the step before.
+    """
+
+    text: str
+    kind: Kind | None
+    steps: tuple[str, ...] = ()
+    is_repeat: bool = False
+
+
+@dataclass(frozen=True)
+class MarkedNarration:
+    """The sentences of one video. group: what is left out together in a test (dish, subject).
+
+    is_punctuated: its marks are those of a careful writer, so that they can be learned.
+    """
+
+    name: str
+    group: str
+    sentences: tuple[MarkedSentence, ...]
+    is_punctuated: bool = False
+
+
+def read_marked_narrations(path: Path) -> list[MarkedNarration]:
+    """Return the narrations of a folder of texts, a narration.json.gz, or Studio's training data.
+
+    Raises DatasetError for a file that is missing or of another form.
+    """
+    if path.is_dir():
+        files = sorted(path.glob("*.txt"))
+        if not files:
+            raise DatasetError(f"{path}: holds no .txt of marked narration; see docs/writing.md")
+        return [_read_text(file) for file in files]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read ({error}); name a file or a folder") from error
+    try:
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+        narrations = parse_json(content)
+    except (OSError, EOFError, ValueError) as error:
+        message = "is no JSON of marked narration; give a folder of texts or narration.json.gz"
+        raise DatasetError(f"{path}: {message} ({error})") from error
+    try:
+        return [_from_json(name, narration) for name, narration in narrations.items()]
+    except (AttributeError, KeyError, TypeError) as error:
+        message = 'needs {"name": {"title", "sentences": [{"text", "is_step", "key_steps"}]}}'
+        raise DatasetError(f"{path}: {message}") from error
+
+
+def _from_json(name: str, narration: Mapping[str, Any]) -> MarkedNarration:
+    sentences = []
+    for row in narration["sentences"]:
+        kind: Kind | None = "step" if row["is_step"] else None
+        steps = tuple(str(step) for step in row.get("key_steps", ()))
+        sentences.append(MarkedSentence(str(row["text"]), kind, steps))
+    return MarkedNarration(name, str(narration["title"]), tuple(sentences))
+
+
+def _read_text(path: Path) -> MarkedNarration:
+    """Return the narration of a text: `# key: value` lines, then kind, sentence and step, parted by
+    tabs."""
+    header: dict[str, str] = {}
+    sentences = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.startswith("#"):
+            key, _, value = line.lstrip("# ").partition(":")
+            header[key.strip()] = value.strip()
+        elif line.strip():
+            sentences.append(_read_line(line, f"{path}:{number}"))
+    is_punctuated = header.get("form") == "spoken"
+    group = header.get("subject", path.stem)
+    return MarkedNarration(path.stem, group, tuple(sentences), is_punctuated)
+
+
+def _read_line(line: str, place: str) -> MarkedSentence:
+    columns = line.split("\t")
+    kind = KIND_LETTERS.get(columns[0].strip())
+    if kind is None or len(columns) < MIN_COLUMNS:
+        letters = ", ".join(KIND_LETTERS)
+        raise DatasetError(f"{place}: needs a kind ({letters}), a tab and a sentence")
+    step = columns[2].strip() if len(columns) > MIN_COLUMNS else ""
+    is_repeat = step.startswith(REPEAT_MARK.strip())
+    parts = step.removeprefix(REPEAT_MARK.strip()).split(STEP_SEPARATOR)
+    steps = tuple(part.strip() for part in parts if part.strip())
+    return MarkedSentence(columns[1].strip(), kind, steps, is_repeat)
+
+
+def narration_json(narrations: list[MarkedNarration]) -> Iterator[str]:
+    """Yield the narrations as lines of JSON, for people who look at what was read."""
+    for narration in narrations:
+        rows = [[row.kind, row.text, *row.steps] for row in narration.sentences]
+        yield json.dumps({"name": narration.name, "sentences": rows}, ensure_ascii=False)
