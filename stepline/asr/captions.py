@@ -19,6 +19,7 @@ from stepline.asr.caption_formats import (
     strip_sounds,
     unusable_time_reason,
 )
+from stepline.asr.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.transcribe import DEFAULTS, MAX_DROPPED_CHARS, TranscriptionResult
@@ -27,7 +28,6 @@ from stepline.limits import CUE, WORDS
 from stepline.records import Rejected, Span, Transcript, Word
 
 MIN_CUE_SECONDS = 0.2  # a cue shown no longer is an artefact of rolling captions (TAN)
-MIN_STOPS_PER_WORD = 0.02  # full stops from which the punctuation is taken seriously
 # between two cues up to which the second can be a longer version of the first
 MAX_CUE_GAP_SECONDS = 0.5
 
@@ -52,6 +52,8 @@ def read_captions(
         )
     groups = [list(cue.words) or _interpolate_words(cue) for cue in cues]
     words = list(chain(*groups))
+    if lacks_punctuation(words, settings.language):
+        words = restore_punctuation(words)
     stops = sum(ends_sentence(word.text) for word in words)
     if stops >= MIN_STOPS_PER_WORD * len(words) or all(cue.words for cue in cues):
         groups = [words]

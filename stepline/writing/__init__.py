@@ -31,4 +31,4 @@ def write_steps(
         return written
     from stepline.writing.extractive.writer import write_extractive
 
-    return write_extractive(transcript)
+    return write_extractive(transcript, settings)

@@ -71,4 +71,8 @@ class WritingSettings(Settings):
 
     # extractive: spaCy, offline; llm: a language model; or a plugin's
     writer: WriterName = "extractive"
+    # how many sentences count as telling a step: the sure ones, as people mark them, or all likely
+    steps: Literal["few", "usual", "all"] = "usual"
+    # a narration tagger that `stepline train writer` wrote; None: the one that is shipped
+    step_scorer: Path | None = None
     llm: LlmSettings = LlmSettings()  # read only when writer = "llm"

@@ -10,34 +10,21 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from stepline.narration.words import looks_english, word_set
 from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
+__all__ = ["import_spacy", "looks_english", "parse", "parser", "verbs", "word_set"]
+
 logger = logging.getLogger(__name__)
-
-
-def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text, for tables of rules."""
-    return frozenset(text.split())
 
 
 # names of people and places: no step needs them; the parser cuts sentences itself
 UNUSED = ("ner", "senter")
 BATCH = 64  # segments a parser call
-
-# The commonest words of spoken English, which no other language shares in such numbers.
-FUNCTION_WORDS = word_set(
-    """
-    the a an and you i we it to of in on is are that this so with for your my our just going get have can do at
-    be up
-    """
-)
-# of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
-ENGLISH_SHARE = 0.12
-
 
 COMMANDS = "spacy.cli"  # spaCy's command line
 
@@ -94,10 +81,3 @@ def verbs() -> frozenset[str]:
     carries)."""
     lemmatizer = parser().get_pipe("lemmatizer")
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
-
-
-def looks_english(words: Sequence[str]) -> bool:
-    """Tell whether enough of the (lower-case) words are English function words; an empty text is
-    not refused."""
-    known = sum(word in FUNCTION_WORDS for word in words)
-    return known >= ENGLISH_SHARE * len(words)

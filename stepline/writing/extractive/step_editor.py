@@ -268,7 +268,7 @@ def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
 def _plain(word: str) -> str:
     """Return a word as a step has it: no mark but a comma, "the" for "my"."""
     has_comma = mark_after(word) == "comma"
-    bare = word.strip(".!?;:…—–\"“”()[],")
+    bare = word.strip('.!?;:…—–"“”()[],')
     if bare.lower() in OWN_WORDS:
         return "the"
     return f"{bare}," if has_comma else bare
@@ -293,10 +293,7 @@ def _tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
 
 
 def _smoothed(
-    words: Sequence[str],
-    reading: SentenceReading,
-    doc: "Doc",
-    tokens: "Sequence[Token | None]",
+    words: Sequence[str], reading: SentenceReading, doc: "Doc", tokens: "Sequence[Token | None]"
 ) -> np.ndarray:
     """Return which words stay, (W,): a noun phrase, with its preposition, stays or goes whole."""
     chance = 1 - reading.edits[:, EDITS.index("drop")]

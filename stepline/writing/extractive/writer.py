@@ -1,137 +1,126 @@
-"""The extractive writer: steps from the speaker's own words, by grammar; no network, no language
-model.
+"""The extractive writer: steps from the speaker's own words; no network, no language model server.
 
-`merge_repeats` and `number_steps` join the steps that say the same thing twice and number what is
-left; the language-model writer ends with them too.
+sentences   the narration tagger reads each with its neighbours (stepline/narration)
+choice      which of them tell a step (step_score)
+editing     which words make the step, put as orders (step_editor)
+names       what "it" and "them" stand for, where that is sure (antecedents)
+folding     what is told twice is one step (repeats)
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from stepline.narration import NarrationTagger, SentenceReading, load_tagger
+from stepline.narration.words import KINDS, looks_english, spoken_words
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
-from stepline.writing.extractive.clauses import Clause, find_clauses
-from stepline.writing.extractive.english import looks_english, parse, word_set
-from stepline.writing.extractive.off_topic import NO_ACTION, QUIET, off_topic_reason
-from stepline.writing.extractive.phrases import COMPLETE, Phrase, imperative_phrase, is_rest
-from stepline.writing.extractive.pronouns import (
-    INDEFINITE,
-    PRONOUNS,
-    Mentions,
-    mentions_before,
-    mentions_in,
-    mentions_of,
-)
-from stepline.writing.extractive.segments import Segment, split_into_segments
-from stepline.writing.types import WrittenSteps, instruction_kind
+from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
+from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor
+from stepline.writing.extractive.step_names import StepNamer
+from stepline.writing.extractive.step_score import step_probabilities
+from stepline.writing.settings import WritingSettings
+from stepline.writing.types import WrittenSteps
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-LONGEST_STEP = 22  # words of a step that two actions make; a recipe's line is hardly longer
-# words between two actions that may still be one step: "push it up and then you want to carry it
-# out"
-FAR_APART = 6
-BROKEN_OFF = 5.0  # s of silence in the middle of a sentence, while it is shown
-LONGEST_RUN = 60  # words read as one sentence
-STOPS = (".", "!", "?", ";", ":", "…")
-# a next step, not more of the one before
-PROCEEDING = word_set("proceed move continue start begin go")
-# where "their" is somebody's: "stand behind them and put your arms around their waist"
-PERSONS = ("them",)
-CONTINUING = frozenset(PRONOUNS) | INDEFINITE | word_set("yourself yourselves itself themselves")
-# sentences between two tellings of one action; further apart it is done again (about half a minute
-# of speech)
-NEAR = 6
+__all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
-# Words that change how an action is told but not which action it is.
-_HOLLOW = word_set(
-    """
-    a an the my your our their his her its some this that these those then now just again also and first next
-    """
-)
+# P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
+MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.35, "all": 0.2}
+MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
+MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
+BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
+MAX_UNIT_WORDS: Final = 60  # words read as one sentence
+SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
+REASONS: Final = {
+    "warning": "a warning",
+    "option": "left to the viewer",
+    "consequence": "a reason or a consequence, not an action",
+    "announcement": "an announcement of what comes",
+    "recap": "a recap of steps that were told",
+    "items": "names what is needed, and no action",
+    "talk": "talk, not a step of the work",
+}
 
 
-def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...]:
-    """Return the steps in their order, the later of two equal ones folded into the first.
-
-    Equal means the same words but for articles, possessives and fillers, told at most `near`
-    sentences apart. A step without sources is folded into an equal one wherever it stands.
-    """
-    kept: list[Step] = []
-    # The first of `kept` that tells an action (None), tells it in a sentence (its number), tells it
-    # in none (-1).
-    places: dict[tuple[tuple[str, ...], int | None], int] = {}
-    for step in steps:
-        key = _key(step.text)
-        where = [source + d for source in step.sources for d in range(-near, near + 1)]
-        twins = [
-            places[key, at] for at in ((-1, *where) if where else (None,)) if (key, at) in places
-        ]
-        place = min(twins, default=len(kept))
-        if place == len(kept):
-            kept.append(step)
-        else:
-            first = kept[place]
-            sources = tuple(sorted({*first.sources, *step.sources}))
-            said = covering_span([first.said, step.said])
-            kept[place] = first.model_copy(update={"sources": sources, "said": said})
-            if sources and places.get((key, -1)) == place:
-                del places[key, -1]
-        for at in (None, *kept[place].sources) if kept[place].sources else (None, -1):
-            places[key, at] = min(place, places.get((key, at), place))
-    return tuple(kept)
-
-
-def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to
-    avoid."""
-    return tuple(
-        step.model_copy(update={"id": str(i), "kind": instruction_kind(step.text)})
-        for i, step in enumerate(steps, start=1)
-    )
-
-
-def _key(text: str) -> tuple[str, ...]:
-    """Return the words that say which action it is."""
-    words = re.findall(r"\w+", text.lower())
-    return tuple(word for word in words if word not in _HOLLOW) or tuple(words)
-
-
-def write_extractive(transcript: Transcript) -> WrittenSteps:
-    """Return the clauses that tell the viewer what to do, one action with what continues it a step.
+def write_extractive(
+    transcript: Transcript, settings: WritingSettings | None = None
+) -> WrittenSteps:
+    """Return the steps that the transcript tells, each from the words of its sentences.
 
     Reads English only: for another language it returns no steps and a note that says so.
-    Raises ModelError when the English parser is not installed.
+    Raises ModelError when the English parser or the sentence encoder is not installed.
     """
+    settings = WritingSettings() if settings is None else settings
     foreign = _foreign(transcript)
     if foreign is not None:
         return WrittenSteps(notes=(foreign,))
-    runs = _runs(transcript.sentences)
-    pieces = [piece for run in runs for piece in split_into_segments(run.text, run.first)]
-    docs = parse([piece.text for piece in pieces])
-    mentions, by_first = Mentions(), {run.first: run for run in runs}
-    found: list[_Action | Rejected] = []
-    for piece, doc in zip(pieces, docs, strict=True):
-        for item in _read(piece, doc, mentions):
-            joined = _joined(found[-1], item) if found and isinstance(item, _Action) else None
-            if joined is None:
-                found.append(item)
-            else:
-                found[-1] = joined
-    steps = merge_repeats(
-        _step(item, by_first[item.sentence]) for item in found if isinstance(item, _Action)
-    )
-    return WrittenSteps(
-        number_steps(steps), tuple(item for item in found if isinstance(item, Rejected))
-    )
+    units = _units(transcript.sentences)
+    tagger = load_tagger(settings.step_scorer)
+    readings = tagger.read_sentences([unit.text for unit in units])
+    lengths = [len(unit.words) for unit in units]
+    chances = step_probabilities(readings, lengths)
+    docs = list(parse([" ".join(unit.words) for unit in units]))
+    threshold = MIN_STEP_PROBABILITY[settings.steps]
+    namer = StepNamer(docs)
+    steps: list[Step] = []
+    dropped: list[Rejected] = []
+    for number, (unit, reading) in enumerate(zip(units, readings, strict=True)):
+        chance = float(chances[number])
+        is_warning = _warns(reading)
+        if chance < threshold and not is_warning:
+            if chance >= MIN_TOLD_REASON:
+                dropped.append(_refused(unit, reading, chance))
+            continue
+        drafts = _drafts(unit, reading, docs[number], number, tagger)
+        if is_warning and chance < threshold:
+            drafts = [draft for draft in drafts if draft.is_negated]
+        if not drafts and chance >= threshold:
+            reason = "tells a step, but no action was made out in its words"
+            dropped.append(Rejected(what="step", text=unit.text, reason=reason))
+        for draft in drafts:
+            named = namer.with_names(draft)
+            if named is not None:
+                steps.append(_step(named, unit))
+    folded = fold_by_meaning(merge_repeats(steps))
+    return WrittenSteps(number_steps(folded), tuple(dropped))
+
+
+def sentence_step_probabilities(
+    sentences: Sequence[str], tagger: NarrationTagger | None = None
+) -> list[float]:
+    """Return P(it tells a step) of each sentence of one English narration, in order."""
+    tagger = load_tagger() if tagger is None else tagger
+    readings = tagger.read_sentences(sentences)
+    lengths = [len(spoken_words(text)) for text in sentences]
+    return [float(chance) for chance in step_probabilities(readings, lengths)]
+
+
+def _warns(reading: SentenceReading) -> bool:
+    return float(reading.kinds[KINDS.index("warning")]) >= MIN_WARNING
+
+
+def _refused(unit: "_Unit", reading: SentenceReading, chance: float) -> Rejected:
+    """Return the record of a sentence that is no step, with what it is instead."""
+    others = [kind for kind in KINDS if kind != "step"]
+    kind = max(others, key=lambda other: float(reading.kinds[KINDS.index(other)]))
+    reason = f"{REASONS[kind]} (tells a step: {chance:.0%})"
+    return Rejected(what="step", text=unit.text, reason=reason)
+
+
+def _drafts(
+    unit: "_Unit", reading: SentenceReading, doc: "Doc", number: int, tagger: NarrationTagger
+) -> list[DraftStep]:
+    editor = SentenceEditor(unit.words, reading, doc, number)
+    return editor.steps(tagger.front_verbs)
 
 
 @dataclass(frozen=True)
-class _Run:
-    """Sentences that are read as one, for a pause cut them: the number of the first, and all of
-    them."""
+class _Unit:
+    """Sentences that are read as one, for a pause cut them: the number of the first, and all."""
 
     first: int
     sentences: tuple[Sentence, ...]
@@ -140,83 +129,43 @@ class _Run:
     def text(self) -> str:
         return " ".join(sentence.text for sentence in self.sentences)
 
+    @property
+    def words(self) -> list[str]:
+        return spoken_words(self.text)
 
-def _runs(sentences: Sequence[Sentence]) -> list[_Run]:
-    """Return the sentences, one after the other, those joined that go on in a small letter without
-    a full stop.
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yield for each of its words the number of its sentence and its place there."""
+        for number, sentence in enumerate(self.sentences, start=self.first):
+            for place, word in enumerate(sentence.text.split()):
+                if spoken_words(word):
+                    yield number, place
+
+
+def _units(sentences: Sequence[Sentence]) -> list[_Unit]:
+    """Return the sentences in order, those joined that go on in a small letter without a full stop.
 
     Only where sentences end with full stops, which captions without punctuation do not.
     """
-    stops = sum(sentence.text.rstrip().endswith(STOPS) for sentence in sentences)
-    runs: list[_Run] = []
+    ends = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
+    is_punctuated = 2 * ends > len(sentences)
+    units: list[_Unit] = []
     for number, sentence in enumerate(sentences):
-        before = runs[-1].sentences[-1] if runs else None
-        if (
-            before is not None
-            and 2 * stops > len(sentences)
-            and sentence.text[:1].islower()
-            and not before.text.rstrip().endswith(STOPS)
-            and sentence.span.start - before.span.end <= BROKEN_OFF
-            and len(f"{runs[-1].text} {sentence.text}".split()) <= LONGEST_RUN
-        ):
-            runs[-1] = replace(runs[-1], sentences=(*runs[-1].sentences, sentence))
+        before = units[-1] if units else None
+        if before is not None and is_punctuated and _goes_on(before, sentence):
+            units[-1] = replace(before, sentences=(*before.sentences, sentence))
         else:
-            runs.append(_Run(number, (sentence,)))
-    return runs
+            units.append(_Unit(number, (sentence,)))
+    return units
 
 
-@dataclass(frozen=True)
-class _Action:
-    """One action as it will be a step: its text, the sentence, the places of its words there.
-
-    again: the text with the pronouns that were spoken, as it stands behind another action. names:
-    what they stand for.
-    acted_on: what it acts on. continues: that is nothing of its own, so that it may belong to the
-    action before it.
-    """
-
-    text: str
-    sentence: int
-    places: tuple[int, ...]
-    words: tuple[str, ...]
-    again: str
-    names: tuple[str, ...]
-    acted_on: tuple[str, ...]
-    continues: bool
-    negated: bool
-
-
-def _joined(before: "_Action | Rejected", action: _Action) -> _Action | None:
-    """Return both as one step where the later continues the earlier: "push the bar up and carry it
-    out".
-
-    Of the actions that follow each other in YouCook2's captions, annotators put into one step 82 %
-    of those that act on a pronoun and 79 % of those without an object, 9 % of those with a new
-    object (`benchmarks/writing.py --halves`).
-    """
-    if (
-        not isinstance(before, _Action)
-        or before.sentence != action.sentence
-        or not action.continues
-    ):
-        return None
-    between = [
-        re.sub(r"[^\w']", "", word.lower())
-        for word in before.words[max(before.places) + 1 : action.places[0]]
-    ]
-    same = all(name in before.acted_on for name in action.names)
-    text = f"{before.text} and {action.again if same else action.text}"
-    if (
-        before.negated
-        or action.negated
-        or not {"and", "then"} & set(between[-3:])
-        or len(between) > FAR_APART
-        or any(word.endswith(STOPS) for word in before.words[max(before.places) : action.places[0]])
-        or len(text.split()) > LONGEST_STEP
-        or any(name not in before.text for name in action.names)
-    ):
-        return None
-    return replace(before, text=text, places=(*before.places, *action.places))
+def _goes_on(unit: _Unit, sentence: Sentence) -> bool:
+    """Return whether a sentence is the rest of the one before."""
+    last = unit.sentences[-1]
+    has_ended = last.text.rstrip().endswith(SENTENCE_ENDS)
+    silence = sentence.span.start - last.span.end
+    length = len(f"{unit.text} {sentence.text}".split())
+    fits = silence <= BROKEN_OFF_SECONDS and length <= MAX_UNIT_WORDS
+    return sentence.text[:1].islower() and not has_ended and fits
 
 
 def _foreign(transcript: Transcript) -> str | None:
@@ -227,8 +176,9 @@ def _foreign(transcript: Transcript) -> str | None:
         if language.lower().split("-")[0] in ("en", "english"):
             return None
         heard = f"the extractive writer reads English only, the transcript is {language!r}"
-        recognised = transcript.recogniser not in (None, "captions")
-        return f"{heard}; {'translate it with --translate, or ' if recognised else ''}use the llm writer"
+        was_recognised = transcript.recogniser not in (None, "captions")
+        translate = "translate it with --translate, or " if was_recognised else ""
+        return f"{heard}; {translate}use the llm writer"
     words = [
         word
         for sentence in transcript.sentences
@@ -239,98 +189,17 @@ def _foreign(transcript: Transcript) -> str | None:
     return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"
 
 
-def _read(piece: Segment, doc: "Doc", mentions: Mentions) -> Iterator[_Action | Rejected]:
-    """Yield the actions of one segment and what was refused in it, and remember what it names."""
-    clauses = [
-        clause
-        for clause in find_clauses(doc, ordered=piece.ordered, sequenced=piece.sequenced)
-        if not is_rest(clause)
-    ]
-    persons = (
-        PERSONS if {"their", "they"} & {word.lower().strip(",.") for word in piece.spoken} else ()
-    )
-    for clause in clauses:
-        if before := mentions_before(clause.verb):
-            mentions.add(piece.sentence, before)
-        worded = imperative_phrase(
-            clause,
-            lambda pronoun: (
-                None if pronoun in persons else mentions.resolve(pronoun, piece.sentence)
-            ),
-        )
-        reason = off_topic_reason(clause, question=piece.question) or _beside_the_point(
-            clause, worded, piece
-        )
-        if reason is None:
-            yield _action(clause, worded, piece)
-        elif reason == NO_ACTION and worded.resolved and clause.verb.lemma_ == "do":
-            yield _action(clause, worded, piece)  # "first up are squats: do these for a minute"
-        elif reason not in QUIET:
-            yield Rejected(what="step", text=worded.text, reason=reason)
-        if reason is None or not reason.startswith("chat"):
-            mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
-    if all(clause.verb.lemma_ == "be" for clause in clauses) and (
-        named := mentions_in(doc, announced=piece.sequenced)
-    ):
-        mentions.add(piece.sentence, named)
-
-
-def _beside_the_point(clause: Clause, worded: Phrase, piece: Segment) -> str | None:
-    """Refuse a gerund that opens the transcript (it names the whole video) and what an "or"
-    threatens with."""
-    if (
-        clause.voice in ("you", "we", "i")
-        and " " not in worded.text
-        and clause.verb.lemma_ not in COMPLETE
-    ):
-        return NO_ACTION  # "you rest"
-    if clause.voice in ("we", "i") and not any(
-        token.pos_ in ("NOUN", "PROPN", "PRON", "NUM") for token in worded.tokens
-    ):
-        return NO_ACTION  # "we'll check in"
-    if clause.voice == "title" and piece.sentence == 0:
-        return "the title of the video"
-    return "what happens otherwise" if piece.otherwise else None
-
-
-def _action(clause: Clause, worded: Phrase, piece: Segment) -> _Action:
-    acted_on = [
-        child
-        for child in clause.verb.children
-        if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
-    ]
-    own = (
-        any(token.dep_ == "ccomp" for token in clause.verb.children)
-        or clause.verb.lemma_ in PROCEEDING
-    )
-    named = mentions_of(clause.verb, worded.resolved)
-    own |= not acted_on and any(mention.role == "object" for mention in named)
-    return _Action(
-        text=worded.text,
-        sentence=piece.sentence,
-        places=tuple(piece.word_index(token.idx) for token in worded.tokens),
-        words=piece.spoken,
-        again=imperative_phrase(clause, lambda _: None).text,
-        names=tuple(worded.resolved.values()),
-        acted_on=tuple(mention.name for mention in named if mention.role in ("object", "product")),
-        continues=not own and all(token.lower_ in CONTINUING for token in acted_on),
-        negated=clause.negated,
-    )
-
-
-def _step(action: _Action, run: _Run) -> Step:
-    words = [
-        (run.first + k, place)
-        for k, s in enumerate(run.sentences)
-        for place in range(len(s.text.split()))
-    ]
-    told = words[min(action.places) : max(action.places) + 1]
-    sources = tuple(dict.fromkeys(number for number, _ in told))
-    said = covering_span(
-        _said(run.sentences[number - run.first], [place for own, place in told if own == number])
-        for number in sources
-    )
-    return Step(id="0", text=action.text, said=said, sources=sources)
+def _step(draft: DraftStep, unit: _Unit) -> Step:
+    """Return the step with the sentences that it rests on, and when they are said."""
+    all_places = list(unit.places())
+    spoken = draft.places
+    rests_on = all_places[spoken[0] : spoken[-1] + 1]
+    sources = tuple(dict.fromkeys(number for number, _ in rests_on))
+    spans = []
+    for number in sources:
+        places = [place for own, place in rests_on if own == number]
+        spans.append(_said(unit.sentences[number - unit.first], places))
+    return Step(id="0", text=draft.text, said=covering_span(spans), sources=sources)
 
 
 def _said(sentence: Sentence, places: Sequence[int]) -> Span:

@@ -54,7 +54,8 @@ class TaggerTrainSettings(Settings):
 
     epochs: int = Field(default=4, ge=1)
     rank: int = Field(default=16, ge=1)  # R of the additions
-    learning_rate: float = Field(default=2e-3, gt=0)
+    first_layer: int = Field(default=2, ge=0)  # layers below it stay as they are
+    learning_rate: float = Field(default=1e-3, gt=0)
     weight_decay: float = Field(default=0.01, ge=0)
     batch_windows: int = Field(default=16, ge=1)  # of sentences; half as many of words
     dropout: float = Field(default=0.1, ge=0, lt=1)  # of the vectors that the heads read
@@ -75,6 +76,7 @@ class LowRankLinear(nn.Module):
         self.up = nn.Parameter(torch.zeros(weight.shape[0], rank))  # B (D out, R)
 
     def forward(self, rows: Tensor) -> Tensor:
+        """Return the product with the rows (N, D in): (N, D out)."""
         addition = F.linear(F.linear(rows, self.down), self.up)
         return F.linear(rows, self.weight, self.bias) + ADDITION_SCALE * addition
 
@@ -90,7 +92,7 @@ class TaggerNetwork(nn.Module):
         self._fixed = {name: torch.tensor(value) for name, value in weights.items()}
         rng = torch.Generator().manual_seed(settings.seed)
         self.linear = nn.ModuleDict()
-        for layer in range(self.config.layers):
+        for layer in range(settings.first_layer, self.config.layers):
             part = layer_parts(self.config, layer)
             for name in MATRICES:
                 weight = self._fixed[f"{part[name]}.weight"]
@@ -104,9 +106,6 @@ class TaggerNetwork(nn.Module):
             "mark": (width, len(MARKS)),
         }
         self.heads = nn.ModuleDict({name: nn.Linear(*size) for name, size in sizes.items()})
-        for head in self.heads.values():
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
         self.dropout = settings.dropout
 
     def encode(self, ids: Tensor, is_token: Tensor) -> Tensor:
@@ -126,15 +125,22 @@ class TaggerNetwork(nn.Module):
         """Attend, then feed forward, each added and normalised (post-norm)."""
         inputs = []  # query, key and value, each (B, H, L, D / H)
         for name in ("query", "key", "value"):
-            rows = self.linear[_key(part[name])](hidden)
+            rows = self._linear(part[name], hidden)
             inputs.append(rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2))
         query, key, value = inputs
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        mixed = self.linear[_key(part["mix"])](mixed.transpose(1, 2).flatten(2))
+        mixed = self._linear(part["mix"], mixed.transpose(1, 2).flatten(2))
         hidden = self._norm(part["mix_norm"], hidden + mixed)
-        inner = F.gelu(self.linear[_key(part["widen"])](hidden))
-        inner = self.linear[_key(part["narrow"])](inner)
+        inner = F.gelu(self._linear(part["widen"], hidden))
+        inner = self._linear(part["narrow"], inner)
         return self._norm(part["narrow_norm"], hidden + inner)
+
+    def _linear(self, name: str, rows: Tensor) -> Tensor:
+        key = _key(name)
+        if key in self.linear:
+            product: Tensor = self.linear[key](rows)
+            return product
+        return F.linear(rows, self._fixed[f"{name}.weight"], self._fixed[f"{name}.bias"])
 
     def _norm(self, name: str, hidden: Tensor) -> Tensor:
         scale = self._fixed[f"{name}.weight"]
@@ -263,6 +269,7 @@ def _fit(
             optimizer.step()
             schedule.step()
             losses.append(float(loss.detach()))
+            logger.debug("step %d: loss %.3f", len(losses), losses[-1])
         logger.info("epoch %d of %d: loss %.3f", epoch + 1, settings.epochs, np.mean(losses))
     network.eval()
 

@@ -1,0 +1,108 @@
+"""Steps that say the same thing twice, folded; and their numbers.
+
+The language-model writer ends with them too.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from stepline.narration.words import word_set
+from stepline.records import Step, covering_span
+from stepline.text import embed
+from stepline.writing.types import instruction_kind
+
+# sentences between two tellings of one action; further apart it is done again (about half a minute
+# of speech)
+NEAR_SENTENCES = 6
+
+# Words that change how an action is told but not which action it is.
+_HOLLOW = word_set(
+    """
+    a an the my your our their his her its some this that these those then now just again also and first next
+    """
+)
+
+
+def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> tuple[Step, ...]:
+    """Return the steps in their order, the later of two equal ones folded into the first.
+
+    Equal means the same words but for articles, possessives and fillers, told at most `near`
+    sentences apart. A step without sources is folded into an equal one wherever it stands.
+    """
+    kept: list[Step] = []
+    # The first of `kept` that tells an action (None), tells it in a sentence (its number), tells it
+    # in none (-1).
+    places: dict[tuple[tuple[str, ...], int | None], int] = {}
+    for step in steps:
+        key = _key(step.text)
+        where = [source + d for source in step.sources for d in range(-near, near + 1)]
+        twins = [
+            places[key, at] for at in ((-1, *where) if where else (None,)) if (key, at) in places
+        ]
+        place = min(twins, default=len(kept))
+        if place == len(kept):
+            kept.append(step)
+        else:
+            first = kept[place]
+            sources = tuple(sorted({*first.sources, *step.sources}))
+            said = covering_span([first.said, step.said])
+            kept[place] = first.model_copy(update={"sources": sources, "said": said})
+            if sources and places.get((key, -1)) == place:
+                del places[key, -1]
+        for at in (None, *kept[place].sources) if kept[place].sources else (None, -1):
+            places[key, at] = min(place, places.get((key, at), place))
+    return tuple(kept)
+
+
+def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to
+    avoid."""
+    return tuple(
+        step.model_copy(update={"id": str(i), "kind": instruction_kind(step.text)})
+        for i, step in enumerate(steps, start=1)
+    )
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """Return the words that say which action it is."""
+    words = re.findall(r"\w+", text.lower())
+    return tuple(word for word in words if word not in _HOLLOW) or tuple(words)
+
+
+# Cosine of two steps told near each other from which they say the same; by eye on narrations.
+SAME_COSINE = 0.86
+
+
+def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tuple[Step, ...]:
+    """Return the steps, the later of two that mean the same folded into the first.
+
+    Only steps told at most `near` sentences apart, and of the same kind: do or avoid.
+    """
+    if not steps:
+        return ()
+    vectors = embed([step.text for step in steps])  # (K, D)
+    remaining: list[Step] = []
+    rows: list[int] = []
+    for row, step in enumerate(steps):
+        twin = None
+        for place in range(len(remaining) - 1, -1, -1):
+            earlier = remaining[place]
+            if not earlier.sources or not step.sources:
+                continue
+            if step.sources[0] - earlier.sources[-1] > near:
+                break
+            is_same = float(vectors[row] @ vectors[rows[place]]) >= SAME_COSINE
+            if is_same and instruction_kind(step.text) == instruction_kind(earlier.text):
+                twin = place
+                break
+        if twin is None:
+            remaining.append(step)
+            rows.append(row)
+            continue
+        earlier = remaining[twin]
+        sources = tuple(sorted({*earlier.sources, *step.sources}))
+        said = covering_span([earlier.said, step.said])
+        text = max(earlier.text, step.text, key=len)
+        changes = {"sources": sources, "said": said, "text": text}
+        remaining[twin] = earlier.model_copy(update=changes)
+    return tuple(remaining)
