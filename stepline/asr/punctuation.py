@@ -17,6 +17,7 @@ from stepline.records import Word
 
 MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is taken seriously
 # Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
+STOP_LOG_ODDS: Final = 2.0  # speech is cut more often than a writer would
 STOP_PER_SECOND: Final = 1.0
 MAX_SILENCE_SECONDS: Final = 3.0
 SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
@@ -40,7 +41,7 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     """
     chances = load_tagger().read_marks([word.text for word in words])  # (W, 4)
     logits = np.log(np.maximum(chances, MIN_CHANCE))
-    logits[:, MARKS.index("stop")] += STOP_PER_SECOND * _silences(words)
+    logits[:, MARKS.index("stop")] += STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
     best = softmax(logits).argmax(axis=1)
     marked = []
     begins = True

@@ -3,7 +3,7 @@
 kind   what a sentence does: tells a step, warns, ... (sentence vector)
 edit   what becomes of a word in the step (word vector and sentence vector)
 verb   the verb that an editor would put in front, or none (sentence vector)
-mark   the punctuation after a word, which is not shown (word vector)
+mark   the punctuation after a word, which is not shown (vectors of it and of the next)
 
 A word's vector is the mean of its tokens', a sentence's the mean of its words'. ONNX Runtime runs
 the encoder with the additions merged, numpy the heads; no torch is needed.
@@ -105,7 +105,9 @@ class NarrationTagger:
         looked at."""
         rows = []
         for window, hidden in self._encode(stretch_windows(words, self._tokenizer)):
-            rows.append(self._head("mark", word_means(hidden, window.spans[0].starts)))
+            words_read = word_means(hidden, window.spans[0].starts)  # (W, D)
+            following = np.concatenate([words_read[1:], np.zeros_like(words_read[:1])])
+            rows.append(self._head("mark", np.concatenate([words_read, following], axis=1)))
         return np.concatenate(rows) if rows else np.zeros((0, len(MARKS)), np.float32)
 
     def _encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:

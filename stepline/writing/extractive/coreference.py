@@ -31,7 +31,7 @@ def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
     for clause in clauses:
         if before := mentions_before(clause.verb):
             mentions.add(sentence, before)
-        worded = imperative_phrase(clause, lambda pronoun: mentions.resolve(pronoun, sentence))
+        worded = imperative_phrase(clause, lambda token: mentions.resolve(token.lower_, sentence))
         names |= worded.resolved
         mentions.add(sentence, mentions_of(clause.verb, worded.resolved))
     if not clauses and (named := mentions_in(doc)):

@@ -5,7 +5,7 @@ clauses or fillers.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,9 +40,18 @@ _NO_MANNERS = word_set("only early usually finally actually")
 _BESIDE = word_set("conj cc preconj punct nsubj nsubjpass aux auxpass neg mark intj parataxis dep")
 
 
-def parts_of(clause: Clause) -> "list[list[Token]]":
+KeepChance: TypeAlias = "Callable[[Token], float]"  # P(a word is part of the step)
+
+MIN_PART_KEEP = 0.3  # mean of a complement's words from which it stays; its verb was chosen
+MIN_ASIDE_KEEP = 0.6  # of a clause that says which or where: "a spot where you can walk around it"
+
+
+def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[list[Token]]":
     """Return what follows the verb in a step, one list of tokens a complement, the condition
-    last."""
+    last.
+
+    keep: what a reader of the narration says of each word; complements that it would leave out go.
+    """
     own = [child for child in clause.verb.children if _belongs(clause.verb, child)]
     after = [child for child in own if child.i > clause.verb.i]
     before = [
@@ -51,7 +60,9 @@ def parts_of(clause: Clause) -> "list[list[Token]]":
         if child.i < clause.verb.i and (_is_condition(child) or _is_occasion(child))
     ]
     before += _carriers_qualifiers(clause.verb)
-    parts = [tokens_of(child) for child in [*after, *before]]
+    parts = [tokens_of(child, keep) for child in [*after, *before]]
+    if keep is not None:
+        parts = [part for part in parts if _mean_keep(part, keep) >= MIN_PART_KEEP]
     if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
         parts.insert(0, tokens_of(shared))
     if stray := _stray_object(clause.verb):
@@ -163,11 +174,24 @@ def _stray_object(verb: "Token") -> "list[Token]":
     return list(chunks[0]) if chunks else []
 
 
-def tokens_of(head: "Token") -> "list[Token]":
-    """Return the tokens of a complement in order, without asides, relative clauses and hollow
-    adverbs."""
+def _mean_keep(part: "Sequence[Token]", keep: "KeepChance") -> float:
+    """Return the mean chance of the words that say something; a pronoun alone stays."""
+    chances = [keep(token) for token in part if token.pos_ not in ("DET", "PUNCT", "PRON")]
+    return sum(chances) / len(chances) if chances else 1.0
+
+
+def tokens_of(head: "Token", keep: "KeepChance | None" = None) -> "list[Token]":
+    """Return the tokens of a complement in order, without asides and hollow adverbs.
+
+    keep: asides that it would keep stay, for they say which or where.
+    """
     tokens = sorted(head.subtree, key=lambda token: token.i)
-    dropped = {deep.i for token in tokens if _is_aside(token, head) for deep in token.subtree}
+    asides = [token for token in tokens if _is_aside(token, head)]
+    if keep is not None:
+        asides = [
+            token for token in asides if _mean_keep(list(token.subtree), keep) < MIN_ASIDE_KEEP
+        ]
+    dropped = {deep.i for token in asides for deep in token.subtree}
     kept = [token for token in tokens if token.i not in dropped]
     while kept and (kept[0].is_punct or kept[0].lower_ == "and"):
         kept.pop(0)
@@ -237,7 +261,7 @@ def rests_of(verb: "Token") -> "list[Token]":
     return []
 
 
-Resolver: TypeAlias = Callable[[str], str | None]
+Resolver: TypeAlias = "Callable[[Token], str | None]"  # a pronoun -> its name
 
 # one speaker's own things are "the" things of a step
 OURS = word_set("my our this that these those")
@@ -261,9 +285,14 @@ class Phrase:
     resolved: dict[int, str]
 
 
-def imperative_phrase(clause: Clause, resolve: Resolver) -> Phrase:
-    """Return the clause as an imperative: "slice the lemons", "don't overmix the batter"."""
-    parts = shortened(parts_of(clause))
+def imperative_phrase(
+    clause: Clause, resolve: Resolver, keep: "KeepChance | None" = None
+) -> Phrase:
+    """Return the clause as an imperative: "slice the lemons", "don't overmix the batter".
+
+    keep: as `parts_of` takes it.
+    """
+    parts = shortened(parts_of(clause, keep))
     resolved = _resolved(clause.verb, parts, resolve)
     light = _given(clause.verb, resolved)
     if light is not None:
@@ -326,7 +355,7 @@ def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> d
                 and token.pos_ in ("PRON", "DET")
                 and (direct or placed or taken)
             ):
-                name = resolve(token.lower_)
+                name = resolve(token)
                 if name is not None and name not in names.values():
                     names[token.i] = name
     return names

@@ -26,6 +26,13 @@ NEGATION_REACH: Final = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS: Final = 30
 
 JOINTS: Final = word_set("and then so but or now also")
+CLAUSE_SUBJECTS: Final = word_set(
+    """
+    i you we they he she i'm you're we're they're i'll you'll we'll i've you've we've it's that's
+    there's here's let's he's she's
+    """
+)
+SUBORDINATE_WORDS: Final = word_set("until till so when where before if that as once while after")
 NEGATIONS: Final = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
 # With these a phrase in front says when, where or how; it stays in front of the order.
 FRONT_OPENERS: Final = word_set(
@@ -70,7 +77,7 @@ class DraftStep:
     @property
     def text(self) -> str:
         """The words as a step, capital letter first."""
-        line = " ".join(word.text for word in self.words).strip(" ,.!?;:-")
+        line = " ".join(word.text for word in self.words if word.text).strip(" ,.!?;:-")
         return line[:1].upper() + line[1:]
 
 
@@ -135,13 +142,23 @@ class SentenceEditor:
 
     def _joint_before(self, head: int, after: int) -> int:
         """Return where the words begin that stand before the next action."""
-        if after == len(self.words):
+        for place in range(head + 1, after):
+            if self._begins_clause(place):
+                after = place
+                break
+        if after == len(self.words) or self._begins_clause(after):
             return after
         for place in range(after - 1, head, -1):
             is_joint = bare_word(self.words[place]) in JOINTS
             if is_joint or mark_after(self.words[place - 1]) != "none":
                 return place if place > head + 1 or is_joint else after
         return after
+
+    def _begins_clause(self, place: int) -> bool:
+        """Tell whether a new clause with its own subject begins, which the step does not keep."""
+        is_subject = bare_word(self.words[place]) in CLAUSE_SUBJECTS
+        before = bare_word(self.words[place - 1])
+        return is_subject and not self.keep[place] and before not in SUBORDINATE_WORDS
 
     def _draft(self, action: _Action) -> DraftStep | None:
         """Return the step of one action; None where what is not to be done would become an order."""

@@ -16,8 +16,9 @@ from stepline.narration import NarrationTagger, SentenceReading, load_tagger
 from stepline.narration.words import KINDS, looks_english, spoken_words
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
-from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor
+from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
 from stepline.writing.extractive.step_names import StepNamer
 from stepline.writing.extractive.step_score import step_probabilities
 from stepline.writing.settings import WritingSettings

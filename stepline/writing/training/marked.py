@@ -1,12 +1,11 @@
 """Narrations marked by people, as the tagger learns from them: kind and step of each sentence.
 
-Three forms are read: a folder of texts (research/narrations), `narration.json.gz` (YouCook2 videos
-whose sentences are marked) and steps corrected in Studio.
+Three forms are read: a folder of texts (research/narrations), `narration.json.gz` (videos whose
+sentences are marked) and a folder of records, such as those of videos corrected in Studio.
 """
 
 import gzip
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,8 @@ from typing import Any, Final
 from stepline.errors import DatasetError
 from stepline.limits import parse_json
 from stepline.narration.words import Kind
+from stepline.records import Record
+from stepline.storage import read_record
 
 # first column of a text -> kind; "items" are ingredients and tools that are listed
 KIND_LETTERS: Final[dict[str, Kind]] = {
@@ -58,15 +59,12 @@ class MarkedNarration:
 
 
 def read_marked_narrations(path: Path) -> list[MarkedNarration]:
-    """Return the narrations of a folder of texts, a narration.json.gz, or Studio's training data.
+    """Return the narrations of a folder of texts or records, or of a narration.json.gz.
 
     Raises DatasetError for a file that is missing or of another form.
     """
     if path.is_dir():
-        files = sorted(path.glob("*.txt"))
-        if not files:
-            raise DatasetError(f"{path}: holds no .txt of marked narration; see docs/writing.md")
-        return [_read_text(file) for file in files]
+        return _read_folder(path)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -83,6 +81,34 @@ def read_marked_narrations(path: Path) -> list[MarkedNarration]:
     except (AttributeError, KeyError, TypeError) as error:
         message = 'needs {"name": {"title", "sentences": [{"text", "is_step", "key_steps"}]}}'
         raise DatasetError(f"{path}: {message}") from error
+
+
+def _read_folder(path: Path) -> list[MarkedNarration]:
+    """Return the narrations of a folder's texts and records."""
+    narrations = [_read_text(file) for file in sorted(path.glob("*.txt"))]
+    for file in sorted(path.glob("*.json")):
+        narrations.append(_from_record(read_record(file)))
+    if not narrations:
+        message = "holds no .txt of marked narration and no .json record"
+        raise DatasetError(f"{path}: {message}; docs/writing.md shows the form")
+    return narrations
+
+
+def _from_record(record: Record) -> MarkedNarration:
+    """Return the sentences of a record, those marked on which a step rests."""
+    steps: dict[int, list[str]] = {}
+    for step in record.steps:
+        if step.sources:
+            steps.setdefault(step.sources[0], []).append(step.text)
+        for number in step.sources[1:]:
+            steps.setdefault(number, [])
+    rows = []
+    sentences = record.transcript.sentences if record.transcript is not None else ()
+    for number, sentence in enumerate(sentences):
+        kind: Kind | None = "step" if number in steps else None
+        rows.append(MarkedSentence(sentence.text, kind, tuple(steps.get(number, ()))))
+    name = record.video.id
+    return MarkedNarration(name, name, tuple(rows))
 
 
 def _from_json(name: str, narration: Mapping[str, Any]) -> MarkedNarration:
@@ -121,10 +147,3 @@ def _read_line(line: str, place: str) -> MarkedSentence:
     parts = step.removeprefix(REPEAT_MARK.strip()).split(STEP_SEPARATOR)
     steps = tuple(part.strip() for part in parts if part.strip())
     return MarkedSentence(columns[1].strip(), kind, steps, is_repeat)
-
-
-def narration_json(narrations: list[MarkedNarration]) -> Iterator[str]:
-    """Yield the narrations as lines of JSON, for people who look at what was read."""
-    for narration in narrations:
-        rows = [[row.kind, row.text, *row.steps] for row in narration.sentences]
-        yield json.dumps({"name": narration.name, "sentences": rows}, ensure_ascii=False)

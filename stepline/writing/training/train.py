@@ -19,12 +19,19 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 from safetensors.torch import save
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
-from stepline.narration.tagger import ADDITION_SCALE, FORMAT_VERSION, plain_tokenizer
+from stepline.narration.tagger import (
+    ADDITION_SCALE,
+    FORMAT_VERSION,
+    WEIGHTS_FILE,
+    plain_tokenizer,
+)
 from stepline.narration.windows import (
+    ASKED_WORDS,
     Window,
     WordSpan,
     pad_windows,
@@ -37,7 +44,7 @@ from stepline.text.encoder import load_encoder_weights
 from stepline.text.encoder_config import EncoderConfig, layer_parts, read_encoder_config
 from stepline.weights import find_weights
 from stepline.writing.training.labels import EditLabels, edit_labels
-from stepline.writing.training.marked import MarkedNarration
+from stepline.writing.training.marked import MarkedNarration, read_marked_narrations
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +59,12 @@ class TaggerTrainSettings(Settings):
 
     section: ClassVar[str] = "writing.train"
 
-    epochs: int = Field(default=4, ge=1)
+    epochs: int = Field(default=6, ge=1)
     rank: int = Field(default=16, ge=1)  # R of the additions
     first_layer: int = Field(default=2, ge=0)  # layers below it stay as they are
     learning_rate: float = Field(default=1e-3, gt=0)
     weight_decay: float = Field(default=0.01, ge=0)
+    mark_weight: float = Field(default=2.0, ge=0)  # of the loss of marks
     batch_windows: int = Field(default=16, ge=1)  # of sentences; half as many of words
     dropout: float = Field(default=0.1, ge=0, lt=1)  # of the vectors that the heads read
     front_verbs: int = Field(default=40, ge=0)  # commonest verbs that editors put in front
@@ -103,7 +111,7 @@ class TaggerNetwork(nn.Module):
             "kind": (width, len(KINDS)),
             "edit": (2 * width, len(EDITS)),
             "verb": (width, len(front_verbs)),
-            "mark": (width, len(MARKS)),
+            "mark": (2 * width, len(MARKS)),
         }
         self.heads = nn.ModuleDict({name: nn.Linear(*size) for name, size in sizes.items()})
         self.dropout = settings.dropout
@@ -185,16 +193,11 @@ def train_tagger(
     network = TaggerNetwork(settings, front_verbs)
     tokenizer = plain_tokenizer(find_weights("minilm"))
     sentences: list[_Sample] = []
-    stretches: list[_Sample] = []
     for narration, rows in zip(narrations, labels, strict=True):
         windows = sentence_windows([row.text for row in narration.sentences], tokenizer)
         sentences += [_sentence_sample(w, narration, rows, front_verbs) for w in windows]
-        words, marks = _marks_of(narration)
-        for window in stretch_windows(words, tokenizer):
-            span = window.spans[0]
-            end = span.number + len(span.starts) - 1
-            stretches.append(_Sample(window, marks=tuple(marks[span.number : end])))
-    _fit(network, sentences, stretches, settings)
+    stretches = [_marks_of(narration) for narration in narrations]
+    _fit(network, sentences, stretches, tokenizer, settings)
     return network, front_verbs
 
 
@@ -243,10 +246,25 @@ def _marks_of(narration: MarkedNarration) -> tuple[list[str], list[int]]:
     return words, marks
 
 
+def _stretch_samples(
+    stretches: Sequence[tuple[list[str], list[int]]], offset: int, tokenizer: Tokenizer
+) -> list[_Sample]:
+    """Return windows over the words of each narration from the word `offset` on."""
+    samples = []
+    for words, marks in stretches:
+        for window in stretch_windows(words[offset:], tokenizer):
+            span = window.spans[0]
+            begin = offset + span.number
+            end = begin + len(span.starts) - 1
+            samples.append(_Sample(window, marks=tuple(marks[begin:end])))
+    return samples
+
+
 def _fit(
     network: TaggerNetwork,
     sentences: Sequence[_Sample],
-    stretches: Sequence[_Sample],
+    stretches: Sequence[tuple[list[str], list[int]]],
+    tokenizer: Tokenizer,
     settings: TaggerTrainSettings,
 ) -> None:
     """Train in place: `epochs` times through all windows, the learning rate up and then down."""
@@ -260,9 +278,13 @@ def _fit(
     network.train()
     for epoch in range(settings.epochs):
         losses = []
-        word_batches = _batches(stretches, steps, rng)
+        # other windows each time, so that a word has other neighbours
+        offset = int(rng.integers(ASKED_WORDS))
+        samples = _stretch_samples(stretches, offset, tokenizer)
+        word_batches = _batches(samples, steps, rng)
         for batch, words in zip(_batches(sentences, steps, rng), word_batches, strict=True):
-            loss = _sentence_loss(network, batch) + _mark_loss(network, words)
+            mark_loss = _mark_loss(network, words)
+            loss = _sentence_loss(network, batch) + settings.mark_weight * mark_loss
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -324,7 +346,11 @@ def _mark_loss(network: TaggerNetwork, batch: Sequence[_Sample]) -> Tensor:
     if not batch:
         return torch.zeros(())
     hidden = _encode(network, batch)
-    rows = [_word_vectors(hidden[n], sample.window.spans[0]) for n, sample in enumerate(batch)]
+    rows = []
+    for number, sample in enumerate(batch):
+        words = _word_vectors(hidden[number], sample.window.spans[0])  # (W, D)
+        following = torch.cat([words[1:], words[:1] * 0])
+        rows.append(torch.cat([words, following], 1))
     marks = torch.tensor([mark for sample in batch for mark in sample.marks])
     return _cross_entropy(network.head("mark", torch.cat(rows)), marks)
 
@@ -360,3 +386,19 @@ def write_tagger(network: TaggerNetwork, front_verbs: Sequence[str], path: Path)
     halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
     metadata = {"version": FORMAT_VERSION, "front_verbs": json.dumps(list(front_verbs))}
     write_atomic(path, save(halves, metadata))
+
+
+def train_writer_run(sources: Sequence[Path], out: Path, settings: TaggerTrainSettings) -> Path:
+    """Train a tagger on all narrations of the sources and return its file, in the folder `out`.
+
+    Raises DatasetError for a source that cannot be read or holds no step.
+    """
+    narrations: list[MarkedNarration] = []
+    for source in sources:
+        narrations += read_marked_narrations(source)
+    sentences = sum(len(narration.sentences) for narration in narrations)
+    logger.info("train on %d sentences of %d narrations", sentences, len(narrations))
+    network, front_verbs = train_tagger(narrations, settings)
+    path = out / WEIGHTS_FILE
+    write_tagger(network, front_verbs, path)
+    return path

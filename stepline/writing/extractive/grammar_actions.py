@@ -1,0 +1,153 @@
+"""Actions that the grammar finds in a spoken sentence, chosen and pruned by the tagger.
+
+A clause is an action of a step where the tagger lets one begin with its verb. What the clause says
+of it (what, with what, how much, until when, where) stays where the tagger keeps its words.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from stepline.narration.words import EDITS, bare_word, spoken_words
+from stepline.writing.extractive.clauses import Clause, find_clauses
+from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.phrases import Phrase, imperative_phrase, is_rest
+from stepline.writing.extractive.segments import Segment, split_into_segments
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+    from stepline.narration import SentenceReading
+
+MIN_ACTION: Final = 0.3  # P that an action begins with the verb that the grammar found
+MAX_JOINED_WORDS: Final = 22  # of a step that two actions make; a recipe's line is hardly longer
+# P(further action of the same step) above P(an action of its own) from which two are one step
+SAME_STEP: Final = 0.5
+# Words between two actions that may still be one step.
+MAX_WORDS_BETWEEN: Final = 6
+
+# the place of a pronoun among the sentence's spoken words -> its name, None where none is sure
+PlaceResolver = Callable[[int], str | None]
+
+
+@dataclass(frozen=True)
+class GrammarAction:
+    """One action as a step. text: an order. verb: the place of its verb among the spoken words,
+    places: of all its words. is_further: it goes on with the step before. is_negated: not to do."""
+
+    text: str
+    verb: int
+    places: tuple[int, ...]
+    is_further: bool = False
+    is_negated: bool = False
+
+
+def grammar_actions(
+    text: str, reading: "SentenceReading", resolve: PlaceResolver
+) -> list[GrammarAction]:
+    """Return the actions of one sentence that the tagger lets be, in order; further ones joined."""
+    place_of = _places_of_words(text)
+    pieces = list(split_into_segments(text, 0))
+    docs = parse([piece.text for piece in pieces])
+    actions: list[GrammarAction] = []
+    for piece, doc in zip(pieces, docs, strict=True):
+        clauses = find_clauses(doc, ordered=piece.ordered, sequenced=True)
+        for clause in clauses:
+            if is_rest(clause):
+                continue
+            action = _action(clause, piece, place_of, reading, resolve)
+            if action is None:
+                continue
+            if actions and _is_one_step(actions[-1], action):
+                actions[-1] = _joined(actions[-1], action)
+            else:
+                actions.append(action)
+    return actions
+
+
+def _places_of_words(text: str) -> list[int]:
+    """Return for each word between spaces its place among the spoken words, or of the one before."""
+    places = []
+    count = -1
+    for word in text.split():
+        if spoken_words(word):
+            count += 1
+        places.append(max(count, 0))
+    return places
+
+
+def _action(
+    clause: Clause,
+    piece: Segment,
+    place_of: Sequence[int],
+    reading: "SentenceReading",
+    resolve: PlaceResolver,
+) -> GrammarAction | None:
+    """Return the action of a clause; None where the tagger lets none begin with its verb, or where
+    a "not" would be lost."""
+    edits = reading.edits
+
+    def place(token: "Token") -> int:
+        return place_of[piece.word_index(token.idx)]
+
+    def keep(token: "Token") -> float:
+        return 1 - float(edits[place(token), EDITS.index("drop")])
+
+    verb = place(clause.verb)
+    own = float(edits[verb, EDITS.index("verb")])
+    further = float(edits[verb, EDITS.index("next")])
+    if own + further < MIN_ACTION:
+        return None
+    if clause.negated and not (
+        reading.is_warning or _keeps_not(piece, place_of, verb, keep_at(edits))
+    ):
+        return None
+
+    def name(token: "Token") -> str | None:
+        return resolve(place(token))
+
+    phrase: Phrase = imperative_phrase(clause, name, keep)
+    places = tuple(sorted({place(token) for token in phrase.tokens}))
+    is_further = further > own * SAME_STEP
+    return GrammarAction(phrase.text, verb, places, is_further, clause.negated)
+
+
+def keep_at(edits: "object") -> Callable[[int], float]:
+    """Return what gives P(kept) of the word at a place."""
+    return lambda place: 1 - float(edits[place, EDITS.index("drop")])  # type: ignore[index]
+
+
+def _keeps_not(
+    piece: Segment, place_of: Sequence[int], verb: int, keep: Callable[[int], float]
+) -> bool:
+    """Tell whether the tagger keeps the "not" in front of a verb."""
+    for word in piece.words:
+        place = place_of[word.index]
+        is_not = word.bare.endswith("n't") or word.bare in ("not", "never", "dont")
+        if is_not and place <= verb and keep(place) >= MIN_ACTION:
+            return True
+    return False
+
+
+def _is_one_step(before: GrammarAction, action: GrammarAction) -> bool:
+    """Tell whether the later action goes on with the step of the one before."""
+    if not action.is_further or before.is_negated or action.is_negated:
+        return False
+    between = action.places[0] - before.places[-1] - 1
+    length = len(before.text.split()) + len(action.text.split()) + 1
+    return between <= MAX_WORDS_BETWEEN and length <= MAX_JOINED_WORDS
+
+
+def _joined(before: GrammarAction, action: GrammarAction) -> GrammarAction:
+    places = tuple(sorted({*before.places, *action.places}))
+    return replace(before, text=f"{before.text} and {action.text}", places=places)
+
+
+def is_covered(place: int, actions: Sequence[GrammarAction], words: Sequence[str]) -> bool:
+    """Tell whether a verb at a place is said by one of the actions, or stands within one."""
+    bare = bare_word(words[place])
+    for action in actions:
+        within = action.places[0] <= place <= action.places[-1]
+        if place in action.places or (within and bare in action.text.lower()):
+            return True
+    return False
