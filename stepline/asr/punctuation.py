@@ -17,7 +17,7 @@ from stepline.records import Word
 
 MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is taken seriously
 # Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
-STOP_LOG_ODDS: Final = 2.0  # speech is cut more often than a writer would
+STOP_LOG_ODDS: Final = 1.0  # speech is cut more often than a writer would
 STOP_PER_SECOND: Final = 1.0
 MAX_SILENCE_SECONDS: Final = 3.0
 SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}

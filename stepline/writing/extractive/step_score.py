@@ -22,16 +22,14 @@ Array = npt.NDArray[np.float64]
 MIN_PROBABILITY: Final = 1e-4
 REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
 STEP_COLUMN: Final = KINDS.index("step")
-TYPICAL_WORDS: Final = 10  # of a sentence
-FEATURE_COUNT: Final = 23
-LENGTH_WORDS: Final = 8  # up to which the length of a sentence counts
+FEATURE_COUNT: Final = 20
 
 
 def score_features(readings: Sequence[SentenceReading], lengths: Sequence[int]) -> Array:
-    """Return what the regression reads of each sentence of one narration, (S, 23).
+    """Return what the regression reads of each sentence of one narration, (S, 20).
 
-    Log P of each kind; log P(step) of three neighbours on either side, and its mean; the length,
-    twice; what the tagger would make of the words. lengths: words of each sentence.
+    Log P of each kind; log P(step) of three neighbours on either side, and its mean; how much
+    longer than usual it is; what the tagger would make of the words. lengths: words of each sentence.
     """
     if not readings:
         return np.zeros((0, FEATURE_COUNT))
@@ -44,24 +42,23 @@ def score_features(readings: Sequence[SentenceReading], lengths: Sequence[int]) 
     for distance in range(1, REACH_SENTENCES + 1):
         neighbours.append(padded[REACH_SENTENCES - distance :][:count])
         neighbours.append(padded[REACH_SENTENCES + distance :][:count])
-    words = np.array(lengths, dtype=np.float64)
-    short = np.minimum(words, LENGTH_WORDS) / LENGTH_WORDS
-    own = [np.full(count, step.mean()), short, np.log(words + 1)]
-    edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 6)
+    words = np.log(np.array(lengths, dtype=np.float64) + 1)
+    # beside the narration's own mean, for captions and recognisers cut speech differently
+    own = [np.full(count, step.mean()), words - words.mean()]
+    edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 4)
     columns = [log_kinds, np.stack([*neighbours, *own], axis=1), edits]
     return np.concatenate(columns, axis=1)
 
 
 def _edit_features(reading: SentenceReading) -> Array:
-    """Return how surely actions begin in a sentence, and how much of it would stay, (6,)."""
+    """Return how surely actions begin in a sentence, and how much of it would stay, (4,)."""
     if not len(reading.edits):
-        return np.zeros(6)
+        return np.zeros(4)
     edits = reading.edits.astype(np.float64)
     action = edits[:, EDITS.index("verb")] + edits[:, EDITS.index("next")]  # (W,)
     stays = 1 - edits[:, EDITS.index("drop")]
     name = edits[:, EDITS.index("name")]
-    total = stays.sum() / TYPICAL_WORDS
-    features = [action.max(), action.sum(), stays.mean(), total, name.max(), reading.verbs[0]]
+    features = [action.max(), stays.mean(), name.max(), reading.verbs[0]]
     return np.array(features)
 
 

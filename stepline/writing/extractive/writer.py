@@ -66,7 +66,7 @@ def write_extractive(
     chances = step_probabilities(readings, lengths)
     docs = list(parse([" ".join(unit.words) for unit in units]))
     threshold = MIN_STEP_PROBABILITY[settings.steps]
-    namer = StepNamer(docs)
+    namer = StepNamer(docs, readings)
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(units, readings, strict=True)):
@@ -76,7 +76,7 @@ def write_extractive(
             if chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
-        drafts = _drafts(unit, reading, docs[number], number, tagger)
+        drafts = _drafts(unit, reading, docs[number], number, tagger, namer)
         if is_warning and chance < threshold:
             drafts = [draft for draft in drafts if draft.is_negated]
         if not drafts and chance >= threshold:
@@ -113,10 +113,25 @@ def _refused(unit: "_Unit", reading: SentenceReading, chance: float) -> Rejected
 
 
 def _drafts(
-    unit: "_Unit", reading: SentenceReading, doc: "Doc", number: int, tagger: NarrationTagger
+    unit: "_Unit",
+    reading: SentenceReading,
+    doc: "Doc",
+    number: int,
+    tagger: NarrationTagger,
+    namer: StepNamer,
 ) -> list[DraftStep]:
+    """Return the steps of a sentence: by grammar where it finds an action, else word by word."""
+    actions = grammar_actions(unit.text, reading, lambda place: namer.name_at(number, place))
+    if actions:
+        return [_as_draft(action, number) for action in actions]
     editor = SentenceEditor(unit.words, reading, doc, number)
     return editor.steps(tagger.front_verbs)
+
+
+def _as_draft(action: GrammarAction, number: int) -> DraftStep:
+    words = [DraftWord(action.text, place) for place in action.places[:1]]
+    others = [DraftWord("", place) for place in action.places[1:]]
+    return DraftStep((*words, *others), number, action.is_negated)
 
 
 @dataclass(frozen=True)
