@@ -76,9 +76,10 @@ class DraftStep:
 
     @property
     def text(self) -> str:
-        """The words as a step, capital letter first."""
+        """The words as a step, small letter first."""
         line = " ".join(word.text for word in self.words if word.text).strip(" ,.!?;:-")
-        return line[:1].upper() + line[1:]
+        is_name = line[1:2].isupper()
+        return line if is_name else line[:1].lower() + line[1:]
 
 
 @dataclass(frozen=True)
