@@ -48,7 +48,7 @@ def test_a_lock_that_is_a_link_to_nothing_makes_no_file(folder, tmp_path):
 def test_a_lock_that_is_a_second_name_of_a_file_is_refused(folder, precious):
     os.link(precious, folder / LOCK_NAME)
     with (
-        pytest.raises(StoreError, match="no file of its own"),
+        pytest.raises(StoreError, match="has another name too"),
         lock_output(folder / LOCK_NAME, folder),
     ):
         pass
