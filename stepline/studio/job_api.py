@@ -10,11 +10,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from stepline.records import FrozenModel
-from stepline.studio.jobs import JobRunner
+from stepline.studio.jobs import JobRunner, allowed_options
 from stepline.studio.operations import Operation, not_found, read_body
 from stepline.studio.store import Studio, Upload
 from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
-from stepline.studio.video_api import Priority, allowed_options
+from stepline.studio.video_api import Priority
 from stepline.web.local_server import is_whole_number
 
 

@@ -23,7 +23,7 @@ from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
-from stepline.studio.jobs import JobRunner
+from stepline.studio.jobs import JobRunner, allowed_options
 from stepline.studio.operations import Operation, bad_request, not_found, read_body
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
@@ -269,11 +269,3 @@ def known_id(library: CorrectedLibrary, id: str) -> str:
     """Return the id of a video. Raises HTTPException (404) for an unknown one."""
     with not_found("no such video"):
         return library.video(id).id
-
-
-def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
-    """Return the options of a job with its captions as a path that is allowed."""
-    if options.captions is None:
-        return options
-    captions = library.resolve_allowed(Path(options.captions))
-    return options.model_copy(update={"captions": str(captions)})
