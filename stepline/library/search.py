@@ -164,13 +164,17 @@ class SearchIndex:
         """Return for each JSON file of the folder a text that changes with it and its
         corrections."""
         stamps = {}
-        for name, (modified, size) in record_files(self.folder):
+        for name, (modified, size) in record_files(self.folder, self._allowed()):
             stamps[name] = f"{modified} {size}"
             if self._corrections is not None:
                 revision = self._corrections.revision(video_id(name))
                 if revision:
                     stamps[name] += f" {revision}"
         return stamps
+
+    def _allowed(self) -> Sequence[Path]:
+        """Return the folders that links of the folder may lead to."""
+        return () if self._corrections is None else self._corrections.allowed
 
     def search(self, query: str, most: int = 5) -> list[Moment]:
         """Return the moments that answer a query, the best first.
