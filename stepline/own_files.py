@@ -47,11 +47,13 @@ def check_own_file(path: Path) -> None:
 
 def _check_state(path: Path, state: os.stat_result) -> None:
     reason = None
+    cure = "remove it"
     if stat.S_ISLNK(state.st_mode):
         reason = "is a link"
     elif not stat.S_ISREG(state.st_mode):
         reason = "is no plain file"
     elif state.st_nlink > 1:
         reason = "has another name too"
+        cure = "put a copy in its place"
     if reason is not None:
-        raise StoreError(f"{path}: {reason}, and Stepline would write there; remove it")
+        raise StoreError(f"{path}: {reason}, and Stepline would write there; {cure}")

@@ -86,27 +86,17 @@ class VideoApi:
             "state": "new or corrected",
             "sort": "title, newest or duration",
         }
-        formats = f"one of {', '.join(OUTPUTS)}"
         return [
             Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
             Operation(
                 "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
             ),
-            Operation("GET", video, self.video, "One video.", reads_video=True),
             Operation(
                 "GET",
                 f"{video}/record",
                 self.record,
                 "The corrected record, and what the machine had said.",
                 {"part": "steps: those of the record alone"},
-            ),
-            Operation(
-                "GET",
-                f"{video}/steps",
-                self.steps,
-                "An output of the corrected record.",
-                {"format": formats},
-                reads_video=True,
             ),
             Operation(
                 "GET",
@@ -121,6 +111,22 @@ class VideoApi:
                 self.correct,
                 "Take a correction in, or undo one.",
                 body=CorrectionBody,
+            ),
+            *self._file_operations(video),
+        ]
+
+    def _file_operations(self, video: str) -> list[Operation]:
+        """Return the operations that read the file of a video, whose path is given."""
+        formats = f"one of {', '.join(OUTPUTS)}"
+        return [
+            Operation("GET", video, self.video, "One video.", reads_video=True),
+            Operation(
+                "GET",
+                f"{video}/steps",
+                self.steps,
+                "An output of the corrected record.",
+                {"format": formats},
+                reads_video=True,
             ),
             Operation(
                 "GET",
@@ -279,8 +285,8 @@ class VideoApi:
         if path is None:
             raise HTTPException(
                 HTTPStatus.NOT_FOUND,
-                "the video's file is not in the library nor in a folder of --allow, has changed, or is "
-                "still compared with its record",
+                "the video's file is not in the library nor in a folder of --allow, has changed, "
+                "or is still compared with its record",
             )
         return path
 
