@@ -45,6 +45,13 @@ def check_own_file(path: Path) -> None:
     _check_state(path, state)
 
 
+def check_own_folder(folder: Path) -> None:
+    """Raise StoreError where a folder that Stepline writes into is a link, or holds one."""
+    for path in (folder, *folder.glob("*"), *folder.glob(".*")):
+        if path.is_symlink():
+            raise StoreError(f"{path}: is a link, and Stepline would write there; remove it")
+
+
 def _check_state(path: Path, state: os.stat_result) -> None:
     reason = None
     cure = "remove it"
