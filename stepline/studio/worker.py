@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import SteplineError, error_line
+from stepline.library.corrected_library import check_links, check_place
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.networks import load_networks
@@ -40,11 +41,12 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """The input of a worker. source: a path or an address. out: the library's folder. settings: of
-    the main job."""
+    """The input of a worker. source: a path or an address. out: the library's folder. allowed: the
+    folders that may be read. settings: of the main job."""
 
     source: str
     out: str
+    allowed: tuple[str, ...]
     options: JobOptions
     settings: StepsSettings
 
@@ -81,7 +83,12 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         asr = settings.asr.model_copy(update={"language": options.language})
         settings = settings.model_copy(update={"asr": asr})
     captions = Path(options.captions) if options.captions is not None else None
+    allowed = [Path(folder) for folder in task.allowed]
+    check_links(out, allowed)
     sources = find_sources([task.source], out, settings)
+    for source in sources:
+        if isinstance(source.place, Path):
+            check_place(source.place, allowed)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         with source.open(out, settings, captions=captions, texts=options.texts) as request:
