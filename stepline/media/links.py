@@ -28,8 +28,9 @@ from urllib.parse import unquote, urlsplit
 from stepline.atomic_files import write_atomic
 from stepline.errors import MediaError, SteplineError, missing_extra
 from stepline.limits import parse_json
+from stepline.media.addresses import display_url
 from stepline.media.clips import join_tracks
-from stepline.media.http import CHUNK_BYTES, TransferLimits, connection_class, display_url, open_url
+from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, connection_class, open_url
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 from stepline.retry import TRANSIENT_STATUSES, doubled_pause, retry
@@ -47,6 +48,10 @@ PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpe
 RETRIED_STATUSES = TRANSIENT_STATUSES | {416}
 LONGEST_NAME, LONGEST_REASON = 60, 160  # characters of a file's name, and of what yt-dlp says
 CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
+# How a video may come. By others yt-dlp runs programs of this machine (rtmpdump, ffmpeg), which
+# look at no address.
+PROTOCOLS = ("http", "https", "m3u8", "m3u8_native", "http_dash_segments")
+PROTOCOL_FILTER = f"[protocol~='^({'|'.join(PROTOCOLS)})$']"
 MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 
 
@@ -54,7 +59,8 @@ MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 class Link:
     """A video by its address. kind: the media type of the answer.
 
-    page: to be found by yt-dlp; info: what it told, None where it was not asked yet.
+    page: to be found by yt-dlp; info: what it told, None where it was not asked yet. fault: why
+    nothing is found there.
     """
 
     url: str
@@ -62,6 +68,7 @@ class Link:
     kind: str = ""
     page: bool = False
     info: Info | None = field(default=None, repr=False, compare=False)
+    fault: str | None = None
 
 
 class LinkedVideo(FrozenModel):
@@ -82,7 +89,7 @@ def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
     """
     if (done := _fetched(url, folder)) is not None:
         return [Link(url, settings, page=done.page)]
-    limits = TransferLimits(settings)
+    limits = LinkLimits(settings)
     with _one_line(url):
         with _retried(lambda: open_url(url, limits), settings) as answer:
             kind = answer.headers.get_content_type()
@@ -116,11 +123,13 @@ def fetch_link(
     Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page
     without a video.
     """
+    if link.fault is not None:
+        raise MediaError(link.fault)
     done = _fetched(link.url, folder)
     if done is not None and (done.captions is not None or not captions):
         return done
     own = link_folder(link.url, folder)
-    limits = TransferLimits(link.settings)
+    limits = LinkLimits(link.settings)
     with _one_line(link.url), _removed_if_empty(own):
         own.mkdir(parents=True, exist_ok=True)
         if link.page:
@@ -244,7 +253,8 @@ def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any
         )
         limits.check((there if resumed else 0) + (answer.length or 0))
         known = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
-        if known and not known.startswith("W/"):
+        # The rest of what comes compressed cannot be asked for by its bytes.
+        if known and not known.startswith("W/") and not answer.is_packed:
             mark.write_text(known, encoding="utf-8")
         else:
             mark.unlink(missing_ok=True)
@@ -279,7 +289,7 @@ def _retried(
 
 
 def _fetch_page(
-    link: Link, folder: Path, limits: TransferLimits, language: str | None, report: Report | None
+    link: Link, folder: Path, limits: LinkLimits, language: str | None, report: Report | None
 ) -> LinkedVideo:
     """Download the video of a page by yt-dlp. language: of the captions to fetch, None for none."""
     info = link.info if link.info is not None else _extract(link.url, limits)
@@ -363,7 +373,7 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
     )
 
 
-def _extract(url: str, limits: TransferLimits) -> Info:
+def _extract(url: str, limits: LinkLimits) -> Info:
     """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its
     videos."""
     with _youtube_dl(limits, {}) as downloader:
@@ -374,12 +384,14 @@ def _extract(url: str, limits: TransferLimits) -> Info:
 
 
 @contextmanager
-def _youtube_dl(limits: TransferLimits, more: Info) -> Iterator[Any]:
+def _youtube_dl(limits: LinkLimits, more: Info) -> Iterator[Any]:
     """Yield a YoutubeDL whose connections are under limits."""
     try:
         import yt_dlp
+        from yt_dlp.extractor import openload
         from yt_dlp.globals import plugin_dirs
         from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
+        from yt_dlp.utils import determine_protocol
     except ModuleNotFoundError as error:
         raise MediaError(
             f"a page, which {missing_extra(error)}; or give the video's own address"
@@ -394,17 +406,33 @@ def _youtube_dl(limits: TransferLimits, more: Info) -> Iterator[Any]:
                     handler._make_conn_class = lambda kind, _: connection_class(kind, limits)
             return opener
 
+        def _prepare_headers(self, _: Any, headers: Any) -> None:
+            headers.setdefault("Accept-Encoding", "gzip, deflate")
+
     class LimitedYoutubeDL(yt_dlp.YoutubeDL):  # type: ignore[misc]
         @functools.cached_property
         def _request_director(self) -> Any:
             return self.build_request_director([LimitedRH])
 
+        def dl(self, name: str, info: Info, *given: Any, **named: Any) -> Any:
+            """Fetch a file, unless another program would."""
+            protocol = str(determine_protocol(info))
+            if not set(protocol.split("+")) <= set(PROTOCOLS):
+                raise MediaError(
+                    f"the video comes by {protocol[:40]!r}, which is not fetched; give another"
+                )
+            return super().dl(name, info, *given, **named)
+
     plugin_dirs.value = []
+    # PhantomJS, a browser that some extractors start, looks at no address either.
+    openload.check_executable = lambda *_: False
     settings = limits.settings
     most = f"[height<=?{settings.height}]"
+    # What cannot be fetched is not chosen, and where there is nothing else, `dl` says so.
+    own = PROTOCOL_FILTER
     options = {
         # the last: picture and sound as two files, or only one of them
-        "format": f"b{most}/b/((bv{most}/bv),ba)",
+        "format": f"b{own}{most}/b{own}/((bv{own}{most}/bv{own}),ba{own})/b",
         "extract_flat": "in_playlist",
         "noplaylist": True,
         "playlistend": settings.most,
