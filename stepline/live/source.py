@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from stepline.errors import MediaError, SettingsError
 from stepline.live.forward_proxy import ForwardProxy
-from stepline.media.addresses import NamedHost, display_url
+from stepline.media.addresses import NamedHost, check_url, display_url
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.container import LiveInput, OpenMedia, open_live, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
@@ -102,19 +102,12 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
         raise SettingsError(
             f"{scheme[1]}: not an address that is read live; give one of {', '.join(PROTOCOLS)}"
         )
-    _check_host(name)
+    try:
+        check_url(name)
+    except MediaError as error:
+        raise SettingsError(str(error)) from error
     options = (("rtsp_transport", "tcp"),) if scheme[1].startswith("rtsp") else ()
     return [LiveInput(name, display_url(name), PROTOCOLS[scheme[1]], options=options)]
-
-
-def _check_host(url: str) -> None:
-    try:
-        host = urlsplit(url).hostname
-        urlsplit(url).port  # noqa: B018   raises where it is no number
-    except ValueError as error:
-        raise SettingsError(f"{display_url(url)}: {error}; correct the address") from error
-    if not host:
-        raise SettingsError(f"{display_url(url)}: names no host; correct the address")
 
 
 def _devices(name: str) -> list[Path | LiveInput]:

@@ -105,6 +105,21 @@ def connect_checked(
     raise fault
 
 
+def check_url(url: str) -> None:
+    """Raise MediaError, with the cure, for a URL that names no host or no port of a network."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")
+        is_address = bool(host.strip(".")) and parts.port != 0
+        fault = "names no host"
+    except ValueError as error:  # UnicodeError too
+        is_address = False
+        fault = str(error)
+    if not is_address:
+        raise MediaError(f"{display_url(url)}: no address ({fault}); correct the address")
+
+
 def display_url(url: str) -> str:
     """Return a URL without user, password and query, as messages show it."""
     bare = re.split(r"[?#]", url, maxsplit=1)[0]

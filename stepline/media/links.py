@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 from stepline.atomic_files import write_atomic
 from stepline.errors import MediaError, SteplineError, missing_extra
 from stepline.limits import parse_json
-from stepline.media.addresses import display_url
+from stepline.media.addresses import check_url, display_url
 from stepline.media.clips import join_tracks
 from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, connection_class, open_url
 from stepline.media.settings import LinkSettings
@@ -87,6 +87,7 @@ def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
 
     Raises MediaError, in one line, where it cannot be reached or holds no video.
     """
+    check_url(url)
     if (done := _fetched(url, folder)) is not None:
         return [Link(url, settings, page=done.page)]
     limits = LinkLimits(settings)
@@ -171,7 +172,7 @@ def _removed_if_empty(own: Path) -> Iterator[None]:
 
 def link_folder(url: str, folder: Path) -> Path:
     """Return the folder of an address below `folder`."""
-    return folder / hashlib.sha256(url.encode()).hexdigest()[:12]
+    return folder / hashlib.sha256(url.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def _fetched(url: str, folder: Path) -> LinkedVideo | None:

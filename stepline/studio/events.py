@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
 
 from stepline.errors import MediaError, SettingsError, StoreError
 from stepline.limits import LimitError, read_limited
-from stepline.media.addresses import display_url
+from stepline.media.addresses import check_url, display_url
 from stepline.media.http import TransferLimits, open_url
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
@@ -223,13 +222,13 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
     if url is None:
         return None
     if not is_link(url):
-        raise SettingsError(f"--webhook {url}: no address; it begins with http:// or https://")
-    try:
-        urlsplit(url).port  # noqa: B018   raises where it is no number
-    except ValueError as error:
         raise SettingsError(
-            f"--webhook {display_url(url)}: {error}; correct the address"
-        ) from error
+            f"--webhook {display_url(url)}: no address; it begins with http:// or https://"
+        )
+    try:
+        check_url(url)
+    except MediaError as error:
+        raise SettingsError(f"--webhook {error}") from error
     if key_file is None:
         raise SettingsError(
             "--webhook needs --webhook-secret, a file with the key that signs what is told"
