@@ -10,7 +10,6 @@ of media/http.py, and without plugins, cookies, passwords, proxies, a cache or o
 """
 
 import contextlib
-import functools
 import hashlib
 import http.client
 import json
@@ -26,18 +25,18 @@ from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from stepline.atomic_files import write_atomic
-from stepline.errors import MediaError, SteplineError, missing_extra
+from stepline.errors import MediaError, SteplineError
 from stepline.limits import parse_json
 from stepline.media.addresses import check_url, display_url
 from stepline.media.clips import join_tracks
-from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, connection_class, open_url
+from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_url
+from stepline.media.limited_yt_dlp import Info, limited_youtube_dl
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 from stepline.retry import TRANSIENT_STATUSES, doubled_pause, retry
 
 log = logging.getLogger(__name__)
 
-Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
 Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
 
 MARK_NAME = "link.json"
@@ -48,10 +47,6 @@ PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpe
 RETRIED_STATUSES = TRANSIENT_STATUSES | {416}
 LONGEST_NAME, LONGEST_REASON = 60, 160  # characters of a file's name, and of what yt-dlp says
 CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
-# How a video may come. By others yt-dlp runs programs of this machine (rtmpdump, ffmpeg), which
-# look at no address.
-PROTOCOLS = ("http", "https", "m3u8", "m3u8_native", "http_dash_segments")
-PROTOCOL_FILTER = f"[protocol~='^({'|'.join(PROTOCOLS)})$']"
 MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 
 
@@ -308,7 +303,7 @@ def _fetch_page(
     own: Info = {"outtmpl": {"default": f"{place}/{name}.%(ext)s"}, "progress_hooks": [hook]}
     if apart := _is_apart(info):
         own["outtmpl"] = {"default": f"{place}/{name}.%(format_id)s.%(ext)s"}
-    with _youtube_dl(limits, own) as downloader:
+    with limited_youtube_dl(limits, own) as downloader:
         found = downloader.process_ie_result(info, download=True)
         files = [Path(each["filepath"]) for each in found.get("requested_downloads") or ()]
         if not files or not files[0].is_file():
@@ -377,91 +372,11 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
 def _extract(url: str, limits: LinkLimits) -> Info:
     """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its
     videos."""
-    with _youtube_dl(limits, {}) as downloader:
+    with limited_youtube_dl(limits, {}) as downloader:
         info: Info | None = downloader.extract_info(url, download=False)
     if info is None:
         raise MediaError("no video is found on this page; give the address of the video itself")
     return info
-
-
-@contextmanager
-def _youtube_dl(limits: LinkLimits, more: Info) -> Iterator[Any]:
-    """Yield a YoutubeDL whose connections are under limits."""
-    try:
-        import yt_dlp
-        from yt_dlp.extractor import openload
-        from yt_dlp.globals import plugin_dirs
-        from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
-        from yt_dlp.utils import determine_protocol
-    except ModuleNotFoundError as error:
-        raise MediaError(
-            f"a page, which {missing_extra(error)}; or give the video's own address"
-        ) from error
-
-    class LimitedRH(UrllibRH):  # type: ignore[misc]
-        def _create_instance(self, *given: Any, **named: Any) -> Any:
-            opener = super()._create_instance(*given, **named)
-            opener.handle_open.pop("ftp", None)
-            for handler in opener.handlers:
-                if isinstance(handler, HTTPHandler):
-                    handler._make_conn_class = lambda kind, _: connection_class(kind, limits)
-            return opener
-
-        def _prepare_headers(self, _: Any, headers: Any) -> None:
-            headers.setdefault("Accept-Encoding", "gzip, deflate")
-
-    class LimitedYoutubeDL(yt_dlp.YoutubeDL):  # type: ignore[misc]
-        @functools.cached_property
-        def _request_director(self) -> Any:
-            return self.build_request_director([LimitedRH])
-
-        def dl(self, name: str, info: Info, *given: Any, **named: Any) -> Any:
-            """Fetch a file, unless another program would."""
-            protocol = str(determine_protocol(info))
-            if not set(protocol.split("+")) <= set(PROTOCOLS):
-                raise MediaError(
-                    f"the video comes by {protocol[:40]!r}, which is not fetched; give another"
-                )
-            return super().dl(name, info, *given, **named)
-
-    plugin_dirs.value = []
-    # PhantomJS, a browser that some extractors start, looks at no address either.
-    openload.check_executable = lambda *_: False
-    settings = limits.settings
-    most = f"[height<=?{settings.height}]"
-    # What cannot be fetched is not chosen, and where there is nothing else, `dl` says so.
-    own = PROTOCOL_FILTER
-    options = {
-        # the last: picture and sound as two files, or only one of them
-        "format": f"b{own}{most}/b{own}/((bv{own}{most}/bv{own}),ba{own})/b",
-        "extract_flat": "in_playlist",
-        "noplaylist": True,
-        "playlistend": settings.most,
-        "retries": settings.attempts,
-        "fragment_retries": settings.attempts,
-        "socket_timeout": settings.seconds,
-        "skip_unavailable_fragments": False,
-        "continuedl": True,
-        "logger": _YtDlpLog(),
-        "noprogress": True,
-        "color": "never",
-        "cachedir": False,
-        "proxy": "",
-        "fixup": "never",
-        "ffmpeg_location": str(Path(__file__).parent / "none"),  # no other program is run
-    }
-    with LimitedYoutubeDL(options | more) as downloader:
-        yield downloader
-
-
-class _YtDlpLog:
-    """What yt-dlp says, for --verbose."""
-
-    def debug(self, text: str) -> None:
-        """Take a line; what is wrong comes as an exception too."""
-        log.info("%s", text)
-
-    info = warning = error = debug
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from stepline.live.events import LiveLog
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.source import LiveSource, parse_sources
 from stepline.media.addresses import NamedHost, connect_checked, display_url
+from stepline.media.http import LinkLimits
+from stepline.media.limited_yt_dlp import limited_youtube_dl
 from stepline.media.links import fetch_link, find_links
 from stepline.media.settings import LinkSettings
 
@@ -170,12 +172,9 @@ def test_of_a_video_that_comes_in_two_ways_the_safe_one_is_fetched(server, tmp_p
     "protocol", ["rtmp", "rtsp", "mms", "f4m", "ism", "websocket_frag", "m3u8+rtmp", "rtmp_ffmpeg"]
 )
 def test_only_http_hls_and_dash_are_fetched(tmp_path, programs, protocol):
-    from stepline.media.http import LinkLimits
-    from stepline.media.links import _youtube_dl
-
     info = {"url": "http://127.0.0.1:1/x", "protocol": protocol, "ext": "mp4", "id": "x"}
     with (
-        _youtube_dl(LinkLimits(OURS), {}) as downloader,
+        limited_youtube_dl(LinkLimits(OURS), {}) as downloader,
         pytest.raises(MediaError, match="which is not fetched"),
     ):
         downloader.dl(str(tmp_path / "x.mp4"), info)
@@ -186,10 +185,7 @@ def test_an_extractor_finds_no_phantomjs(programs):
     from yt_dlp.extractor.openload import PhantomJSwrapper
     from yt_dlp.utils import ExtractorError
 
-    from stepline.media.http import LinkLimits
-    from stepline.media.links import _youtube_dl
-
-    with _youtube_dl(LinkLimits(OURS), {}) as downloader, pytest.raises(ExtractorError):
+    with limited_youtube_dl(LinkLimits(OURS), {}) as downloader, pytest.raises(ExtractorError):
         PhantomJSwrapper(downloader.get_info_extractor("Generic"))
     assert programs() == ""
 
