@@ -7,6 +7,7 @@ that no script reads and no page of another site sends; programs send it as `Aut
 
 import hashlib
 import hmac
+import html
 import ipaddress
 import re
 import secrets
@@ -20,7 +21,7 @@ from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
@@ -128,7 +129,7 @@ class Access:
         path = request.url.path
         is_page = request.method == "GET" and not path.startswith("/api/")
         if is_page and self._has_token_in_address(request):
-            reply: Response = RedirectResponse(path, HTTPStatus.SEE_OTHER)
+            reply = _entry_reply(request)
             self.let_in(reply)
             return reply
         if OPEN_PATHS.fullmatch(path) or self._has_token(request):
@@ -165,3 +166,16 @@ class Access:
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
+
+
+def _entry_reply(request: Request) -> Response:
+    """Return the reply that leads to the page of a request, without the token.
+
+    A browser sends no strict cookie where the page of another site, or a file, led to a redirect;
+    so there a page of this server leads on.
+    """
+    path = request.url.path
+    if request.headers.get("Sec-Fetch-Site", "none") == "none":
+        return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+    address = html.escape(path)
+    return HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')

@@ -45,6 +45,7 @@ CONTENT_POLICY = (
 )
 MAX_CONNECTIONS = 400  # at a time; fifty viewers have some six each
 MAX_BODY_BYTES = 2**20  # of a request, except for the pieces of uploads
+MAX_LOGIN_BYTES = 4096  # of a request to /login, which needs no token
 PAGE_FILES = {
     "/": "library.html",
     "/video/{id}": "review.html",
@@ -191,4 +192,6 @@ class StudioServer(LocalServer):
 
 
 def _max_bytes(request: Request) -> int:
+    if request.url.path == "/login":  # which needs no token
+        return MAX_LOGIN_BYTES
     return MAX_PIECE_BYTES if request.method == "PATCH" else MAX_BODY_BYTES
