@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ LOCK_NAME = ".stepline.lock"  # in the folder that a run writes to
 MAX_LOST_FOLDERS = 100
 # s between two looks at a lock that another holds; one who only asks who holds it is done sooner
 POLL_SECONDS = 0.2
+NOTE_START = b'{"host": '  # of every owner's note, by which a lock is known from another's file
+MAX_NOTE_BYTES = 4096  # that are read of a lock
 
 
 @contextlib.contextmanager
@@ -33,6 +36,7 @@ def lock_output(
     however that ends, also on a disk that machines share. place: what messages call it. wait: for
     another's end, after a warning that names it; without it SettingsError names it. keep: leave the
     file, empty, at the end. On Windows, and on a disk that knows no locks, nothing is held.
+    StoreError where the file is none of Stepline's locks: it stays as it is.
     """
     new_folders = [folder for folder in lock.parents if not folder.exists()]
     file, killed = _locked_file(lock, place, wait=wait)
@@ -42,7 +46,7 @@ def lock_output(
         with contextlib.suppress(OSError):
             if keep:
                 file.truncate(0)
-            else:
+            elif _is_at(lock, file):
                 # before it is free: whoever locks it next finds that it is gone, and makes another
                 lock.unlink()
         file.close()
@@ -59,12 +63,15 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         looks += 1
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
-            file = lock.open("a+b", buffering=0)
+            file = open_lock(lock)
             lost_folders = 0
             locked = lock_file_now(file)
-            file.seek(0)
-            note = file.read()
+            note = file.read(MAX_NOTE_BYTES)
+            if note and not note.startswith(NOTE_START):
+                file.close()
+                raise _no_lock_error(lock, "holds something else")
             if locked and _is_at(lock, file):
+                file.seek(0)
                 file.truncate(0)
                 file.write(owner_note())
                 return file, bool(note)  # one that ends by itself leaves no file
@@ -89,9 +96,35 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         time.sleep(POLL_SECONDS)
 
 
+def open_lock(lock: Path) -> BinaryIO:
+    """Open the file of a lock to read and write, or make it; its content stays.
+
+    Raises StoreError where a link, a folder, a device or a file with a second name is in its place,
+    OSError where it cannot be opened.
+    """
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        # Two may make it at the same time; the lock itself then says who has it.
+        if lock.is_symlink():
+            raise _no_lock_error(lock, "is a link") from None
+        descriptor = os.open(lock, flags)
+    file = os.fdopen(descriptor, "r+b", buffering=0)
+    state = os.fstat(descriptor)
+    if stat.S_ISREG(state.st_mode) and state.st_nlink <= 1:
+        return file
+    file.close()
+    raise _no_lock_error(lock, "is no file of its own")
+
+
+def _no_lock_error(lock: Path, reason: str) -> StoreError:
+    return StoreError(f"{lock}: {reason}, no lock that Stepline made; remove it")
+
+
 def _is_at(path: Path, file: BinaryIO) -> bool:
     try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
 

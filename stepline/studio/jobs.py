@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,6 +20,7 @@ from typing import IO, Any, TypeAlias, cast
 
 from pydantic import JsonValue
 
+from stepline.child_processes import start_module
 from stepline.errors import StoreError, error_line
 from stepline.library.corrected_library import video_id
 from stepline.limits import parse_json
@@ -276,14 +276,12 @@ class JobRunner:
 
 def _start_worker(messages: IO[str]) -> Process:
     """Start a worker, in a process group that the programs it starts belong to."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "stepline.studio.worker"],
+    return start_module(
+        "stepline.studio.worker",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=messages,
-        text=True,
         encoding="utf-8",
-        start_new_session=True,
     )
 
 
