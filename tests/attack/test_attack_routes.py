@@ -27,7 +27,6 @@ from route_table import (
 from studio_server import serving
 
 
-
 def each_route(has=lambda entry: True):
     """Run a test on each route whose entry has what it attacks."""
     routes = [route for route, entry in ENTRIES.items() if has(entry)]
@@ -242,11 +241,7 @@ def test_a_page_of_another_site_gets_nothing(guest, attacked, route, untouched):
         {"Origin": f"https://127.0.0.1:{guest.port}"},
         {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"},
         {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors"},
-        {
-            "Sec_Fetch_Site": "cross-site",
-            "Sec_Fetch_Mode": "navigate",
-            "Sec_Fetch_Dest": "iframe",
-        },
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
         {"Host": "evil.example"},
         {"Host": f"localhost.evil.example:{guest.port}"},
         {"Host": f"127.0.0.1:{guest.port}@evil.example"},
