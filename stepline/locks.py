@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import socket
-import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO
 
 from stepline.errors import SettingsError, StoreError
 from stepline.limits import parse_json
+from stepline.own_files import open_own_file
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +63,13 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         looks += 1
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
-            file = open_lock(lock)
+            file = open_own_file(lock)
             lost_folders = 0
             locked = lock_file_now(file)
             note = file.read(MAX_NOTE_BYTES)
             if note and not note.startswith(NOTE_START):
                 file.close()
-                raise _no_lock_error(lock, "holds something else")
+                raise StoreError(f"{lock}: holds something else than a lock; remove it")
             if locked and _is_at(lock, file):
                 file.seek(0)
                 file.truncate(0)
@@ -94,32 +94,6 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         if looks == 2:
             log.warning("%s: %s works on it; waiting for its end", place, owner_name(note))
         time.sleep(POLL_SECONDS)
-
-
-def open_lock(lock: Path) -> BinaryIO:
-    """Open the file of a lock to read and write, or make it; its content stays.
-
-    Raises StoreError where a link, a folder, a device or a file with a second name is in its place,
-    OSError where it cannot be opened.
-    """
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        descriptor = os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o666)
-    except FileExistsError:
-        # Two may make it at the same time; the lock itself then says who has it.
-        if lock.is_symlink():
-            raise _no_lock_error(lock, "is a link") from None
-        descriptor = os.open(lock, flags)
-    file = os.fdopen(descriptor, "r+b", buffering=0)
-    state = os.fstat(descriptor)
-    if stat.S_ISREG(state.st_mode) and state.st_nlink <= 1:
-        return file
-    file.close()
-    raise _no_lock_error(lock, "is no file of its own")
-
-
-def _no_lock_error(lock: Path, reason: str) -> StoreError:
-    return StoreError(f"{lock}: {reason}, no lock that Stepline made; remove it")
 
 
 def _is_at(path: Path, file: BinaryIO) -> bool:

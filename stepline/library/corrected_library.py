@@ -9,24 +9,31 @@ machine's record of each corrected video.
 """
 
 import contextlib
-import functools
 import hashlib
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from stepline.atomic_files import files_below
 from stepline.errors import StoreError
-from stepline.library.corrections import CorrectedRecord, Correction, check_correction, corrected
+from stepline.library.corrections import (
+    CorrectedRecord,
+    Correction,
+    RecordChangedError,
+    check_correction,
+    corrected,
+)
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
+from stepline.outputs.shared_folder import unshared_files_below
 from stepline.outputs.text import shown_span
+from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import from_json, read_record, to_json
 from stepline.weights import sha256
@@ -35,7 +42,6 @@ VideoState: TypeAlias = Literal["new", "corrected"]
 Stamp: TypeAlias = tuple[int, int]  # of a file: time of change (ns) and size (bytes)
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
-MAX_DIGESTS_IN_MEMORY = 10_000  # of video files outside of the allowed folders
 MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
@@ -74,18 +80,42 @@ class CurrentRecord:
     machine: Record
     corrected: CorrectedRecord
 
+    @cached_property
+    def stamp(self) -> str:
+        """A text that changes when the machine's record does, by which a correction names it."""
+        return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class StoredCorrections:
+    """The corrections of a video that were read so far, and the number of the last row."""
+
+    corrections: tuple[Correction, ...] = ()
+    ids: frozenset[str] = frozenset()
+    last: int = 0
+
 
 def video_id(name: str) -> str:
     """Return the id of the record in a file; name: its path below the library's folder."""
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def record_files(folder: Path) -> Iterator[tuple[str, Stamp]]:
-    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp."""
-    for path in files_below(folder):
-        if path.suffix == ".json" and not path.name.startswith("."):
-            with contextlib.suppress(FileNotFoundError):  # it may be gone by now
-                yield path.relative_to(folder).as_posix(), file_stamp(path)
+def record_files(folder: Path, allowed: Sequence[Path] = ()) -> Iterator[tuple[str, Stamp]]:
+    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp.
+
+    allowed: real paths of other folders that links may lead to. Copies in shared folders are left
+    out.
+    """
+    inside = (Path(os.path.realpath(folder)), *allowed)
+    for path in unshared_files_below(folder):
+        if path.suffix != ".json" or path.name.startswith("."):
+            continue
+        if path.is_symlink():
+            real = Path(os.path.realpath(path))
+            if not any(real.is_relative_to(other) for other in inside):
+                continue
+        with contextlib.suppress(FileNotFoundError):  # it may be gone by now
+            yield path.relative_to(folder).as_posix(), file_stamp(path)
 
 
 def file_stamp(path: Path) -> Stamp:
@@ -106,7 +136,8 @@ class CorrectedLibrary:
 
     allowed: other folders whose files may be read. reads_only: see LibraryDatabase. on_correction:
     called after each correction with the video's id and revision. in_transaction: called with the
-    same inside the correction's transaction. Raises StoreError as LibraryDatabase does.
+    same inside the correction's transaction. digest_of: the sha256 of a file, None while it is not
+    known; by default it is waited for. Raises StoreError as LibraryDatabase does.
     """
 
     def __init__(
@@ -117,7 +148,9 @@ class CorrectedLibrary:
         self.allowed = (self.folder, *(Path(os.path.realpath(path)) for path in allowed))
         self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
         self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
+        self.digest_of: Callable[[Path], str | None] = sha256
         self._scan_lock = Lock()
+        self._correction_lock = Lock()
         self._record_lock = Lock()
         # each JSON file that was read: the machine's card, None where it holds no record
         self._cards: dict[LibraryVideo, VideoCard | None] = {}
@@ -125,6 +158,7 @@ class CorrectedLibrary:
         # the cards of corrected videos: a few bytes each, so a long list stays cheap
         self._corrected_cards: dict[LibraryVideo, VideoCard] = {}
         self._records: OrderedDict[LibraryVideo, CurrentRecord] = OrderedDict()
+        self._stored: OrderedDict[str, StoredCorrections] = OrderedDict()  # by video
 
     def close(self) -> None:
         """Close the database."""
@@ -171,7 +205,7 @@ class CorrectedLibrary:
         with self._scan_lock:
             cards: dict[LibraryVideo, VideoCard | None] = {}
             videos = {}
-            for name, stamp in record_files(self.folder):
+            for name, stamp in record_files(self.folder, self.allowed):
                 video = LibraryVideo(video_id(name), name, stamp)
                 cards[video] = None
                 if video in self._cards:
@@ -209,6 +243,10 @@ class CorrectedLibrary:
         """Return the record as people have corrected it."""
         return self._current(self.video(id)).corrected
 
+    def current(self, id: str) -> CurrentRecord:
+        """Return both records of a video."""
+        return self._current(self.video(id))
+
     def corrected_record(self, name: str) -> Record:
         """Return the corrected record of a file; name: its path below the library's folder."""
         stamp = self._stamp(name)
@@ -239,8 +277,42 @@ class CorrectedLibrary:
 
     def corrections(self, id: str) -> list[Correction]:
         """Return the corrections of a video, the oldest first."""
-        rows = self.database.rows("SELECT body FROM correction WHERE video = ? ORDER BY number", id)
-        return [Correction.model_validate_json(body) for (body,) in rows]
+        return list(self._stored_corrections(id).corrections)
+
+    def _stored_corrections(self, id: str) -> StoredCorrections:
+        """Return the corrections of a video; only those that are new since the last time are
+        read."""
+        query = "SELECT number, body FROM correction WHERE video = ? AND number > ? ORDER BY number"
+        # The database is asked first, since a transaction holds it while it asks for corrections.
+        with self.database.guarded(), self._correction_lock:
+            stored = self._stored.get(id, StoredCorrections())
+            added: list[Correction] = []
+            ids = set(stored.ids)
+            rows = self.database.rows(query, id, stored.last)
+            for _, body in rows:
+                correction = self._checked_correction(id, body, ids)
+                ids.add(correction.id)
+                added.append(correction)
+            if added:
+                corrections = (*stored.corrections, *added)
+                stored = StoredCorrections(corrections, frozenset(ids), rows[-1][0])
+            self._stored[id] = stored
+            self._stored.move_to_end(id)
+            if len(self._stored) > MAX_RECORDS_IN_MEMORY:
+                self._stored.popitem(last=False)
+            return stored
+
+    def _checked_correction(self, id: str, body: object, earlier: Set[str]) -> Correction:
+        """Return the correction in a row, which may be a stranger's: it is of its video and has its
+        own id, and an undo is of an earlier one."""
+        try:
+            correction = Correction.model_validate_json(cast(str, body))
+        except (ValidationError, TypeError) as error:
+            raise self.database.row_error("correction") from error
+        undoes_earlier = correction.undoes is None or correction.undoes in earlier
+        if correction.video != id or correction.id in earlier or not undoes_earlier:
+            raise self.database.row_error("correction")
+        return correction
 
     def revision(self, id: str) -> int:
         """Return how many corrections a video has."""
@@ -251,24 +323,36 @@ class CorrectedLibrary:
         """Keep a correction and return the video's revision; sent twice, it counts once.
 
         It is on disk when this returns. Raises ConflictError where somebody else changed the same
-        fields since, StoreError where it does not fit the video.
+        fields since, RecordChangedError where it names another record than the present one,
+        StoreError where it does not fit the video.
         """
         if correction.video != id:
             raise StoreError(
                 f"correction {correction.id!r} is of video {correction.video!r}, not of {id!r}"
             )
-        record = self.record(id)
+        current = self.current(id)
+        record = current.machine
         with self.database.change() as connection:
-            earlier = self.corrections(id)
-            for other in earlier:
-                if other.model_copy(update={"when": correction.when}) == correction:
-                    return len(earlier)
+            stored = self._stored_corrections(id)
+            earlier = stored.corrections
+            if correction.id in stored.ids:
+                for other in earlier:
+                    sent = {"when": correction.when, "record": correction.record}
+                    if other.model_copy(update=sent) == correction:
+                        return len(earlier)
+            if correction.record not in ("", current.stamp):
+                raise RecordChangedError
+            if earlier and not current.corrected.revision:
+                # Somebody made the first correction meanwhile, maybe of another record.
+                kept = self.database.row(MACHINE_RECORD_QUERY, id)
+                if kept is None or kept[0] != to_json(record):
+                    raise RecordChangedError
             check_correction(record, earlier, correction)
             if not earlier:
                 connection.execute(
                     "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
                 )
-            row = (correction.id, id, correction.model_dump_json())
+            row = (correction.id, id, correction.model_dump_json(exclude={"record"}))
             connection.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
             revision = len(earlier) + 1
             self.in_transaction(connection, id, revision)
@@ -292,8 +376,9 @@ class CorrectedLibrary:
     def media_file(self, id: str, video: Video) -> Path | None:
         """Return the file of a video, `video` in its record; None where it is not found.
 
-        It is in the library or in an allowed folder. Elsewhere it must have the bytes that the
-        record names: a record that a stranger wrote gives access to no other file.
+        It is a video by its name, in the library or in an allowed folder. With another name, or
+        elsewhere, it must have the bytes that the record names: a record that a stranger wrote
+        gives access to no other file.
         """
         name = video.path
         if name is None:
@@ -307,17 +392,22 @@ class CorrectedLibrary:
         ]
         for path in dict.fromkeys(paths):
             with contextlib.suppress(OSError, ValueError):
-                if path.is_file():
-                    with contextlib.suppress(StoreError):
-                        return self.resolve_allowed(path.absolute())
-                    if _sha256(path, file_stamp(path)) == video.sha256:
-                        return path.resolve()
+                if path.is_file() and self._is_video_file(path, video.sha256):
+                    return path.resolve()
         return None
 
-
-@functools.lru_cache(MAX_DIGESTS_IN_MEMORY)
-def _sha256(path: Path, stamp: Stamp) -> str:  # noqa: ARG001   another stamp, another file
-    return sha256(path)
+    def _is_video_file(self, path: Path, digest: str | None) -> bool:
+        is_video = path.resolve().suffix.lower() in VIDEO_SUFFIXES
+        is_allowed = True
+        try:
+            self.resolve_allowed(path.absolute())
+        except StoreError:
+            is_allowed = False
+        if is_video and is_allowed:
+            return True
+        # A file that is neither is not even read.
+        may_be = digest is not None and (is_video or is_allowed)
+        return may_be and self.digest_of(path) == digest
 
 
 def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.atomic_files import files_below
 from stepline.errors import MediaError, StoreError
+from stepline.outputs.shared_folder import unshared_files_below
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
 from stepline.storage import read_record
@@ -201,15 +201,15 @@ def _find_links(urls: Sequence[str], out: Path, settings: StepsSettings) -> "lis
 def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
     """Return the named files and the videos inside named folders, in the order named, each once.
 
-    A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are
-    none of them.
+    A folder's videos come sorted; hidden files, copies in shared folders, and the clips and
+    summaries that Stepline cut are none of them.
     Raises MediaError where a folder holds none and one is needed.
     """
     videos: dict[Path, Path] = {}
     for path in paths:
         files = [path]
         if path.is_dir():
-            files = [file for file in files_below(path) if _is_video(file)]
+            files = [file for file in unshared_files_below(path) if _is_video(file)]
         if not files and needed:
             kinds = ", ".join(sorted(VIDEO_SUFFIXES))
             raise MediaError(f"{path}: no video in this folder ({kinds}); name the files instead")

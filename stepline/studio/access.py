@@ -12,6 +12,7 @@ import ipaddress
 import re
 import secrets
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -48,26 +49,27 @@ class Password:
         self._clock = clock
         self._hash = self._hash_of(password)
         self._tries: deque[tuple[float, str]] = deque()  # the wrong ones: (when, address)
+        self._lock = threading.Lock()
 
     def check(self, password: str, address: str) -> bool:
         """Return whether it is the password. Raises HTTPException (429) for an address that was
         wrong too often."""
-        now = self._clock()
-        while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
-            self._tries.popleft()
-        own_tries = sum(other == address for _, other in self._tries)
-        if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL:
-            raise HTTPException(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too many wrong passwords; wait a minute",
-                {"Retry-After": f"{TRIES_SECONDS:.0f}"},
-            )
-        # Counted before the slow hash, so that tries at the same time count too.
-        self._tries.append((now, address))
-        is_right = hmac.compare_digest(self._hash, self._hash_of(password))
-        if is_right:
-            self._tries.remove((now, address))
-        return is_right
+        # One after the other: tries at the same time count too, and only wrong ones do.
+        with self._lock:
+            now = self._clock()
+            while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
+                self._tries.popleft()
+            own_tries = sum(other == address for _, other in self._tries)
+            if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL:
+                raise HTTPException(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    "too many wrong passwords; wait a minute",
+                    {"Retry-After": f"{TRIES_SECONDS:.0f}"},
+                )
+            is_right = hmac.compare_digest(self._hash, self._hash_of(password))
+            if not is_right:
+                self._tries.append((now, address))
+            return is_right
 
     def _hash_of(self, password: str) -> bytes:
         data = password.encode("utf-8", "surrogatepass")

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from stepline.library.file_digests import FileDigests
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
@@ -129,6 +130,10 @@ class StudioServer(LocalServer):
         self.studio = studio
         self.webhook = options.webhook
         self.broadcast = Broadcast()
+        # No request waits until a video is read.
+        self.digests = FileDigests()
+        self.digests.on_done = lambda: self.broadcast.publish("files", {})
+        studio.library.digest_of = self.digests.get
         self.access = Access(options.host, options.password, https=options.certificate is not None)
         self.jobs = JobRunner(
             studio, self.broadcast, at_once=options.at_once, settings=options.settings
@@ -189,6 +194,7 @@ class StudioServer(LocalServer):
             if self.webhook is not None:
                 self.webhook.close()
             self.api.close()
+            self.digests.close()
 
 
 def _max_bytes(request: Request) -> int:

@@ -10,10 +10,11 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stepline.errors import SteplineError, error_line
+from stepline.errors import SteplineError, StoreError, error_line
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.networks import load_networks
@@ -40,11 +41,12 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """The input of a worker. source: a path or an address. out: the library's folder. settings: of
-    the main job."""
+    """The input of a worker. source: a path or an address. out: the library's folder. allowed: the
+    folders that may be read. settings: of the main job."""
 
     source: str
     out: str
+    allowed: tuple[str, ...]
     options: JobOptions
     settings: StepsSettings
 
@@ -81,7 +83,11 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         asr = settings.asr.model_copy(update={"language": options.language})
         settings = settings.model_copy(update={"asr": asr})
     captions = Path(options.captions) if options.captions is not None else None
+    _check_links(out, task.allowed)
     sources = find_sources([task.source], out, settings)
+    for source in sources:
+        if isinstance(source.place, Path):
+            _check_place(source.place, task.allowed)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         with source.open(out, settings, captions=captions, texts=options.texts) as request:
@@ -93,6 +99,21 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
                 progress=lines.progress,
             )
         lines.write(record=output_path(result.record, out, "json").name)
+
+
+def _check_links(out: Path, allowed: Sequence[str]) -> None:
+    """Raise StoreError where a folder of the library is a link that leads elsewhere, since outputs
+    may be written into it."""
+    for entry in os.scandir(out):
+        if entry.is_symlink() and entry.is_dir():
+            _check_place(Path(entry.path), allowed)
+
+
+def _check_place(path: Path, allowed: Sequence[str]) -> None:
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(folder) for folder in allowed):
+        reason = "a link that leads out of the library and the folders of --allow"
+        raise StoreError(f"{path}: {reason}; remove it, or allow its folder")
 
 
 def _end_with_input() -> None:

@@ -48,7 +48,7 @@ def test_a_lock_that_is_a_link_to_nothing_makes_no_file(folder, tmp_path):
 def test_a_lock_that_is_a_second_name_of_a_file_is_refused(folder, precious):
     os.link(precious, folder / LOCK_NAME)
     with (
-        pytest.raises(StoreError, match="no file of its own"),
+        pytest.raises(StoreError, match="has another name too"),
         lock_output(folder / LOCK_NAME, folder),
     ):
         pass
@@ -67,7 +67,7 @@ def test_a_file_of_another_in_the_place_of_a_lock_stays(folder):
 def test_a_pipe_in_the_place_of_a_lock_holds_nobody_up(folder):
     lock = folder / LOCK_NAME
     os.mkfifo(lock)
-    with pytest.raises(StoreError, match="no file of its own"), lock_output(lock, folder):
+    with pytest.raises(StoreError, match="no plain file"), lock_output(lock, folder):
         pass
 
 

@@ -381,10 +381,14 @@ const begin = async () => {
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
-  else trouble("The video's file is not where the record says, so there is nothing to watch; its steps can be corrected all the same.");
+  else trouble("The video's file is not where the record says, or is still compared with it, so there is nothing to watch yet; its steps can be corrected all the same.");
   render();
   player.addEventListener("loadedmetadata", jump, { once: true });
-  listen({ video: ({ id, revision }) => { if (id === pageId()) edited.heard(revision).catch((error) => trouble(error.message)); } },
+  const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };
+  listen({
+    video: ({ id, revision }) => { if (id === pageId()) edited.heard(revision).catch((error) => trouble(error.message)); },
+    files: () => lookAgain().catch((error) => trouble(error.message)),
+  },
     () => edited.heard(Infinity).catch((error) => trouble(error.message)));
   if (card.media) {
     timeline.peaks = (await ask(`${video}/waveform`).catch(() => ({ peaks: [] }))).peaks;   /* a silent video has none */
