@@ -21,11 +21,26 @@ class StudioProcess:
     """
 
     def __init__(self, folder, *more, prefix=(), variables=None):
+        self._wait_for_start(self.begin(folder, *more, prefix=prefix, variables=variables))
+
+    @classmethod
+    def of(cls, process):
+        """Return the studio of a process that `begin` returned."""
+        studio = cls.__new__(cls)
+        studio._wait_for_start(process)
+        return studio
+
+    @staticmethod
+    def begin(folder, *more, prefix=(), variables=None):
+        """Start the command, and return its process without a wait for its address."""
         command = [*prefix, sys.executable, "-m", "stepline", "studio", str(folder), *FAST, *more]
         environment = os.environ | {"PYTHONPATH": str(ROOT)} | (variables or {})
-        self.process = subprocess.Popen(
+        return subprocess.Popen(
             [str(part) for part in command], stderr=subprocess.PIPE, text=True, env=environment
         )
+
+    def _wait_for_start(self, process):
+        self.process = process
         self.lines = []  # of its standard error
         self.token = None
         for line in self.process.stderr:

@@ -15,7 +15,7 @@ from stepline.studio.store import Studio
 
 SECRET = "the secret"
 OTHER_TITLE = "Of another library"
-OTHER_IDS = {"video", "upload", "job", "run", "clip"}  # that another library has too
+OTHER_IDS = {"video", "upload", "ended upload", "job", "run", "clip"}  # that another library has too
 # folders below the root that a studio may change: of the dataset its verdicts
 STUDIO_FOLDERS = {"cache", "tmp", "library", "open", "curated"}
 
@@ -66,6 +66,7 @@ class AttackedLibrary:
         self.other_names = {
             "video": video_id("other.json"),
             "upload": upload.id,
+            "ended upload": upload.id,
             "job": str(jobs[-1].id),
             "run": "elsewhere",
             "clip": "99.mp4",
@@ -77,14 +78,18 @@ class AttackedLibrary:
         reply, data = studio.ask("POST", "/api/videos", {"path": "broken.mp4"})
         assert reply.status == 200, data
         job = json.loads(data)["job"]
-        reply, data = studio.ask("POST", "/api/uploads", {"name": "film.mp4", "size": 1000})
-        assert reply.status == 201, data
+        uploads = []
+        for name in ("film.mp4", "ended.mp4"):
+            reply, data = studio.ask("POST", "/api/uploads", {"name": name, "size": 1000})
+            assert reply.status == 201, data
+            uploads.append(json.loads(data)["upload"])
         clip = studio.read("/annotate/next?annotator=Ann")
         audit = studio.ask("GET", "/audit/")[1].decode()
         asked = json.loads(audit.partition('id="asked">')[2].partition("</script>")[0])["asked"]
         self.names = {
             "video": video_id("v0.json"),
-            "upload": json.loads(data)["upload"],
+            "upload": uploads[0],
+            "ended upload": uploads[1],
             "job": str(job),
             "run": "run",
             "clip": clip["media"].rpartition("/")[2],

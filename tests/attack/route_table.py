@@ -90,6 +90,7 @@ ENTRIES = {
     ("PATCH", "/api/uploads/{id}"): Entry(
         UPLOAD, body="x" * 10, headers=PIECE, statuses=(200, 409)
     ),
+    ("DELETE", "/api/uploads/{id}"): Entry({"id": "ended upload"}, statuses=(200, 404)),
     ("GET", "/api/search"): Entry(query={"q": "slice", "most": "3"}),
     ("GET", "/api/live"): Entry(),
     ("GET", "/api/live/{name}/events"): Entry(RUN, is_stream=True),
