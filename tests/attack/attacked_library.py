@@ -15,7 +15,14 @@ from stepline.studio.store import Studio
 
 SECRET = "the secret"
 OTHER_TITLE = "Of another library"
-OTHER_IDS = {"video", "upload", "ended upload", "job", "run", "clip"}  # that another library has too
+OTHER_IDS = {
+    "video",
+    "upload",
+    "ended upload",
+    "job",
+    "run",
+    "clip",
+}  # that another library has too
 # folders below the root that a studio may change: of the dataset its verdicts
 STUDIO_FOLDERS = {"cache", "tmp", "library", "open", "curated"}
 

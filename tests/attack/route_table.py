@@ -81,6 +81,7 @@ ENTRIES = {
     ("POST", "/api/jobs/{id:int}/priority"): Entry(
         JOB, body={"priority": 1}, model=PriorityBody, statuses=(200, 409)
     ),
+    ("GET", "/api/uploads"): Entry(),
     ("POST", "/api/uploads"): Entry(
         body={"name": "a.mp4", "size": 10, "options": {"language": "en"}},
         model=UploadBody,

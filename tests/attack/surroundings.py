@@ -13,9 +13,7 @@ NOBODY = 65534
 MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")  # of Linux's first control groups
 ANY_GROUPS = Path("/sys/fs/cgroup")  # of the second
 FILL_SCRIPT = 'mount -t tmpfs -o size="$1" none "$2" && cp -a "$3/." "$2" && shift 3 && exec "$@"'
-READ_ONLY_SCRIPT = (
-    'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift 1 && exec "$@"'
-)
+READ_ONLY_SCRIPT = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift 1 && exec "$@"'
 JOIN_SCRIPT = 'echo $$ > "$1" && shift 1 && exec "$@"'
 
 # Python reads it at its start: time.time() is off by what a file says, from one call to the next.
