@@ -70,7 +70,7 @@ ENTRIES = {
     ("GET", "/api/videos/{id}"): Entry(VIDEO),
     ("GET", "/api/videos/{id}/record"): Entry(VIDEO, {"part": "steps"}),
     ("GET", "/api/videos/{id}/steps"): Entry(VIDEO, {"format": "json"}),
-    ("GET", "/api/videos/{id}/history"): Entry(VIDEO),
+    ("GET", "/api/videos/{id}/history"): Entry(VIDEO, {"from": "0"}),
     ("POST", "/api/videos/{id}/corrections"): Entry(VIDEO, body=CORRECTION, model=CorrectionBody),
     ("GET", "/api/videos/{id}/media"): Entry(VIDEO),
     ("GET", "/api/videos/{id}/pictures/{second}.jpg"): Entry(VIDEO | {"second": "second"}),

@@ -14,6 +14,18 @@ MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")  # of Linux's first control groups
 ANY_GROUPS = Path("/sys/fs/cgroup")  # of the second
 FILL_SCRIPT = 'mount -t tmpfs -o size="$1" none "$2" && cp -a "$3/." "$2" && shift 3 && exec "$@"'
 READ_ONLY_SCRIPT = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift 1 && exec "$@"'
+# The command twice: on a disk that is too small, then with room; what it said and made is copied.
+TWICE_SCRIPT = """
+size=$1 room=$2 out=$3 copy=$4
+shift 4
+mount -t tmpfs -o size="$size" none "$out" || exit 99
+"$@" >/dev/null 2>"$copy/first.txt"
+echo $? >"$copy/first.code"
+mount -o remount,size="$room" "$out"
+"$@" >/dev/null 2>"$copy/second.txt"
+echo $? >"$copy/second.code"
+cp -a "$out" "$copy/out"
+"""
 JOIN_SCRIPT = 'echo $$ > "$1" && shift 1 && exec "$@"'
 
 # Python reads it at its start: time.time() is off by what a file says, from one call to the next.
@@ -41,6 +53,13 @@ def small_disk(size, folder, source):
     """The prefix of a command that finds in `folder` a disk of so many bytes with the files of
     `source`."""
     return [*own_mounts(), "sh", "-c", FILL_SCRIPT, "sh", str(size), str(folder), str(source)]
+
+
+def full_then_larger_disk(size, room, folder, copy):
+    """The prefix of a command that is run twice with a disk in `folder`, of `size` and of `room`
+    bytes; `copy` gets the text and exit code of each, and what is in the folder at the end."""
+    sizes = [str(size), str(room), str(folder), str(copy)]
+    return [*own_mounts(), "sh", "-c", TWICE_SCRIPT, "sh", *sizes]
 
 
 def read_only_disk(folder):
