@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -40,6 +41,8 @@ INTERPRETER_VARIABLES = frozenset(
         "PYTHONWARNINGS",
     )
 )
+# Linux kills a child when the THREAD that started it ends: this one ends with the process only.
+_starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]  # the folder that holds `stepline`
 
 
@@ -57,12 +60,12 @@ def start_module(
     """Start `python -m module arguments` in a process group of its own.
 
     encoding: of its streams as text; None: bytes. variables: of the environment, besides those of
-    `child_environment`. pass_fds: the only descriptors that it has, except its streams. Linux kills a child when
-    the thread that started it ends, so that thread must outlive the child. Raises OSError where the
-    system has no room for a process.
+    `child_environment`. pass_fds: the only descriptors that it has, except its streams. Raises
+    OSError where the system has no room for a process.
     """
     launcher = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
-    return subprocess.Popen(
+    return _starter.submit(
+        subprocess.Popen,
         [*launcher, module, *arguments],
         stdin=stdin,
         stdout=stdout,
@@ -72,7 +75,7 @@ def start_module(
         pass_fds=pass_fds,
         env=child_environment() | dict(variables or {}),
         start_new_session=True,
-    )
+    ).result()
 
 
 def kill_group(process: "subprocess.Popen[Any]") -> None:

@@ -1,4 +1,4 @@
-"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model in this process
+"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model on this machine
 (through xllamacpp).
 
 A remote server is untrusted: its replies are read up to a size and a second, and it cannot redirect
@@ -7,6 +7,7 @@ what is said elsewhere.
 
 import hashlib
 import importlib
+import json
 import logging
 import os
 import time
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from stepline.chat.local_model import ModelProcess, ModelProcessError
+from stepline.chat.local_model_process import ModelFiles
 from stepline.chat.settings import ChatSettings
 from stepline.device import core_count
 from stepline.errors import ModelError, WriterError
@@ -345,53 +348,50 @@ class LocalModel:
             projector = _checked(settings.projector_file, f"{settings.section}.projector")
             self.name += f" {_fingerprint(projector)}"
         self._path = path
-        self._server: Any = None
-        self._runs = False  # whether the server ever came to a question
+        self._process: ModelProcess | None = None
 
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
         """Return the model's answer. Raises RequestError when time runs out or the chunk does not
         fit its context."""
-        if self._server is None:  # not before the first question: all replies may be in the cache
-            self._server = _load(self._path, self.settings)
+        if self._process is None:  # not before the first question: all replies may be in the cache
+            self._process = self._load()
         until = min(until, time.monotonic() + self.settings.timeout)
-        words: list[str] = []
-        ends: list[str] = []
-        faults: list[str] = []
-
-        def take(part: dict[str, Any]) -> bool:
-            """Collect a word; True ends the answer."""
-            if "error" in part:
-                faults.append(str(part["error"].get("message", ""))[:120])
-                return True
-            for choice in part.get("choices", []):
-                words.append(choice["delta"].get("content") or "")
-                if choice.get("finish_reason"):
-                    ends.append(choice["finish_reason"])
-            return time.monotonic() > until
-
         try:
-            self._server.handle_chat_completions(self._request(question, seed, schema), take)
-        except RuntimeError as error:
-            raise RequestError(
-                f"the model refused the question ({str(error)[:120]})", passing=False
-            ) from error
-        self._runs = True
-        if faults:
-            raise RequestError(f"the model refused the question ({faults[0]})", passing=False)
-        if not ends:
+            request = json.dumps(self._request(question, seed, schema))
+            reply = self._process.ask(request, until)
+        except ModelProcessError as error:
+            self._process = None  # the next question loads it again
+            raise RequestError(str(error), passing=False) from error
+        if reply.fault is not None:
+            raise RequestError(f"the model refused the question ({reply.fault})", passing=False)
+        if reply.end is None:
             raise RequestError("no answer in time", passing=False)
-        return Answer("".join(words), ends[-1] != "length")
+        return Answer(reply.text, reply.end != "length")
 
     def close(self) -> None:
         """Free the model's memory."""
-        if self._server is not None and not self._runs:
-            # xllamacpp waits for ever where a server is freed before its own thread began: a word
-            # shows that it has.
-            word = {"messages": [{"role": "user", "content": "."}], "max_tokens": 1, "stream": True}
-            self._server.handle_chat_completions(word, lambda _: False)
-        self._server = None
+        if self._process is not None:
+            self._process.close()
+        self._process = None
+
+    def _load(self) -> ModelProcess:
+        start = time.perf_counter()
+        projector = self.settings.projector_file
+        template = None
+        if self.settings.chat_template is not None:
+            template = _read(self.settings.chat_template, self.settings.section)
+        files = ModelFiles(
+            model=str(self._path),
+            projector=None if projector is None else str(projector.expanduser()),
+            context=self.settings.context,
+            threads=self.settings.threads or max(1, core_count() - 1),
+            template=template,
+        )
+        process = ModelProcess(files)
+        logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
+        return process
 
     def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
         form = (
@@ -408,41 +408,6 @@ class LocalModel:
             "stream": True,
             "cache_prompt": False,  # a reply must not depend on what was asked before
         }
-
-
-def _load(path: Path, settings: ChatSettings) -> Any:
-    try:
-        library = importlib.import_module("xllamacpp")
-    except ImportError as error:
-        raise ModelError(
-            f"xllamacpp: not installed, and {settings.section}.gguf needs it; pip install 'stepline[llm]'"
-        ) from error
-    threads = settings.threads or max(1, core_count() - 1)
-    parameters = library.CommonParams()
-    parameters.model.path = str(path)
-    if settings.projector_file is not None:
-        parameters.mmproj.path = str(settings.projector_file.expanduser())
-    parameters.n_ctx = settings.context
-    parameters.n_parallel = 1
-    # As many threads as cores collapse as soon as anything else runs: 6 s became 94 s.
-    parameters.cpuparams.n_threads = threads
-    parameters.cpuparams_batch.n_threads = threads
-    parameters.verbosity = -1
-    # the library listens on a loopback port: nobody else may ask there
-    parameters.api_keys = [os.urandom(16).hex()]
-    if settings.chat_template is not None:
-        parameters.use_jinja = True
-        parameters.chat_template = _read(settings.chat_template, settings.section)
-    start = time.perf_counter()
-    try:
-        server = library.Server(parameters)
-    except (RuntimeError, ValueError) as error:
-        named = f"{path}: llama.cpp cannot load it"
-        if settings.projector_file is not None:
-            named = f"{path} and {settings.projector_file}: llama.cpp cannot load them together"
-        raise ModelError(f"{named} ({str(error)[:100]}); give another GGUF file") from error
-    logger.info("loaded %s in %.1f s", path.name, time.perf_counter() - start)
-    return server
 
 
 def _checked(path: Path, key: str) -> Path:

@@ -17,7 +17,6 @@ import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -55,9 +54,6 @@ WORKER_ENVIRONMENT = dict.fromkeys(THREAD_VARIABLES, "1") | {
     "OMP_WAIT_POLICY": "PASSIVE",
     "TOKENIZERS_PARALLELISM": "false",
 }
-
-# Linux kills a child when the THREAD that started it ends: this one ends with the process only.
-_starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 
 
 @dataclass(frozen=True)
@@ -170,7 +166,7 @@ class WorkerProcess:
         self.stages_run = set()
         self._deadline = time.monotonic() + START_SECONDS
         with self._log.open("wb") as log:
-            self._process = _starter.submit(_start_process, theirs.fileno(), log).result()
+            self._process = _start_process(theirs.fileno(), log)
         self._usage = psutil.Process(self._process.pid)
         self.pid = self._process.pid
         theirs.close()
