@@ -1,5 +1,6 @@
 """The operations of the API on videos: their cards, records, corrections, files and pictures."""
 
+import os
 import shutil
 import time
 import uuid
@@ -282,11 +283,11 @@ class VideoApi:
 
     def _file(self, id: str) -> Path:
         path = self._found_file(id)
-        if path is None:
+        if path is None or not os.access(path, os.R_OK):
             raise HTTPException(
                 HTTPStatus.NOT_FOUND,
-                "the video's file is not in the library nor in a folder of --allow, has changed, "
-                "or is still compared with its record",
+                "the video's file is not in the library nor in a folder of --allow, cannot be read, "
+                "has changed, or is still compared with its record",
             )
         return path
 

@@ -23,6 +23,8 @@ from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel
 
 WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
+# Linux ends the process with the highest score where memory ends: the job, not the studio.
+MEMORY_SCORE = 500  # of 1000; an ordinary process has 0
 PROGRESS_SECONDS = 1.0  # between two lines about one stage
 FAULT_EXIT_CODE = 70
 
@@ -102,6 +104,15 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         lines.write(record=output_path(result.record, out, "json").name)
 
 
+def _yield_to_others() -> None:
+    """Let other processes have the processor first, and memory where it ends."""
+    if hasattr(os, "nice"):
+        os.nice(WORKER_NICENESS)
+    score = Path("/proc/self/oom_score_adj")
+    if os.access(score, os.W_OK):
+        score.write_text(str(MEMORY_SCORE))
+
+
 def _end_with_input() -> None:
     sys.stdin.read()
     os._exit(1)
@@ -110,8 +121,7 @@ def _end_with_input() -> None:
 def main() -> None:
     """Do the task; the last line is an error that a user can cure (exit code 1), or a fault
     (70)."""
-    if hasattr(os, "nice"):
-        os.nice(WORKER_NICENESS)
+    _yield_to_others()
     lines = ProgressLines()
     task = JobTask.model_validate_json(sys.stdin.readline())
     threading.Thread(target=_end_with_input, daemon=True).start()

@@ -111,7 +111,7 @@ def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
         routes=routes,
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
         exception_handlers={
-            **dict.fromkeys((ValueError, LookupError, TypeError), _senseless),
+            **dict.fromkeys((ValueError, LookupError, TypeError, OverflowError), _senseless),
             SteplineError: _conflict,
             HTTPException: _http_error,
         },
