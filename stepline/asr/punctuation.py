@@ -16,6 +16,7 @@ from stepline.numeric import softmax
 from stepline.records import Word
 
 MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is taken seriously
+MIN_WORDS: Final = 40  # fewer are too few to tell how a text is punctuated
 # Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
 STOP_LOG_ODDS: Final = 1.0  # speech is cut more often than a writer would
 STOP_PER_SECOND: Final = 1.0
@@ -29,7 +30,7 @@ def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
     if language is not None and language.lower().split("-")[0] not in ("en", "english"):
         return False
     stops = sum(ends_sentence(word.text) for word in words)
-    if not words or stops >= MIN_STOPS_PER_WORD * len(words):
+    if len(words) < MIN_WORDS or stops >= MIN_STOPS_PER_WORD * len(words):
         return False
     return looks_english([word.text.strip(OUTER_MARKS + " ").lower() for word in words])
 

@@ -70,7 +70,8 @@ def _key(text: str) -> tuple[str, ...]:
 
 
 # Cosine of two steps told near each other from which they say the same; by eye on narrations.
-SAME_COSINE = 0.86
+SAME_COSINE = 0.92
+SAME_VERB_COSINE = 0.84  # the same of two steps with one verb
 
 
 def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tuple[Step, ...]:
@@ -91,7 +92,9 @@ def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tup
                 continue
             if step.sources[0] - earlier.sources[-1] > near:
                 break
-            is_same = float(vectors[row] @ vectors[rows[place]]) >= SAME_COSINE
+            has_same_verb = step.text.split()[:1] == earlier.text.split()[:1]
+            least = SAME_VERB_COSINE if has_same_verb else SAME_COSINE
+            is_same = float(vectors[row] @ vectors[rows[place]]) >= least
             if is_same and instruction_kind(step.text) == instruction_kind(earlier.text):
                 twin = place
                 break

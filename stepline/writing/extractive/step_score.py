@@ -21,6 +21,11 @@ Array = npt.NDArray[np.float64]
 
 MIN_PROBABILITY: Final = 1e-4
 REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
+# In a short clip neighbours tell little: there a crisp order counts whatever they are. The tagger's
+# P(step) from which it does, and the sentences of a short clip.
+SHORT_SENTENCES: Final = 25
+SURE_STEP: Final = 0.8
+SURE_CHANCE: Final = 0.45
 STEP_COLUMN: Final = KINDS.index("step")
 FEATURE_COUNT: Final = 20
 
@@ -66,7 +71,11 @@ def step_probabilities(readings: Sequence[SentenceReading], lengths: Sequence[in
     """Return P(it tells a step) of each sentence of one narration, (S,)."""
     weights, intercept = _read_regression()
     features = score_features(readings, lengths)
-    return sigmoid(features @ weights + intercept)
+    chances = sigmoid(features @ weights + intercept)
+    if len(readings) <= SHORT_SENTENCES:
+        sure = [reading.step_probability >= SURE_STEP for reading in readings]
+        chances[sure] = np.maximum(chances[sure], SURE_CHANCE)
+    return chances
 
 
 @cache

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
 # P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
-MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.35, "all": 0.2}
+MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.42, "all": 0.2}
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
