@@ -35,6 +35,12 @@ Array = npt.NDArray[np.float64]
 
 MAX_EXPONENT = 30.0  # of a state's weight; more makes no difference to a probability
 MIN_NEVER_PROBABILITY = 1e-4  # and as far from 1, so that its log odds stay finite
+WORDS_PER_LINE = 8  # of a sentence, from which on twice as many it may tell two lines
+MAX_SENTENCE_PARTS = 4
+# share of the likeliest sentence's posterior, and nats below its evidence, down to which its
+# neighbours belong to the same telling
+SAME_TELLING_FRACTION = 0.5
+SAME_TELLING_NATS = 1.0
 MIN_MASS = 1e-12  # of a row, against a division by zero
 MAX_LEFT_OUT = 2_000_000  # numbers of the lists, each with one line left out, summed at once
 
@@ -71,10 +77,12 @@ class LineWeights:
 
 @dataclass(frozen=True)
 class LinePosterior:
-    """posterior: (K, S) P(line k is being told in sentence s). said: (K,) P(told anywhere)."""
+    """posterior: (K, S) P(line k is being told in sentence s). said: (K,) P(told anywhere).
+    evidence: (K, S) nats by which the sentence itself speaks for the line."""
 
     posterior: Array
     said: Array
+    evidence: Array
 
     @property
     def places(self) -> Array:
@@ -83,17 +91,21 @@ class LinePosterior:
         mass = self.posterior.sum(axis=1, keepdims=True)
         return np.asarray(self.posterior / np.maximum(mass, MIN_MASS))
 
-    def sentences_of(self, line: int, fraction: float) -> tuple[int, ...]:
-        """Return the run of sentences around a line's likeliest whose posterior is at least this
-        fraction of the peak's; () without sentences."""
+    def sentences_of(self, line: int) -> tuple[int, ...]:
+        """Return the run of sentences that tell the line where it is likeliest; () without any.
+
+        A neighbour belongs to it whose posterior and evidence are both near the likeliest's.
+        """
         row = self.posterior[line]
         if not row.size:
             return ()
-        floor = fraction * row.max()
-        first = last = int(row.argmax())
-        while first > 0 and row[first - 1] >= floor:
+        best = int(row.argmax())
+        is_near = row >= SAME_TELLING_FRACTION * row[best]
+        is_near &= self.evidence[line] >= self.evidence[line, best] - SAME_TELLING_NATS
+        first = last = best
+        while first > 0 and is_near[first - 1]:
             first -= 1
-        while last + 1 < len(row) and row[last + 1] >= floor:
+        while last + 1 < len(row) and is_near[last + 1]:
             last += 1
         return tuple(range(first, last + 1))
 
@@ -117,23 +129,39 @@ def match_lines(
     chosen = weights or load_line_weights()
     shape = (len(lines), len(sentences))
     if 0 in shape:
-        return LinePosterior(np.zeros(shape), np.zeros(len(lines)))
+        return LinePosterior(np.zeros(shape), np.zeros(len(lines)), np.zeros(shape))
     features = line_features(lines, sentences, line_vectors, sentence_vectors, step_probabilities)
     if so_far:
         # where a line stands in the list says nothing of where in an unfinished narration it is
         features[..., FEATURE_NAMES.index("position")] = 0.0
-    return match_features(features, chosen, so_far=so_far)
+    return match_features(features, chosen, parts=sentence_parts(sentences), so_far=so_far)
+
+
+def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return (S,): how many lines each sentence can tell one after the other; a long one several."""
+    words = np.array([len(sentence.split()) for sentence in sentences])
+    return np.clip(words // WORDS_PER_LINE, 1, MAX_SENTENCE_PARTS)
 
 
 def match_features(
-    features: Features, weights: LineWeights, *, so_far: bool = False
+    features: Features,
+    weights: LineWeights,
+    *,
+    parts: npt.NDArray[np.int64] | None = None,
+    so_far: bool = False,
 ) -> LinePosterior:
-    """Return what `match_lines` does, of ready features (K, S, F)."""
-    chain = LineChain(features, weights, so_far=so_far)
+    """Return what `match_lines` does, of ready features (K, S, F). parts: (S,) of `sentence_parts`;
+    None: each sentence tells one line at most."""
+    if parts is None:
+        parts = np.ones(features.shape[1], np.int64)
+    chain = LineChain(np.repeat(features, parts, axis=1), weights, so_far=so_far)
     posterior, total = chain.posterior()
+    firsts = np.cumsum(parts) - parts
+    posterior = np.maximum.reduceat(posterior, firsts, axis=1)
     never = chain.log_never(total)
     said = said_probability(said_features(features, never), weights, so_far=so_far)
-    return LinePosterior(posterior, said)
+    evidence = features @ np.array(weights.evidence)  # (K, S)
+    return LinePosterior(posterior, said, evidence)
 
 
 @dataclass(frozen=True)

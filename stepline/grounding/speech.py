@@ -24,10 +24,7 @@ from stepline.numeric import cosine_matrix, softmax
 from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.types import instruction_kind
 
-# P(said) from which a user's own line counts as said, and the share of the likeliest sentence's
-# posterior down to which its neighbours belong to the same telling
-MIN_SAID_PROBABILITY = 0.5
-SAME_TELLING_FRACTION = 0.5
+MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
 
 
 def coarse_spans(
@@ -162,7 +159,7 @@ def steps_from_texts(
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
-            sources = match.sentences_of(k, SAME_TELLING_FRACTION)
+            sources = match.sentences_of(k)
             first = sentences[sources[0]].span
             last = sentences[sources[-1]].span
             said = Span(first.start, max(first.end, last.end))

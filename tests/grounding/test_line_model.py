@@ -95,7 +95,7 @@ def test_a_line_told_twice_has_two_places():
     match = match_features(features, replace(simple_weights(again=-1.0), bias=-3.0))
     assert match.posterior[0, [0, 3]].min() > 0.9
     assert match.posterior[0, [1, 2]].max() < 0.1
-    assert match.sentences_of(0, 0.5) in {(0,), (3,)}
+    assert match.sentences_of(0) in {(0,), (3,)}
 
 
 def test_a_line_left_out_of_an_unfinished_narration_costs_nothing():
