@@ -1,15 +1,10 @@
 """Learns what pronouns stand for from editors' steps: where a pronoun was said, they wrote a name.
 
-    python -m stepline.writing.training.antecedents FOLDER [--write]
-
-Prints, with narrations left out, how many pronouns get a name and how many names are right.
+`benchmarks/fit_antecedents.py` fits and measures.
 """
 
-import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -25,16 +20,13 @@ from stepline.writing.extractive.antecedents import (
 )
 from stepline.writing.extractive.english import parse
 from stepline.writing.training.labels import align_words, edit_labels, word_stem
-from stepline.writing.training.marked import MarkedNarration, read_marked_narrations
+from stepline.writing.training.marked import MarkedNarration
 
 Array = npt.NDArray[np.float64]
 
-TARGET: Final = Path(__file__).parents[1] / "extractive/antecedents.json"
-FOLDS: Final = 5
 PENALTY: Final = 1.0  # of the squared weights
 MIN_USES: Final = 3  # of a verb without an object
 MIN_OBJECTLESS: Final = 0.25  # of a verb's uses
-DIGITS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -154,40 +146,3 @@ def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
         for verb, without in uses.items()
         if sum(without) >= MIN_USES and np.mean(without) >= MIN_OBJECTLESS
     )
-
-
-def main() -> None:
-    """Fit, print and perhaps write."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("folder", type=Path)
-    options.add_argument("--write", action="store_true")
-    chosen = options.parse_args()
-    cases: list[Case] = []
-    for narration in read_marked_narrations(chosen.folder):
-        cases += pronoun_cases(narration)
-    names = sorted({case.narration for case in cases})
-    fold = {name: number % FOLDS for number, name in enumerate(names)}
-    judged = []
-    for number in range(FOLDS):
-        weights = fit_weights([case for case in cases if fold[case.narration] != number])
-        judged += [judge(case, weights) for case in cases if fold[case.narration] == number]
-    print(
-        f"{len(cases)} pronouns; right without a threshold: {np.mean([r for _, r in judged]):.3f}"
-    )
-    for threshold in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
-        given = [is_right for chance, is_right in judged if chance >= threshold]
-        share = len(given) / len(judged)
-        print(f"from {threshold}: {share:.2f} get a name, {np.mean(given):.3f} of them right")
-    weights = fit_weights(cases)
-    narrations = read_marked_narrations(chosen.folder)
-    if chosen.write:
-        verbs = objectless_verbs_of(narrations)
-        content = {
-            "objectless": verbs,
-            "weights": [round(float(weight), DIGITS) for weight in weights],
-        }
-        TARGET.write_text(json.dumps(content) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -66,7 +66,7 @@ class TaggerTrainSettings(Settings):
     seed: int = 0
 
 
-class LowRankLinear(nn.Module):
+class LowRankLinear(nn.Module):  # type: ignore[misc]
     """x W' + b with the additions of rank R: W stays, A and B learn."""
 
     def __init__(self, weight: Tensor, bias: Tensor, rank: int, rng: torch.Generator) -> None:
@@ -84,7 +84,7 @@ class LowRankLinear(nn.Module):
         return F.linear(rows, self.weight, self.bias) + ADDITION_SCALE * addition
 
 
-class TaggerNetwork(nn.Module):
+class TaggerNetwork(nn.Module):  # type: ignore[misc]
     """MiniLM with additions, and the heads; `encode` gives token vectors (B, L, D)."""
 
     def __init__(self, settings: TaggerTrainSettings, front_verbs: Sequence[str]) -> None:
@@ -281,7 +281,7 @@ def _fit(
             mark_loss = _mark_loss(network, words)
             loss = _sentence_loss(network, batch) + settings.mark_weight * mark_loss
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             schedule.step()
