@@ -24,8 +24,8 @@ from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.extractive.clauses import find_clauses
 from stepline.writing.extractive.english import parse, parser, verbs
-from stepline.writing.extractive.segments import split_into_segments
 from stepline.writing.extractive.pronouns import INDEFINITE, PRONOUNS
+from stepline.writing.extractive.segments import split_into_segments
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared"

@@ -140,7 +140,8 @@ def match_lines(
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return (S,): how many lines each sentence can tell one after the other; a long one several."""
     words = np.array([len(sentence.split()) for sentence in sentences])
-    return np.clip(words // WORDS_PER_LINE, 1, MAX_SENTENCE_PARTS)
+    parts: npt.NDArray[np.int64] = np.clip(words // WORDS_PER_LINE, 1, MAX_SENTENCE_PARTS)
+    return parts
 
 
 def match_features(

@@ -150,7 +150,8 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
         if path is None:
             content = resources.files("stepline.narration").joinpath(WEIGHTS_FILE).read_bytes()
         else:
-            content = path.read_bytes()
+            file = path / WEIGHTS_FILE if path.is_dir() else path
+            content = file.read_bytes()
         length = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + length])["__metadata__"]
         tensors = load(content)
