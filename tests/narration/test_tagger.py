@@ -51,7 +51,8 @@ def test_padding_beside_a_longer_window_changes_nothing(readings):
 
 
 def test_a_mark_is_found_where_a_sentence_ends():
-    words = "so now we chop the carrots then we put them in the pot and stir".split()
+    speech = "so now we chop the carrots then we put them in the pot and stir"
+    words = speech.split()
     chances = load_tagger().read_marks(words)
     assert chances.shape == (len(words), len(MARKS))
     none = chances[:, MARKS.index("none")]

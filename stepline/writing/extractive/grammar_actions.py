@@ -8,9 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from stepline.narration.words import EDITS, bare_word, spoken_words
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.off_topic import off_topic_reason
 from stepline.writing.extractive.phrases import Phrase, imperative_phrase, is_rest, parts_of
 from stepline.writing.extractive.segments import Segment, split_into_segments
 
@@ -28,6 +32,7 @@ MIN_KEPT_OBJECTS: Final = 0.6
 # Words between two actions that may still be one step.
 MAX_WORDS_BETWEEN: Final = 6
 
+Findings = npt.NDArray[np.float64]
 # the place of a pronoun among the sentence's spoken words -> its name, None where none is sure
 PlaceResolver = Callable[[int], str | None]
 
@@ -49,7 +54,7 @@ def grammar_actions(
 ) -> list[GrammarAction]:
     """Return the actions of one sentence that the tagger lets be, in order; further ones joined."""
     place_of = _places_of_words(text)
-    pieces = list(split_into_segments(text, 0))
+    pieces = _segments(text)
     docs = parse([piece.text for piece in pieces])
     actions: list[GrammarAction] = []
     for piece, doc in zip(pieces, docs, strict=True):
@@ -65,6 +70,24 @@ def grammar_actions(
             else:
                 actions.append(action)
     return actions
+
+
+def grammar_findings(texts: Sequence[str]) -> Findings:
+    """Return what grammar alone finds in each sentence, (S, 2): an order, and an action told by
+    "you", "we" or "I"; neither is talk by the rules of `off_topic`."""
+    pieces = [(row, piece) for row, text in enumerate(texts) for piece in _segments(text)]
+    docs = parse([piece.text for _, piece in pieces])
+    findings = np.zeros((len(texts), 2))
+    for (row, piece), doc in zip(pieces, docs, strict=True):
+        for clause in find_clauses(doc, ordered=piece.ordered, sequenced=piece.sequenced):
+            if off_topic_reason(clause, question=piece.question) is None:
+                is_order = clause.voice in ("order", "title", "passive")
+                findings[row, 0 if is_order else 1] = 1.0
+    return findings
+
+
+def _segments(text: str) -> list[Segment]:
+    return list(split_into_segments(text, 0))
 
 
 def _places_of_words(text: str) -> list[int]:

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.narration import SentenceReading
-from stepline.narration.words import EDITS, KINDS
+from stepline.narration.words import EDITS, KINDS, spoken_words
 from stepline.numeric import sigmoid
+from stepline.writing.extractive.grammar_actions import grammar_findings
 
 Array = npt.NDArray[np.float64]
 
@@ -27,14 +28,15 @@ SHORT_SENTENCES: Final = 25
 SURE_STEP: Final = 0.8
 SURE_CHANCE: Final = 0.45
 STEP_COLUMN: Final = KINDS.index("step")
-FEATURE_COUNT: Final = 20
+FEATURE_COUNT: Final = 22
 
 
-def score_features(readings: Sequence[SentenceReading], lengths: Sequence[int]) -> Array:
-    """Return what the regression reads of each sentence of one narration, (S, 20).
+def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
+    """Return what the regression reads of each sentence of one narration, (S, 22).
 
     Log P of each kind; log P(step) of three neighbours on either side, and its mean; how much
-    longer than usual it is; what the tagger would make of the words. lengths: words of each sentence.
+    longer than usual it is; what the tagger would make of the words; what
+    grammar alone finds. texts: of the sentences.
     """
     if not readings:
         return np.zeros((0, FEATURE_COUNT))
@@ -47,11 +49,12 @@ def score_features(readings: Sequence[SentenceReading], lengths: Sequence[int]) 
     for distance in range(1, REACH_SENTENCES + 1):
         neighbours.append(padded[REACH_SENTENCES - distance :][:count])
         neighbours.append(padded[REACH_SENTENCES + distance :][:count])
-    words = np.log(np.array(lengths, dtype=np.float64) + 1)
+    words = np.log([len(spoken_words(text)) + 1.0 for text in texts])
     # beside the narration's own mean, for captions and recognisers cut speech differently
     own = [np.full(count, step.mean()), words - words.mean()]
     edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 4)
-    columns = [log_kinds, np.stack([*neighbours, *own], axis=1), edits]
+    context = np.stack([*neighbours, *own], axis=1)
+    columns = [log_kinds, context, edits, grammar_findings(texts)]
     return np.concatenate(columns, axis=1)
 
 
@@ -67,10 +70,10 @@ def _edit_features(reading: SentenceReading) -> Array:
     return np.array(features)
 
 
-def step_probabilities(readings: Sequence[SentenceReading], lengths: Sequence[int]) -> Array:
+def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
     """Return P(it tells a step) of each sentence of one narration, (S,)."""
     weights, intercept = _read_regression()
-    features = score_features(readings, lengths)
+    features = score_features(readings, texts)
     chances = sigmoid(features @ weights + intercept)
     if len(readings) <= SHORT_SENTENCES:
         sure = [reading.step_probability >= SURE_STEP for reading in readings]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
 # P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
-MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.42, "all": 0.2}
+MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.4, "all": 0.2}
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
@@ -61,9 +61,9 @@ def write_extractive(
         return WrittenSteps(notes=(foreign,))
     units = _units(transcript.sentences)
     tagger = load_tagger(settings.step_scorer)
-    readings = tagger.read_sentences([unit.text for unit in units])
-    lengths = [len(unit.words) for unit in units]
-    chances = step_probabilities(readings, lengths)
+    texts = [unit.text for unit in units]
+    readings = tagger.read_sentences(texts)
+    chances = step_probabilities(readings, texts)
     docs = list(parse([" ".join(unit.words) for unit in units]))
     threshold = MIN_STEP_PROBABILITY[settings.steps]
     namer = StepNamer(docs, readings)
@@ -96,8 +96,7 @@ def sentence_step_probabilities(
     """Return P(it tells a step) of each sentence of one English narration, in order."""
     tagger = load_tagger() if tagger is None else tagger
     readings = tagger.read_sentences(sentences)
-    lengths = [len(spoken_words(text)) for text in sentences]
-    return [float(chance) for chance in step_probabilities(readings, lengths)]
+    return [float(chance) for chance in step_probabilities(readings, sentences)]
 
 
 def _warns(reading: SentenceReading) -> bool:
