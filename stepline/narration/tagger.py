@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 
 from stepline.errors import ModelError
 from stepline.narration.windows import Window, pad_windows, sentence_windows, stretch_windows
-from stepline.narration.words import KINDS, MARKS
+from stepline.narration.words import SENTENCE_KINDS, WORD_MARKS
 from stepline.numeric import softmax
 from stepline.text.encoder import compile_transformer, load_encoder_weights
 from stepline.text.encoder_config import read_encoder_config
@@ -45,7 +45,7 @@ BATCH_WINDOWS: Final = 16
 class SentenceReading:
     """What the tagger says of a sentence of W words.
 
-    kinds: P of each of KINDS, (8,). edits: P of each of EDITS a word, (W, 5). verbs: P of each of
+    kinds: P of each of SENTENCE_KINDS, (8,). edits: P of each of WORD_EDITS a word, (W, 5). verbs: P of each of
     the tagger's front verbs, (V,).
     """
 
@@ -56,12 +56,14 @@ class SentenceReading:
     @property
     def step_probability(self) -> float:
         """P(the sentence tells a step)."""
-        return float(self.kinds[KINDS.index("step")])
+        return float(self.kinds[SENTENCE_KINDS.index("step")])
 
     @property
     def is_warning(self) -> bool:
         """Whether a warning is likelier than a step."""
-        return bool(self.kinds[KINDS.index("warning")] > self.kinds[KINDS.index("step")])
+        return bool(
+            self.kinds[SENTENCE_KINDS.index("warning")] > self.kinds[SENTENCE_KINDS.index("step")]
+        )
 
 
 class NarrationTagger:
@@ -101,14 +103,14 @@ class NarrationTagger:
         return [readings[number] for number in range(len(sentences))]
 
     def read_marks(self, words: Sequence[str]) -> Array:
-        """Return P of each of MARKS after each word, (W, 4); marks that words carry are not
+        """Return P of each of WORD_MARKS after each word, (W, 4); marks that words carry are not
         looked at."""
         rows = []
         for window, hidden in self._encode(stretch_windows(words, self._tokenizer)):
             words_read = word_means(hidden, window.spans[0].starts)  # (W, D)
             following = np.concatenate([words_read[1:], np.zeros_like(words_read[:1])])
             rows.append(self._head("mark", np.concatenate([words_read, following], axis=1)))
-        return np.concatenate(rows) if rows else np.zeros((0, len(MARKS)), np.float32)
+        return np.concatenate(rows) if rows else np.zeros((0, len(WORD_MARKS)), np.float32)
 
     def _encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
         """Return each window with its token vectors (L, D)."""

@@ -6,7 +6,7 @@ import pytest
 from stepline.errors import ModelError
 from stepline.narration import NarrationTagger, load_tagger
 from stepline.narration.tagger import word_means
-from stepline.narration.words import EDITS, KINDS, MARKS
+from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, WORD_MARKS
 
 NARRATION = [
     "Hey everybody, welcome back to my kitchen.",
@@ -26,7 +26,7 @@ def test_probabilities_sum_to_one(readings):
     for reading in readings:
         assert reading.kinds.sum() == pytest.approx(1, abs=1e-5)
         assert np.allclose(reading.edits.sum(axis=1), 1, atol=1e-5)
-        assert reading.kinds.shape == (len(KINDS),)
+        assert reading.kinds.shape == (len(SENTENCE_KINDS),)
 
 
 def test_a_step_is_told_from_talk(readings):
@@ -38,7 +38,7 @@ def test_a_step_is_told_from_talk(readings):
 def test_each_word_has_an_edit(readings):
     assert [len(reading.edits) for reading in readings] == [len(t.split()) for t in NARRATION]
     verb = readings[1].edits[0]
-    assert verb[EDITS.index("verb")] == verb.max()
+    assert verb[WORD_EDITS.index("verb")] == verb.max()
 
 
 def test_padding_beside_a_longer_window_changes_nothing(readings):
@@ -54,20 +54,20 @@ def test_a_mark_is_found_where_a_sentence_ends():
     speech = "so now we chop the carrots then we put them in the pot and stir"
     words = speech.split()
     chances = load_tagger().read_marks(words)
-    assert chances.shape == (len(words), len(MARKS))
-    none = chances[:, MARKS.index("none")]
+    assert chances.shape == (len(words), len(WORD_MARKS))
+    none = chances[:, WORD_MARKS.index("none")]
     assert none[words.index("the")] > 0.9
     assert none[words.index("carrots")] < none[words.index("the")]
 
 
 def test_nothing_is_read_of_nothing():
     assert load_tagger().read_sentences([]) == []
-    assert load_tagger().read_marks([]).shape == (0, len(MARKS))
+    assert load_tagger().read_marks([]).shape == (0, len(WORD_MARKS))
 
 
 def test_a_sentence_without_words_has_a_reading():
     (reading,) = load_tagger().read_sentences(["..."])
-    assert reading.edits.shape == (0, len(EDITS))
+    assert reading.edits.shape == (0, len(WORD_EDITS))
 
 
 def test_word_means_by_hand():

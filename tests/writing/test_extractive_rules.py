@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 
 from stepline.narration import SentenceReading
-from stepline.narration.words import EDITS, KINDS, spoken_words
+from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.writing.extractive.grammar_actions import grammar_actions
 
 
 def reading_that_keeps_all(text: str) -> SentenceReading:
     """A reading by which an action may begin with every word, and none is left out."""
     count = len(spoken_words(text))
-    edits = np.zeros((count, len(EDITS)), np.float32)
-    edits[:, EDITS.index("verb")] = 1.0
-    kinds = np.zeros(len(KINDS), np.float32)
-    kinds[KINDS.index("warning")] = 1.0
+    edits = np.zeros((count, len(WORD_EDITS)), np.float32)
+    edits[:, WORD_EDITS.index("verb")] = 1.0
+    kinds = np.zeros(len(SENTENCE_KINDS), np.float32)
+    kinds[SENTENCE_KINDS.index("warning")] = 1.0
     return SentenceReading(kinds, edits, np.ones(1, np.float32))
 
 

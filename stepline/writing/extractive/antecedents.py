@@ -29,7 +29,7 @@ MANY_PRONOUNS: Final = word_set("them those these they")
 POINTING_PRONOUNS: Final = word_set("this that these those")
 OBJECT_ROLES: Final = word_set("dobj nsubjpass dative")
 PLACE_ROLES: Final = word_set("pobj")
-UNNAMEABLE: Final = (
+UNNAMEABLE_WORDS: Final = (
     NEVER_MEANT
     | MEASURES
     | word_set("you lot thing stuff video guy one bit minute side end way top bottom size amount")
@@ -46,14 +46,14 @@ class Antecedent:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A thing that was named. sentence: where. kept: share of its words that are part of a step."""
+    """A thing that was named. sentence: where. keep_chance: share of its words that are part of a step."""
 
     name: str
     stem: str
     sentence: int
     is_plural: bool
     role: str
-    kept: float
+    keep_chance: float
     count: int
     is_acted_on: bool
 
@@ -107,7 +107,7 @@ def _candidate(
     """Return the thing that a noun phrase names; None for a pronoun, a measure, a person."""
     root = _measured_thing(root)
     lemma = root.lemma_.lower()
-    if root.pos_ not in ("NOUN", "PROPN") or lemma in UNNAMEABLE or len(lemma) < 2:
+    if root.pos_ not in ("NOUN", "PROPN") or lemma in UNNAMEABLE_WORDS or len(lemma) < 2:
         return None
     counts[lemma] = counts.get(lemma, 0) + 1
     is_plural = root.tag_ in ("NNS", "NNPS") or any(t.dep_ == "conj" for t in root.children)
@@ -118,7 +118,7 @@ def _candidate(
         sentence=sentence,
         is_plural=is_plural,
         role=root.dep_,
-        kept=float(keep[root.i]),
+        keep_chance=float(keep[root.i]),
         count=counts[lemma],
         is_acted_on=root.dep_ in OBJECT_ROLES and float(keep[head.i]) >= 0.5,
     )
@@ -155,8 +155,8 @@ def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candida
                 float(is_object),
                 float(candidate.role in PLACE_ROLES),
                 float(candidate.is_acted_on),
-                candidate.kept,
-                candidate.kept * float(distance == 0),
+                candidate.keep_chance,
+                candidate.keep_chance * float(distance == 0),
                 float(agrees),
                 float(is_many and not candidate.is_plural),
                 np.log1p(candidate.count),

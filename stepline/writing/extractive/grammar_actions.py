@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from stepline.narration.words import EDITS, bare_word, spoken_words
+from stepline.narration.words import WORD_EDITS, bare_word, spoken_words
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import off_topic_reason
@@ -118,11 +118,11 @@ def _action(
         return place_of[piece.word_index(token.idx)]
 
     def keep(token: "Token") -> float:
-        return 1 - float(edits[place(token), EDITS.index("drop")])
+        return 1 - float(edits[place(token), WORD_EDITS.index("drop")])
 
     verb = place(clause.verb)
-    own = float(edits[verb, EDITS.index("verb")])
-    further = float(edits[verb, EDITS.index("next")])
+    own = float(edits[verb, WORD_EDITS.index("verb")])
+    further = float(edits[verb, WORD_EDITS.index("next")])
     is_joined = clause.chain is not None or clause.verb.dep_ == "conj"
     goes_on = has_begun and is_joined and keep(clause.verb) >= MIN_KEPT_VERB
     if own + further < MIN_ACTION and not goes_on and _mean_keep(clause, keep) < MIN_KEPT_OBJECTS:
@@ -165,7 +165,7 @@ def _mean_keep(clause: Clause, keep: "Callable[[Token], float]") -> float:
 
 def keep_at(edits: "object") -> Callable[[int], float]:
     """Return what gives P(kept) of the word at a place."""
-    return lambda place: 1 - float(edits[place, EDITS.index("drop")])  # type: ignore[index]
+    return lambda place: 1 - float(edits[place, WORD_EDITS.index("drop")])  # type: ignore[index]
 
 
 def _keeps_not(

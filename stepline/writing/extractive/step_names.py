@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from stepline.narration import SentenceReading
-from stepline.narration.words import EDITS, bare_word
+from stepline.narration.words import WORD_EDITS, bare_word
 from stepline.writing.extractive.antecedents import AntecedentFinder, objectless_verbs
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 # P(the pronoun stands for this) from which it is named: nine of ten names are right
 # (stepline/writing/training/antecedents.py).
 MIN_NAME: Final = 0.65
-NAMEABLE: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
-OMITTED: Final = ""
+NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
 
 
 class StepNamer:
@@ -26,7 +25,7 @@ class StepNamer:
         keeps = []
         self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
         for doc, reading in zip(docs, readings, strict=True):
-            stays = 1 - reading.edits[:, EDITS.index("drop")]
+            stays = 1 - reading.edits[:, WORD_EDITS.index("drop")]
             keep = []
             starts = []
             place = 0
@@ -47,12 +46,12 @@ class StepNamer:
         if place >= len(starts):
             return None
         token = self._docs[sentence][starts[place]]
-        if token.lower_ not in NAMEABLE:
+        if token.lower_ not in NAMEABLE_PRONOUNS:
             return None
-        found = self._finder.find(sentence, token.i)
-        if found is None or found.probability < MIN_NAME:
+        antecedent = self._finder.find(sentence, token.i)
+        if antecedent is None or antecedent.probability < MIN_NAME:
             return None
-        return found.name.lower() if found.name.istitle() else found.name
+        return antecedent.name.lower() if antecedent.name.istitle() else antecedent.name
 
     def with_names(self, draft: DraftStep) -> DraftStep | None:
         """Return the step with the names of its pronouns; None where only pronouns are left."""

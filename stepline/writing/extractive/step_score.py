@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.narration import SentenceReading
-from stepline.narration.words import EDITS, KINDS, spoken_words
+from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.numeric import sigmoid
 from stepline.writing.extractive.grammar_actions import grammar_findings
 
@@ -27,7 +27,7 @@ REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
 SHORT_SENTENCES: Final = 25
 SURE_STEP: Final = 0.8
 SURE_CHANCE: Final = 0.45
-STEP_COLUMN: Final = KINDS.index("step")
+STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
 FEATURE_COUNT: Final = 22
 
 
@@ -63,9 +63,9 @@ def _edit_features(reading: SentenceReading) -> Array:
     if not len(reading.edits):
         return np.zeros(4)
     edits = reading.edits.astype(np.float64)
-    action = edits[:, EDITS.index("verb")] + edits[:, EDITS.index("next")]  # (W,)
-    stays = 1 - edits[:, EDITS.index("drop")]
-    name = edits[:, EDITS.index("name")]
+    action = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]  # (W,)
+    stays = 1 - edits[:, WORD_EDITS.index("drop")]
+    name = edits[:, WORD_EDITS.index("name")]
     features = [action.max(), stays.mean(), name.max(), reading.verbs[0]]
     return np.array(features)
 

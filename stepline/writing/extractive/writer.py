@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from stepline.narration import NarrationTagger, SentenceReading, load_tagger
-from stepline.narration.words import KINDS, looks_english, spoken_words
+from stepline.narration.words import SENTENCE_KINDS, looks_english, spoken_words
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
@@ -100,13 +100,13 @@ def sentence_step_probabilities(
 
 
 def _warns(reading: SentenceReading) -> bool:
-    return float(reading.kinds[KINDS.index("warning")]) >= MIN_WARNING
+    return float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING
 
 
 def _refused(unit: "_Unit", reading: SentenceReading, chance: float) -> Rejected:
     """Return the record of a sentence that is no step, with what it is instead."""
-    others = [kind for kind in KINDS if kind != "step"]
-    kind = max(others, key=lambda other: float(reading.kinds[KINDS.index(other)]))
+    others = [kind for kind in SENTENCE_KINDS if kind != "step"]
+    kind = max(others, key=lambda other: float(reading.kinds[SENTENCE_KINDS.index(other)]))
     reason = f"{REASONS[kind]} (tells a step: {chance:.0%})"
     return Rejected(what="step", text=unit.text, reason=reason)
 

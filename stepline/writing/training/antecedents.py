@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from stepline.narration.words import EDITS, spoken_words
+from stepline.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.antecedents import (
     AntecedentFinder,
     Candidate,
@@ -24,7 +24,7 @@ from stepline.writing.training.marked import MarkedNarration
 
 Array = npt.NDArray[np.float64]
 
-PENALTY: Final = 1.0  # of the squared weights
+WEIGHT_PENALTY: Final = 1.0  # of the squared weights
 MIN_USES: Final = 3  # of a verb without an object
 MIN_OBJECTLESS: Final = 0.25  # of a verb's uses
 
@@ -48,7 +48,7 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     keeps = []
     for doc, label in zip(docs, labels, strict=True):
         places = token_places(doc)
-        drop = EDITS.index("drop")
+        drop = WORD_EDITS.index("drop")
         keeps.append([float(label.edits[p] != drop) if p < len(label.edits) else 0 for p in places])
     finder = AntecedentFinder(docs, keeps)
     cases = []
@@ -57,7 +57,7 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
         places = token_places(docs[number])
         for token in docs[number]:
             place = places[token.i]
-            is_name = place < len(label.edits) and label.edits[place] == EDITS.index("name")
+            is_name = place < len(label.edits) and label.edits[place] == WORD_EDITS.index("name")
             if not is_name or token.pos_ not in ("PRON", "DET"):
                 continue
             candidates = finder.candidates(number, token.i)
@@ -100,16 +100,16 @@ def fit_weights(cases: Sequence[Case]) -> Array:
     right = [np.array(case.is_right) for case in cases]
 
     def loss(weights: Array) -> tuple[float, Array]:
-        total = PENALTY * float(weights @ weights)
-        gradient = 2 * PENALTY * weights
+        total = WEIGHT_PENALTY * float(weights @ weights)
+        gradient = 2 * WEIGHT_PENALTY * weights
         for rows, is_right in zip(features, right, strict=True):
             logits = rows @ weights
             chances = np.exp(logits - logits.max())
             chances /= chances.sum()
             mass = max(float(chances[is_right].sum()), 1e-12)
             total -= np.log(mass)
-            wanted = np.where(is_right, chances / mass, 0)
-            gradient -= rows.T @ (wanted - chances)
+            target = np.where(is_right, chances / mass, 0)
+            gradient -= rows.T @ (target - chances)
         return total, gradient
 
     start = np.zeros(features[0].shape[1])

@@ -8,7 +8,7 @@ import pytest
 
 from stepline.errors import DatasetError
 from stepline.narration import NarrationTagger
-from stepline.narration.words import EDITS
+from stepline.narration.words import WORD_EDITS
 from stepline.writing.training.labels import align_words, edit_labels, word_stem
 from stepline.writing.training.marked import MarkedSentence, read_marked_narrations
 
@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 def edits_of(text, *steps, kind="step"):
     (label,) = edit_labels([MarkedSentence(text, kind, steps)])
-    return [EDITS[edit] for edit in label.edits], label.verb
+    return [WORD_EDITS[edit] for edit in label.edits], label.verb
 
 
 def test_a_text_is_read_with_kinds_steps_and_repeats(folder):
