@@ -36,6 +36,7 @@ from stepline.weights import find_weights
 Array: TypeAlias = npt.NDArray[np.float32]
 
 WEIGHTS_FILE: Final = "narration_tagger.safetensors"
+METADATA_KEY: Final = "stepline"  # one, for the order of several is not fixed
 FORMAT_VERSION: Final = "1"
 ADDITION_SCALE: Final = 2.0  # of B A, as in training
 BATCH_WINDOWS: Final = 16
@@ -155,9 +156,10 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
             file = path / WEIGHTS_FILE if path.is_dir() else path
             content = file.read_bytes()
         length = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        header = json.loads(content[8 : 8 + length])
+        metadata = json.loads(header["__metadata__"][METADATA_KEY])
         tensors = load(content)
-        front_verbs = tuple(json.loads(metadata["front_verbs"]))
+        front_verbs = tuple(metadata["front_verbs"])
         version = metadata["version"]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         cure = "give a file that `stepline train writer` wrote"

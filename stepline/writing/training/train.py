@@ -386,8 +386,8 @@ def write_tagger(network: TaggerNetwork, front_verbs: Sequence[str], path: Path)
         tensors[f"head.{key}.weight"] = head.weight
         tensors[f"head.{key}.bias"] = head.bias
     halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
-    metadata = {"version": FORMAT_VERSION, "front_verbs": json.dumps(list(front_verbs))}
-    write_atomic(path, save(halves, metadata))
+    facts = {"front_verbs": list(front_verbs), "version": FORMAT_VERSION}
+    write_atomic(path, save(halves, {METADATA_KEY: json.dumps(facts)}))
 
 
 def train_writer_run(sources: Sequence[Path], out: Path, settings: TaggerTrainSettings) -> Path:
