@@ -24,7 +24,13 @@ from torch import Tensor, nn
 
 from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
-from stepline.narration.tagger import ADDITION_SCALE, FORMAT_VERSION, WEIGHTS_FILE, plain_tokenizer
+from stepline.narration.tagger import (
+    ADDITION_SCALE,
+    FORMAT_VERSION,
+    METADATA_KEY,
+    WEIGHTS_FILE,
+    plain_tokenizer,
+)
 from stepline.narration.windows import (
     ASKED_WORDS,
     Window,
