@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, print_message
+from stepline.cli.errors import (
+    MIN_SWAP_ADDRESS_BYTES,
+    Group,
+    check_address_space,
+    print_data,
+    print_message,
+)
 from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
@@ -268,6 +274,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
 
+    check_address_space("sieve-swap", MIN_SWAP_ADDRESS_BYTES)
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
     overrides = [*options["overrides"], *given]
     settings = load_settings(

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, print_message
+from stepline.cli.errors import (
+    MIN_TRAINING_ADDRESS_BYTES,
+    check_address_space,
+    print_data,
+    print_message,
+)
 from stepline.cli.options import (
     device_option,
     exclude_option,
@@ -76,6 +81,7 @@ def refine(
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
 
+    check_address_space("refine", MIN_TRAINING_ADDRESS_BYTES)
     overrides = [*options["overrides"]]
     if options["rounds"] is not None:
         overrides.append(f"rounds.rounds={options['rounds']}")

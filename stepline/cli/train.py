@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, print_message
+from stepline.cli.errors import (
+    MIN_TRAINING_ADDRESS_BYTES,
+    Group,
+    check_address_space,
+    print_data,
+    print_message,
+)
 from stepline.cli.options import (
     PATH_TYPE,
     STORE_TYPE,
@@ -88,6 +94,7 @@ def nasva(
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first, peak_memory
 
+    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
     sources = AlignerSources(
@@ -213,6 +220,7 @@ def train_procx(
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
 
+    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "steps", "subset", "words")
     sources = ProcxSources(
@@ -328,6 +336,7 @@ def train_wys2(
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import DetectorSources, train_detector_run
 
+    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
     videos = options["videos"]
     names = ("features", "key_steps", "narrations", "unlabelled", "vectors")
@@ -400,6 +409,7 @@ def train_summarizer(
     from stepline.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
     from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
+    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
     key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
     if (key_steps is None) == (frames is None):
