@@ -108,13 +108,13 @@ def module_folders() -> list[str]:
     `python -m` and an empty part of PYTHONPATH put the current folder there unasked. It stays where
     PYTHONPATH names it in full, or where Stepline itself is in it.
     """
-    asked = {str(PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    named = {str(PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     current = None
     with contextlib.suppress(FileNotFoundError):  # it was removed
         current = os.path.realpath(os.getcwd())
     folders = []
     for folder in filter(os.path.isabs, sys.path):
-        if folder in asked or os.path.realpath(folder) != current:
+        if folder in named or os.path.realpath(folder) != current:
             folders.append(folder)
     if str(PACKAGE_ROOT) not in map(os.path.realpath, folders):
         folders.append(str(PACKAGE_ROOT))

@@ -45,13 +45,22 @@ def check_own_file(path: Path) -> None:
     _check_state(path, state)
 
 
+def check_own_folder(folder: Path) -> None:
+    """Raise StoreError where a folder that Stepline writes into is a link, or holds one."""
+    for path in (folder, *folder.glob("*"), *folder.glob(".*")):
+        if path.is_symlink():
+            raise StoreError(f"{path}: is a link, and Stepline would write there; remove it")
+
+
 def _check_state(path: Path, state: os.stat_result) -> None:
     reason = None
+    cure = "remove it"
     if stat.S_ISLNK(state.st_mode):
         reason = "is a link"
     elif not stat.S_ISREG(state.st_mode):
         reason = "is no plain file"
     elif state.st_nlink > 1:
         reason = "has another name too"
+        cure = "put a copy in its place"
     if reason is not None:
-        raise StoreError(f"{path}: {reason}, and Stepline would write there; remove it")
+        raise StoreError(f"{path}: {reason}, and Stepline would write there; {cure}")

@@ -16,7 +16,7 @@ from stepline.chat.local_model_process import ModelFiles, ModelQuestion, ModelRe
 from stepline.child_processes import kill_group, start_module
 from stepline.errors import ModelError, SteplineError, error_line
 
-HEADER = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
+HEADER_FIELDS = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
 MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a question's answer must begin
 MAX_MESSAGE_CHARS = 200  # of the last line that llama.cpp wrote
 
@@ -126,10 +126,10 @@ def check_weights(path: Path) -> None:
     """Raise ModelError for a GGUF file that holds a vocabulary and no weights, as those that only
     count words do. What else is wrong with a file llama.cpp says."""
     with path.open("rb") as file:
-        start = file.read(HEADER.size)
-    if len(start) < HEADER.size:
+        start = file.read(HEADER_FIELDS.size)
+    if len(start) < HEADER_FIELDS.size:
         return
-    _, version, tensors, _ = HEADER.unpack(start)
+    _, version, tensors, _ = HEADER_FIELDS.unpack(start)
     if version >= 2 and not tensors:
         reason = "a GGUF file without weights, such as a vocabulary alone"
         raise ModelError(f"{path}: {reason}; give another GGUF file, of a whole model")

@@ -13,16 +13,17 @@ import hashlib
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from stepline.errors import StoreError
+from stepline.library.correction_store import CorrectionStore, same_correction
 from stepline.library.corrections import (
     CorrectedRecord,
     Correction,
@@ -83,21 +84,14 @@ class CurrentRecord:
     @cached_property
     def stamp(self) -> str:
         """A text that changes when the machine's record does, by which a correction names it."""
-        return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class StoredCorrections:
-    """The corrections of a video that were read so far, and the number of the last row."""
-
-    corrections: tuple[Correction, ...] = ()
-    ids: frozenset[str] = frozenset()
-    last: int = 0
+        digest = hashlib.sha256(to_json(self.machine).encode())
+        return digest.hexdigest()[:16]
 
 
 def video_id(name: str) -> str:
     """Return the id of the record in a file; name: its path below the library's folder."""
-    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:12]
 
 
 def record_files(folder: Path, allowed: Sequence[Path] = ()) -> Iterator[tuple[str, Stamp]]:
@@ -106,14 +100,12 @@ def record_files(folder: Path, allowed: Sequence[Path] = ()) -> Iterator[tuple[s
     allowed: real paths of other folders that links may lead to. Copies in shared folders are left
     out.
     """
-    inside = (Path(os.path.realpath(folder)), *allowed)
+    inside = (real_path(folder), *allowed)
     for path in unshared_files_below(folder):
         if path.suffix != ".json" or path.name.startswith("."):
             continue
-        if path.is_symlink():
-            real = Path(os.path.realpath(path))
-            if not any(real.is_relative_to(other) for other in inside):
-                continue
+        if path.is_symlink() and not is_below(path, inside):
+            continue
         with contextlib.suppress(FileNotFoundError):  # it may be gone by now
             yield path.relative_to(folder).as_posix(), file_stamp(path)
 
@@ -122,6 +114,32 @@ def file_stamp(path: Path) -> Stamp:
     """Return the time of change and the size of a file."""
     state = path.stat()
     return state.st_mtime_ns, state.st_size
+
+
+def real_path(path: Path) -> Path:
+    """Return a path without links."""
+    return Path(os.path.realpath(path))
+
+
+def is_below(path: Path, folders: Sequence[Path]) -> bool:
+    """Return whether a path leads into one of some folders, whose paths are real."""
+    real = real_path(path)
+    return any(real.is_relative_to(folder) for folder in folders)
+
+
+def check_links(folder: Path, allowed: Sequence[Path]) -> None:
+    """Raise StoreError where a folder in a library is a link that leads elsewhere, since outputs
+    may be written into it."""
+    for entry in os.scandir(folder):
+        if entry.is_symlink() and entry.is_dir():
+            check_place(Path(entry.path), allowed)
+
+
+def check_place(path: Path, allowed: Sequence[Path]) -> None:
+    """Raise StoreError where a path leads out of all allowed folders, whose paths are real."""
+    if not is_below(path, allowed):
+        reason = "a link that leads out of the library and the folders of --allow"
+        raise StoreError(f"{path}: {reason}; remove it, or allow its folder")
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
@@ -145,12 +163,11 @@ class CorrectedLibrary:
     ) -> None:
         self.database = LibraryDatabase(folder, reads_only=reads_only)
         self.folder = self.database.folder
-        self.allowed = (self.folder, *(Path(os.path.realpath(path)) for path in allowed))
+        self.allowed = (self.folder, *map(real_path, allowed))
         self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
         self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
         self.digest_of: Callable[[Path], str | None] = sha256
         self._scan_lock = Lock()
-        self._correction_lock = Lock()
         self._record_lock = Lock()
         # each JSON file that was read: the machine's card, None where it holds no record
         self._cards: dict[LibraryVideo, VideoCard | None] = {}
@@ -158,7 +175,7 @@ class CorrectedLibrary:
         # the cards of corrected videos: a few bytes each, so a long list stays cheap
         self._corrected_cards: dict[LibraryVideo, VideoCard] = {}
         self._records: OrderedDict[LibraryVideo, CurrentRecord] = OrderedDict()
-        self._stored: OrderedDict[str, StoredCorrections] = OrderedDict()  # by video
+        self._correction_store = CorrectionStore(self.database)
 
     def close(self) -> None:
         """Close the database."""
@@ -277,42 +294,7 @@ class CorrectedLibrary:
 
     def corrections(self, id: str) -> list[Correction]:
         """Return the corrections of a video, the oldest first."""
-        return list(self._stored_corrections(id).corrections)
-
-    def _stored_corrections(self, id: str) -> StoredCorrections:
-        """Return the corrections of a video; only those that are new since the last time are
-        read."""
-        query = "SELECT number, body FROM correction WHERE video = ? AND number > ? ORDER BY number"
-        # The database is asked first, since a transaction holds it while it asks for corrections.
-        with self.database.guarded(), self._correction_lock:
-            stored = self._stored.get(id, StoredCorrections())
-            added: list[Correction] = []
-            ids = set(stored.ids)
-            rows = self.database.rows(query, id, stored.last)
-            for _, body in rows:
-                correction = self._checked_correction(id, body, ids)
-                ids.add(correction.id)
-                added.append(correction)
-            if added:
-                corrections = (*stored.corrections, *added)
-                stored = StoredCorrections(corrections, frozenset(ids), rows[-1][0])
-            self._stored[id] = stored
-            self._stored.move_to_end(id)
-            if len(self._stored) > MAX_RECORDS_IN_MEMORY:
-                self._stored.popitem(last=False)
-            return stored
-
-    def _checked_correction(self, id: str, body: object, earlier: Set[str]) -> Correction:
-        """Return the correction in a row, which may be a stranger's: it is of its video and has its
-        own id, and an undo is of an earlier one."""
-        try:
-            correction = Correction.model_validate_json(cast(str, body))
-        except (ValidationError, TypeError) as error:
-            raise self.database.row_error("correction") from error
-        undoes_earlier = correction.undoes is None or correction.undoes in earlier
-        if correction.video != id or correction.id in earlier or not undoes_earlier:
-            raise self.database.row_error("correction")
-        return correction
+        return list(self._correction_store.of(id))
 
     def revision(self, id: str) -> int:
         """Return how many corrections a video has."""
@@ -333,19 +315,15 @@ class CorrectedLibrary:
         current = self.current(id)
         record = current.machine
         with self.database.change() as connection:
-            stored = self._stored_corrections(id)
-            earlier = stored.corrections
-            if correction.id in stored.ids:
-                for other in earlier:
-                    sent = {"when": correction.when, "record": correction.record}
-                    if other.model_copy(update=sent) == correction:
-                        return len(earlier)
+            earlier = self._correction_store.of(id)
+            if same_correction(correction, earlier):
+                return len(earlier)
             if correction.record not in ("", current.stamp):
                 raise RecordChangedError
             if earlier and not current.corrected.revision:
                 # Somebody made the first correction meanwhile, maybe of another record.
-                kept = self.database.row(MACHINE_RECORD_QUERY, id)
-                if kept is None or kept[0] != to_json(record):
+                row = self.database.row(MACHINE_RECORD_QUERY, id)
+                if row is None or row[0] != to_json(record):
                     raise RecordChangedError
             check_correction(record, earlier, correction)
             if not earlier:
@@ -367,9 +345,8 @@ class CorrectedLibrary:
         Raises StoreError for a path outside of the library and of the folders that are allowed.
         """
         with contextlib.suppress(OSError, ValueError):
-            real = Path(os.path.realpath(self.folder / path))
-            if any(real.is_relative_to(folder) for folder in self.allowed):
-                return real
+            if is_below(self.folder / path, self.allowed):
+                return real_path(self.folder / path)
         reason = "lies neither in the library nor in a folder of --allow"
         raise StoreError(f"{path}: {reason}; move it, or allow its folder")
 
@@ -406,8 +383,9 @@ class CorrectedLibrary:
         if is_video and is_allowed:
             return True
         # A file that is neither is not even read.
-        may_be = digest is not None and (is_video or is_allowed)
-        return may_be and self.digest_of(path) == digest
+        if digest is None or not (is_video or is_allowed):
+            return False
+        return self.digest_of(path) == digest
 
 
 def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:

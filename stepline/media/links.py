@@ -31,6 +31,7 @@ from stepline.limits import parse_json
 from stepline.media.clips import join_tracks
 from stepline.media.http import CHUNK_BYTES, TransferLimits, connection_class, display_url, open_url
 from stepline.media.settings import LinkSettings
+from stepline.own_files import check_own_folder
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 from stepline.retry import TRANSIENT_STATUSES, doubled_pause, retry
 
@@ -116,6 +117,7 @@ def fetch_link(
     Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page
     without a video.
     """
+    check_own_folder(link_folder(link.url, folder))
     done = _fetched(link.url, folder)
     if done is not None and (done.captions is not None or not captions):
         return done
@@ -171,6 +173,10 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
     try:
         stored = parse_json((own / MARK_NAME).read_bytes())
         size, captions = stored.pop("size"), stored["captions"]
+        # What a stranger noted may lead elsewhere.
+        for name in (stored["path"], captions or ""):
+            if Path(name).name != name:
+                return None
         made = LinkedVideo.model_validate_json(
             json.dumps(
                 stored

@@ -104,8 +104,13 @@ class JobApi:
         """Return the uploads that are not whole."""
         uploads = []
         for upload in self._stored_uploads.unfinished():
-            fields = {"upload": upload.id, "name": upload.name, "size": upload.size}
-            uploads.append(fields | {"offset": self._uploads.offset(upload)})
+            fields = {
+                "upload": upload.id,
+                "name": upload.name,
+                "size": upload.size,
+                "offset": self._uploads.offset(upload),
+            }
+            uploads.append(fields)
         return JSONResponse({"uploads": uploads})
 
     def end_upload(self, request: Request) -> Response:
@@ -117,8 +122,11 @@ class JobApi:
     def upload(self, request: Request) -> Response:
         """Return how many bytes of an upload are on disk, as headers."""
         upload = self._upload(request)
-        headers = {"Upload-Offset": str(self._uploads.offset(upload))}
-        return Response(headers=headers | {"Upload-Length": str(upload.size)})
+        headers = {
+            "Upload-Offset": str(self._uploads.offset(upload)),
+            "Upload-Length": str(upload.size),
+        }
+        return Response(headers=headers)
 
     async def take_piece(self, request: Request) -> Response:
         """Add a piece to an upload."""

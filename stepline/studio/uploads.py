@@ -80,10 +80,10 @@ class Uploads:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
         # The others that are not whole will want their room too.
-        wanted = body.size + MIN_FREE_BYTES
+        room = body.size + MIN_FREE_BYTES
         for upload in unfinished:
-            wanted += max(0, upload.size - self.offset(upload))
-        if shutil.disk_usage(self._library.folder).free < wanted:
+            room += max(0, upload.size - self.offset(upload))
+        if shutil.disk_usage(self._library.folder).free < room:
             reason = "the disk of the library has no room for it"
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
         return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))

@@ -87,27 +87,17 @@ class VideoApi:
             "state": "new or corrected",
             "sort": "title, newest or duration",
         }
-        formats = f"one of {', '.join(OUTPUTS)}"
         return [
             Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
             Operation(
                 "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
             ),
-            Operation("GET", video, self.video, "One video.", reads_video=True),
             Operation(
                 "GET",
                 f"{video}/record",
                 self.record,
                 "The corrected record, and what the machine had said.",
                 {"part": "steps: those of the record alone"},
-            ),
-            Operation(
-                "GET",
-                f"{video}/steps",
-                self.steps,
-                "An output of the corrected record.",
-                {"format": formats},
-                reads_video=True,
             ),
             Operation(
                 "GET",
@@ -122,6 +112,22 @@ class VideoApi:
                 self.correct,
                 "Take a correction in, or undo one.",
                 body=CorrectionBody,
+            ),
+            *self._file_operations(video),
+        ]
+
+    def _file_operations(self, video: str) -> list[Operation]:
+        """Return the operations that read the file of a video, whose path is given."""
+        formats = f"one of {', '.join(OUTPUTS)}"
+        return [
+            Operation("GET", video, self.video, "One video.", reads_video=True),
+            Operation(
+                "GET",
+                f"{video}/steps",
+                self.steps,
+                "An output of the corrected record.",
+                {"format": formats},
+                reads_video=True,
             ),
             Operation(
                 "GET",
@@ -280,8 +286,13 @@ class VideoApi:
         if path is None or not os.access(path, os.R_OK):
             raise HTTPException(
                 HTTPStatus.NOT_FOUND,
+<<<<<<< HEAD
                 "the video's file is not in the library nor in a folder of --allow, cannot be read, "
                 "has changed, or is still compared with its record",
+=======
+                "the video's file is not in the library nor in a folder of --allow, has changed, "
+                "or is still compared with its record",
+>>>>>>> locksA
             )
         return path
 

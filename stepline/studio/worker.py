@@ -10,11 +10,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stepline.errors import SteplineError, StoreError, error_line
+from stepline.errors import SteplineError, error_line
+from stepline.library.corrected_library import check_links, check_place
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.networks import load_networks
@@ -85,11 +85,12 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         asr = settings.asr.model_copy(update={"language": options.language})
         settings = settings.model_copy(update={"asr": asr})
     captions = Path(options.captions) if options.captions is not None else None
-    _check_links(out, task.allowed)
+    allowed = [Path(folder) for folder in task.allowed]
+    check_links(out, allowed)
     sources = find_sources([task.source], out, settings)
     for source in sources:
         if isinstance(source.place, Path):
-            _check_place(source.place, task.allowed)
+            check_place(source.place, allowed)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         with source.open(out, settings, captions=captions, texts=options.texts) as request:
@@ -101,21 +102,6 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
                 progress=lines.progress,
             )
         lines.write(record=output_path(result.record, out, "json").name)
-
-
-def _check_links(out: Path, allowed: Sequence[str]) -> None:
-    """Raise StoreError where a folder of the library is a link that leads elsewhere, since outputs
-    may be written into it."""
-    for entry in os.scandir(out):
-        if entry.is_symlink() and entry.is_dir():
-            _check_place(Path(entry.path), allowed)
-
-
-def _check_place(path: Path, allowed: Sequence[str]) -> None:
-    real = Path(os.path.realpath(path))
-    if not any(real.is_relative_to(folder) for folder in allowed):
-        reason = "a link that leads out of the library and the folders of --allow"
-        raise StoreError(f"{path}: {reason}; remove it, or allow its folder")
 
 
 def _yield_to_others() -> None:

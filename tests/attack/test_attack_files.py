@@ -1,11 +1,19 @@
 """What links, pipes and files of others in the places that Stepline writes to may try."""
 
+import json
 import os
 
+import numpy as np
 import pytest
 
+from stepline.annotate import Answer
+from stepline.append_log import AppendLog
 from stepline.errors import StoreError
+from stepline.live.run_files import RunFiles
 from stepline.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
+from stepline.media.links import MARK_NAME, Link, _fetched, fetch_link, link_folder
+from stepline.media.settings import LinkSettings
+from stepline.training.run_folder import StepLog
 
 PRECIOUS = b"what a person wrote\n"
 
@@ -86,3 +94,53 @@ def test_a_lock_that_was_replaced_is_not_removed_at_the_end(folder):
         lock.unlink()
         lock.write_bytes(PRECIOUS)
     assert lock.read_bytes() == PRECIOUS
+
+
+# ---------------------------------------------------------------- files that grow, and downloads
+
+
+def test_a_file_that_grows_does_so_through_no_link(folder, precious):
+    path = folder / "file"
+    path.symlink_to(precious)
+    rows = RunFiles("v", None, rows=path)
+    with pytest.raises(StoreError, match="is a link"):
+        rows.keep_rows(0, np.ones((2, 3), np.float32))
+    with pytest.raises(StoreError, match="is a link"):
+        StepLog(path, 0)
+    precious.write_bytes(b"")  # as of an empty log
+    log = AppendLog(path, Answer, lambda answer: answer.clip, "an answer")
+    with pytest.raises(StoreError, match="a link"):
+        log.add(Answer(clip="c", annotator="a", shown=True, confidence="very"))
+    assert precious.read_bytes() == b""
+
+
+URL = "http://127.0.0.1:1/film.mp4"
+
+
+def link():
+    return Link(url=URL, settings=LinkSettings(private=True), kind="video/mp4", page=False)
+
+
+@pytest.mark.parametrize("name", ["", ".film.mp4.part", "film.mp4"])
+def test_a_download_goes_through_no_link(folder, precious, name):
+    own = link_folder(URL, folder)
+    if name:
+        own.mkdir()
+        (own / name).symlink_to(precious)
+    else:
+        own.symlink_to(precious.parent)
+    with pytest.raises(StoreError, match="is a link"):
+        fetch_link(link(), folder)
+    assert precious.read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize("field", ["path", "captions"])
+def test_what_was_fetched_before_is_in_the_folder_of_downloads(folder, precious, field):
+    own = link_folder(URL, folder)
+    own.mkdir()
+    (own / "film.mp4").write_bytes(PRECIOUS)
+    stored = {"path": "film.mp4", "captions": None, "origin": {"url": URL}, "size": len(PRECIOUS)}
+    (own / MARK_NAME).write_text(json.dumps(stored))
+    assert fetch_link(link(), folder).path == own / "film.mp4"
+    (own / MARK_NAME).write_text(json.dumps(stored | {field: "../../precious.txt"}))
+    assert _fetched(URL, folder) is None  # so it is fetched

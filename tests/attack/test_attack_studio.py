@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,11 @@ import pytest
 from starlette.exceptions import HTTPException
 from studio_server import library, serving
 
-from stepline.errors import StoreError
-from stepline.library import SearchIndex
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction, RecordChangedError
 from stepline.library.database import LibraryDatabase
 from stepline.library.file_digests import FileDigests
+from stepline.library.mcp_server import LibraryTools
 from stepline.outputs.shared_folder import SHARE_MARK
 from stepline.pipeline.sources import find_videos
 from stepline.storage import read_record, write_record
@@ -414,19 +414,41 @@ def test_a_line_of_a_log_that_is_still_written_is_waited_for(tmp_path, monkeypat
     assert told[1:] == ["data: 1\n\n", "data: 2 3\n\n"]
 
 
-def test_no_settings_are_read_from_a_library(folder, tmp_path):
-    for name in ("learned.toml", "stepline.toml", "settings.toml", "config.toml"):
-        (folder / name).write_text('[writing]\nwriter = "llm"\n[links]\nprivate = true\n')
-    with serving(folder) as running:
-        assert running.jobs._settings.writing.writer != "llm"
-        assert not running.jobs._settings.links.private
-    index = SearchIndex(folder, None)
-    index.update()
-    index.close()
-    from stepline.library.mcp_server import LibraryTools
+@pytest.fixture
+def opened_files():
+    """The paths of all files that are opened meanwhile."""
+    paths = []
 
+    def hear(event, arguments):
+        if event == "open" and is_heard:
+            paths.append(str(arguments[0]))
+
+    is_heard = [True]
+    sys.addaudithook(hear)
+    yield paths
+    is_heard.clear()
+
+
+def test_no_settings_are_read_from_a_library(folder, opened_files, monkeypatch, stepline):
+    names = ("learned.toml", "stepline.toml", "settings.toml", "config.toml")
+    for name in names:
+        (folder / name).write_text('[writing]\nwriter = "llm"\n[links]\nprivate = true\n')
+    opened_files.clear()
+    monkeypatch.chdir(folder)
+    with serving(folder) as running:
+        assert running.read("/api/search?q=lemons")["moments"]
     tools = LibraryTools(folder)
-    assert not tools._settings.links.private
+    assert tools.search_moments("lemons").moments
     tools.close()
-    with pytest.raises(StoreError):
-        read_record(folder / "learned.toml")
+    for command in (("search", folder, "lemons"), ("learn", folder, "--export", folder / "out")):
+        stepline(*command)
+    assert any(path.endswith("v0.json") for path in opened_files)
+    assert [path for path in opened_files if path.endswith(names)] == []
+
+
+def test_a_waveform_of_a_stranger_is_made_again(server, folder):
+    for peaks in (10**12, "text", b"x" * 10**6):
+        server.read(f"{PLACE}/waveform")
+        with server.studio.database.change() as connection:
+            connection.execute("UPDATE waveform SET peaks = ?", (peaks,))
+        assert len(server.read(f"{PLACE}/waveform")["peaks"]) == media.PEAK_COUNT
