@@ -65,7 +65,7 @@ class VideoSource:
         """What messages call it: its path, or its address without password and query."""
         if isinstance(self.place, Path):
             return str(self.place)
-        from stepline.media.http import display_url
+        from stepline.media.addresses import display_url
 
         return display_url(self.place.url)
 
@@ -128,11 +128,14 @@ def find_sources(
     """Return the videos of paths, as `find_videos` does, and after them those of links, playlists
     as many.
 
-    Raises MediaError where a folder holds no video, or a link cannot be reached or leads to none.
+    Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
+    none; one of several ends itself alone, when it is opened.
     """
     paths, urls = _paths_and_links(arguments)
     files = name_sources(find_videos(paths), out)
-    return [*files, *(VideoSource(link) for link in _find_links(urls, out, settings))]
+    is_only = len(files) + len(urls) == 1
+    links = _find_links(urls, out, settings, is_only=is_only)
+    return [*files, *(VideoSource(link) for link in links)]
 
 
 def name_sources(files: Sequence[Path], out: Path) -> list[VideoSource]:
@@ -158,12 +161,15 @@ def open_only_source(
     """
     with contextlib.ExitStack() as stack:
         if is_link(str(argument)):
+            from stepline.media.addresses import display_url
+
             if out is None:
                 out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepline-")))
             sources = find_sources([argument], out, settings)
             if len(sources) > 1:
                 cure = "give the address of one of them"
-                raise MediaError(f"{argument}: a playlist of {len(sources)} videos; {cure}")
+                name = display_url(str(argument))
+                raise MediaError(f"{name}: a playlist of {len(sources)} videos; {cure}")
         else:  # whatever it is, whoever reads it reports
             out, sources = Path(), [VideoSource(Path(argument), Path(argument).stem)]
         yield stack.enter_context(
@@ -178,7 +184,7 @@ def fetch_sources(
     from stepline.media.links import fetch_link
 
     paths, urls = _paths_and_links(arguments)
-    links = _find_links(urls, out, settings)
+    links = _find_links(urls, out, settings, is_only=True)
     return [*paths, *(fetch_link(link, out / DOWNLOADS, report=report).path for link in links)]
 
 
@@ -189,12 +195,22 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
     return paths, list(dict.fromkeys(name for name in names if is_link(name)))
 
 
-def _find_links(urls: Sequence[str], out: Path, settings: StepsSettings) -> "list[Link]":
+def _find_links(
+    urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool
+) -> "list[Link]":
+    """Return the videos of addresses; where several are given, a fault is kept for its turn."""
+    if not urls:
+        return []
+    from stepline.media.links import Link, find_links
+
     links: list[Link] = []
     for url in urls:
-        from stepline.media.links import find_links
-
-        links += find_links(url, out / DOWNLOADS, settings.links)
+        try:
+            links += find_links(url, out / DOWNLOADS, settings.links)
+        except MediaError as error:
+            if is_only:
+                raise
+            links.append(Link(url, settings.links, fault=str(error)))
     return links
 
 
