@@ -7,7 +7,6 @@ cannot redirect what is said elsewhere.
 
 import hashlib
 import http.client
-import importlib
 import json
 import logging
 import os
