@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepline.cli.errors import (
-    MIN_SWAP_ADDRESS_BYTES,
+    MIN_DATASET_ADDRESS_BYTES,
     Group,
     check_address_space,
     print_data,
@@ -263,6 +263,8 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     Example:
       stepline sieve-swap records --text-base base --out swapped --exclude excluded.txt
     """
+    check_address_space("sieve-swap", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.datasets.excluded import read_excluded
     from stepline.errors import DatasetError
     from stepline.pipeline.request import StepsSettings
@@ -274,7 +276,6 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
 
-    check_address_space("sieve-swap", MIN_SWAP_ADDRESS_BYTES)
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
     overrides = [*options["overrides"], *given]
     settings = load_settings(

@@ -26,8 +26,7 @@ MIN_STACK_BYTES = 2**18  # bytes; with 2**17 the libraries of networks crash
 MIN_ADDRESS_BYTES = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
 # of addresses, in addition to those that a command has from its start
 MIN_FREE_ADDRESS_BYTES = 800 * 2**20
-MIN_TRAINING_ADDRESS_BYTES = 1200 * 2**20  # the same of `train` and `refine`
-MIN_SWAP_ADDRESS_BYTES = 2560 * 2**20  # the same of `sieve-swap`: spaCy, torch and MiniLM
+MIN_DATASET_ADDRESS_BYTES = 2560 * 2**20  # the same of `train`, `refine` and `sieve-swap`
 
 
 def _system_limit(kind: str) -> float:

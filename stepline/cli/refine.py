@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepline.cli.errors import (
-    MIN_TRAINING_ADDRESS_BYTES,
+    MIN_DATASET_ADDRESS_BYTES,
     check_address_space,
     print_data,
     print_message,
@@ -76,12 +76,13 @@ def refine(
     Example:
       stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
     """
+    check_address_space("refine", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.nasva.refine import RefineSources, refine_dataset
     from stepline.nasva.settings import RefineRunSettings
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
 
-    check_address_space("refine", MIN_TRAINING_ADDRESS_BYTES)
     overrides = [*options["overrides"]]
     if options["rounds"] is not None:
         overrides.append(f"rounds.rounds={options['rounds']}")

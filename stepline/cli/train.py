@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepline.cli.errors import (
-    MIN_TRAINING_ADDRESS_BYTES,
+    MIN_DATASET_ADDRESS_BYTES,
     Group,
     check_address_space,
     print_data,
@@ -89,12 +89,13 @@ def nasva(
     Example:
       stepline train nasva --features store --steps howtostep:HowToStep.tar.gz --out run --set train.bf16=true
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.nasva.settings import AlignerRunSettings
     from stepline.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first, peak_memory
 
-    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
     sources = AlignerSources(
@@ -215,12 +216,13 @@ def train_procx(
     Example:
       stepline train procx --features store --steps youcook2:yc2_train.json --start pretrained --out run
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.procx.settings import ProcxRunSettings
     from stepline.procx.train import ProcxSources, train_procx_run
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
 
-    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "steps", "subset", "words")
     sources = ProcxSources(
@@ -330,13 +332,14 @@ def train_wys2(
     Example:
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.settings import load_settings
     from stepline.wys2.detector import DETECTOR_FILE
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import DetectorSources, train_detector_run
 
-    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
     videos = options["videos"]
     names = ("features", "key_steps", "narrations", "unlabelled", "vectors")
@@ -401,6 +404,8 @@ def train_summarizer(
     Example:
       stepline train summarizer --features store --key-steps coin:COIN.json --out run
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.features import open_store
     from stepline.records import count_reasons
     from stepline.settings import load_settings
@@ -409,7 +414,6 @@ def train_summarizer(
     from stepline.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
     from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
-    check_address_space("train", MIN_TRAINING_ADDRESS_BYTES)
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
     key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
     if (key_steps is None) == (frames is None):
