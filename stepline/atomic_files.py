@@ -1,10 +1,13 @@
 """Files that appear whole or not at all: written to a temporary file in the same folder, then renamed."""
 
 import contextlib
+import functools
 import itertools
 import os
 import re
 import socket
+import stat
+import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +19,10 @@ PARTIAL_SUFFIX = ".partial"
 MAX_STEM_BYTES = (
     80  # bytes of a file's stem that its temporary name begins with; a name may have 255
 )
+OWNER_ALONE = 0o600  # rights of a file that nobody else can read
+OWNER_MASK = 0o077  # the umask that gives them
 _serial = itertools.count()
+_umask_lock = threading.Lock()  # it can only be asked for by a change
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
@@ -70,6 +76,9 @@ class FileSet:
         for path, partial in self._partials.items():
             self.current = path
             with partial.open("rb") as file:
+                # Libraries that write by a temporary file of their own make it their owner's alone.
+                if stat.S_IMODE(os.fstat(file.fileno()).st_mode) == OWNER_ALONE:
+                    partial.chmod(_new_file_mode())
                 os.fsync(file.fileno())
         for path in self._stale:
             if path not in self._partials:
@@ -108,6 +117,15 @@ def atomic_files() -> Iterator[FileSet]:
         raise StoreError(f"{files.current}: cannot be written ({reason}); {cure}") from error
     finally:
         files.discard()
+
+
+@functools.cache
+def _new_file_mode() -> int:
+    """Return the rights of a file that this process opens to write."""
+    with _umask_lock:
+        mask = os.umask(OWNER_MASK)
+        os.umask(mask)
+    return 0o666 & ~mask
 
 
 def files_below(folder: Path) -> list[Path]:

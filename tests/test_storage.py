@@ -344,3 +344,11 @@ def test_a_folder_that_does_not_allow_writing_is_refused(tmp_path, monkeypatch):
     )  # a super-user may write anywhere
     with pytest.raises(StoreError, match="does not allow writing"):
         atomic_files.check_writable(tmp_path)
+
+
+def test_a_file_of_a_library_that_keeps_it_for_its_owner_is_like_any_other(tmp_path):
+    """As safetensors writes networks and features, which other users of a machine then miss."""
+    (tmp_path / "other").touch()
+    with atomic_files.atomic_path(tmp_path / "network") as partial:
+        partial.touch(mode=0o600)
+    assert (tmp_path / "network").stat().st_mode == (tmp_path / "other").stat().st_mode

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, print_message
+from stepline.cli.errors import (
+    MIN_DATASET_ADDRESS_BYTES,
+    Group,
+    check_address_space,
+    print_data,
+    print_message,
+)
 from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
@@ -257,6 +263,8 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     Example:
       stepline sieve-swap records --text-base base --out swapped --exclude excluded.txt
     """
+    check_address_space("sieve-swap", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.datasets.excluded import read_excluded
     from stepline.errors import DatasetError
     from stepline.pipeline.request import StepsSettings

@@ -17,6 +17,7 @@ from stepline.errors import SettingsError, SteplineError, error_line, missing_ex
 
 # at level DEBUG, as --debug sets it, every error comes with its trace
 log = logging.getLogger("stepline.cli")
+MEMORY_WORDS = ("OutOfMemory", "can't allocate memory", "failed to map segment")
 FAULT_EXIT_CODE = 70  # exit code of a fault of Stepline itself; EX_SOFTWARE of sysexits.h
 MAX_ERROR_CHARS = 400  # characters of a message that Stepline did not write
 # of the system's errors, those no user can cure
@@ -25,6 +26,7 @@ MIN_STACK_BYTES = 2**18  # bytes; with 2**17 the libraries of networks crash
 MIN_ADDRESS_BYTES = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
 # of addresses, in addition to those that a command has from its start
 MIN_FREE_ADDRESS_BYTES = 800 * 2**20
+MIN_DATASET_ADDRESS_BYTES = 2560 * 2**20  # the same of `train`, `refine` and `sieve-swap`
 
 
 def _system_limit(kind: str) -> float:
@@ -38,14 +40,14 @@ def _system_limit(kind: str) -> float:
     return math.inf if soft == resource.RLIM_INFINITY else soft
 
 
-def check_address_space() -> None:
-    """Raise SettingsError where the main job would run out of addresses, which ends a process
-    within C++, unheard."""
+def check_address_space(job: str = "the main job", min_bytes: int = MIN_FREE_ADDRESS_BYTES) -> None:
+    """Raise SettingsError where a job would run out of addresses, which ends a process within C++,
+    unheard, or looks like a damaged file."""
     import psutil
 
     room = _system_limit("AS") - psutil.Process().memory_info().vms
-    if room < MIN_FREE_ADDRESS_BYTES:
-        needs = f"the main job takes {MIN_FREE_ADDRESS_BYTES / 2**20:.0f} or more"
+    if room < min_bytes:
+        needs = f"{job} takes {min_bytes / 2**20:.0f} or more"
         raise SettingsError(
             f"`ulimit -v` leaves {room / 2**20:.0f} MiB of addresses, {needs}; allow more"
         )
@@ -144,14 +146,16 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
         print_message(f"stepline: {place}: {error.strerror}; {cure}", urgent=True)
         return 1
     what = error_line(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
+    is_memory = isinstance(error, MemoryError) or any(words in what for words in MEMORY_WORDS)
+    space = _system_limit("AS")
     # modules that then cannot be loaded raise almost anything
-    if (space := _system_limit("AS")) < MIN_ADDRESS_BYTES:
+    if space < MIN_ADDRESS_BYTES or (is_memory and space < math.inf):
         cure = f"`ulimit -v` allows {space / 2**20:.0f} MiB, allow more"
         print_message(
             f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True
         )
         return 1
-    if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
+    if is_memory:
         cure = "give less at once, or smaller sizes in the settings"
         print_message(f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True)
         return 1

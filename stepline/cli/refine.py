@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import print_data, print_message
+from stepline.cli.errors import (
+    MIN_DATASET_ADDRESS_BYTES,
+    check_address_space,
+    print_data,
+    print_message,
+)
 from stepline.cli.options import (
     device_option,
     exclude_option,
@@ -71,6 +76,8 @@ def refine(
     Example:
       stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
     """
+    check_address_space("refine", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.nasva.refine import RefineSources, refine_dataset
     from stepline.nasva.settings import RefineRunSettings
     from stepline.settings import load_settings

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, print_message
+from stepline.cli.errors import (
+    MIN_DATASET_ADDRESS_BYTES,
+    Group,
+    check_address_space,
+    print_data,
+    print_message,
+)
 from stepline.cli.options import (
     PATH_TYPE,
     STORE_TYPE,
@@ -83,6 +89,8 @@ def nasva(
     Example:
       stepline train nasva --features store --steps howtostep:HowToStep.tar.gz --out run --set train.bf16=true
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.nasva.settings import AlignerRunSettings
     from stepline.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
     from stepline.settings import load_settings
@@ -208,6 +216,8 @@ def train_procx(
     Example:
       stepline train procx --features store --steps youcook2:yc2_train.json --start pretrained --out run
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.procx.settings import ProcxRunSettings
     from stepline.procx.train import ProcxSources, train_procx_run
     from stepline.settings import load_settings
@@ -322,6 +332,8 @@ def train_wys2(
     Example:
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.settings import load_settings
     from stepline.wys2.detector import DETECTOR_FILE
@@ -430,6 +442,8 @@ def train_summarizer(
     Example:
       stepline train summarizer --features store --key-steps coin:COIN.json --out run
     """
+    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
+
     from stepline.features import open_store
     from stepline.records import count_reasons
     from stepline.settings import load_settings

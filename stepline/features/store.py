@@ -103,6 +103,9 @@ def find_matrix(path: Path) -> ShardMatrix:
         if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
         return ShardMatrix(path, HEADER_LENGTH + length, rows, width)
+    except PermissionError as error:
+        reason = f"cannot be read ({error.strerror})"
+        raise StoreError(f"{path}: {reason}; have its owner allow it") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = first_line(error)
         raise StoreError(

@@ -64,16 +64,12 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
 def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     """Return a Word document. Raises ModelError where python-docx is not installed."""
     # The parts of a document name each other, with up to 2 MB that only the collector frees. It
-    # counts objects and no bytes, so a server would keep hundreds of documents for a while. While
-    # it is off none of them grows old, and the quick collection of the young ones frees them all.
-    is_collecting = gc.isenabled()
-    gc.disable()
+    # counts objects and no bytes, so a server would keep hundreds of documents for a while. Where
+    # several threads make documents, parts of one grow old with another: all ages are collected.
     try:
         return _word_document(record, keyframes)
     finally:
-        if is_collecting:
-            gc.enable()
-        gc.collect(1)
+        gc.collect()
 
 
 def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:

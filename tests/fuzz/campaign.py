@@ -11,7 +11,6 @@ two writers of one log lose no line that they were told is kept. The counts are 
 
 import argparse
 import contextlib
-import ctypes
 import gzip
 import io
 import json
@@ -27,32 +26,22 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE)]
 
 import numpy as np  # noqa: E402   found by the path above
+from cases import DISKS, Case, mount  # noqa: E402
+from long_runs import long_runs  # noqa: E402
 from small_video import CAPTIONS, draw_video  # noqa: E402
 
+NOBODY = 65534  # a user who owns nothing
 HANG = 60.0  # s after which a run that takes less than 2 counts as hanging
 FINE = {0, 1, 2, 130}
-
-
-@dataclass
-class Case:
-    """One run. before: what is odd, done in the fork; signal and after: sent so many seconds after
-    its begin."""
-
-    kind: str
-    name: str
-    arguments: list[str]
-    before: Callable[[], object] = lambda: None
-    signal: int = 0
-    after: float = 0.0
-    encoding: str = "utf-8"
-    found: list[str] = field(default_factory=list)
+Oddity: TypeAlias = tuple[str, Callable[[], object]]  # its name, and what the fork does first
 
 
 @dataclass(frozen=True)
@@ -367,48 +356,23 @@ def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
         yield Case("homes", f"{changed} {name}", arguments, odd)
 
 
-# MS_RDONLY, MS_NOEXEC, MS_REC, MS_PRIVATE
-READ_ONLY, NO_EXECUTION, EVERYTHING, PRIVATE = 1, 8, 16384, 1 << 18
-OWN_MOUNTS, OWN_USERS = 0x20000, 0x10000000  # CLONE_NEWNS, CLONE_NEWUSER
-
-
-def mount(place: Path, flags: int, options: str) -> None:
-    """Put an empty disk in memory over a folder, for this process alone. Raises PermissionError
-    where none may."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    apart = OWN_MOUNTS | (OWN_USERS if os.geteuid() else 0)
-    private = (b"none", b"/", None, EVERYTHING | PRIVATE, None)
-    if libc.unshare(apart) or libc.mount(*private):
-        raise PermissionError("no mounts of its own")
-    if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", flags, options.encode()):
-        raise OSError(ctypes.get_errno(), options)
-
-
 def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
     """Disks that are read-only, full, out of inodes or let nothing be run: below --out, the cache,
     temporary files."""
-    kinds = {
-        "read-only": (READ_ONLY, ""),
-        "full": (0, "size=4k"),
-        "nearly full": (0, "size=20k"),
-        "few inodes": (0, "nr_inodes=3"),
-        "no execution": (NO_EXECUTION, ""),
-        "nobody's": (0, "mode=000"),
-    }
     if (
         run(Case("mounts", "whether one may", ["--version"], lambda: mount(scratch, 0, "")))
         != "fine"
     ):
         return
     for number in range(120):
-        kind, variable = rng.choice([*kinds]), rng.choice(("", "STEPLINE_CACHE", "TMPDIR", "HOME"))
+        kind, variable = rng.choice([*DISKS]), rng.choice(("", "STEPLINE_CACHE", "TMPDIR", "HOME"))
         place = scratch / f"out{number}"
         place.mkdir()
         name = rng.choice(("transcribe", "import", "excluded", "steps"))
         arguments = commands(given, place)[name]
 
         def odd(kind: str = kind, variable: str = variable, place: Path = place) -> None:
-            mount(place, *kinds[kind])
+            mount(place, *DISKS[kind])
             if variable:
                 os.environ[variable] = str(place)
                 tempfile.tempdir = None
@@ -462,7 +426,81 @@ def signals(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case
         )
 
 
-CLASSES = (archives, locales, clocks, names, folders, homes, mounts, limits, signals)
+def _disk(out: Path, rng: random.Random) -> Oddity:
+    kind = rng.choice([*DISKS])
+    return kind, lambda: mount(out, *DISKS[kind])
+
+
+def _clock(_: Path, rng: random.Random) -> Oddity:
+    jump = rng.choice((-1e9, 1e9, -3600.0, 2**31))
+    after = rng.uniform(0.01, 1.0)
+
+    def shift() -> None:
+        real, begin = time.time, time.time()
+        time.time = lambda: real() + (jump if real() - begin > after else 0.0)
+
+    return f"clock {jump:g}", shift
+
+
+def _limit(_: Path, rng: random.Random) -> Oddity:
+    name, size = rng.choice((("NOFILE", 16), ("NOFILE", 40), ("FSIZE", 5000), ("FSIZE", 100_000)))
+    which = getattr(resource, f"RLIMIT_{name}")
+    hard = resource.getrlimit(which)[1]
+    return f"{name} {size}", lambda: resource.setrlimit(which, (size, hard))
+
+
+def _addresses(_: Path, rng: random.Random) -> Oddity:
+    more = rng.choice((2**26, 2**28, 2**30))
+    page = resource.getpagesize()
+
+    def limit() -> None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * page
+        resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+
+    return f"AS {more}", limit
+
+
+def _user(out: Path, rng: random.Random) -> Oddity:
+    is_owner = rng.random() < 0.5
+
+    def become() -> None:
+        if os.geteuid() != 0:
+            return
+        if is_owner:
+            os.chown(out, NOBODY, NOBODY)
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        os.environ["HOME"] = "/none"
+
+    return f"nobody{' who owns it' if is_owner else ''}", become
+
+
+def _moment(_: Path, __: random.Random) -> Oddity:
+    return "a signal", lambda: None
+
+
+def runs(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+    """`train nasva`, `refine` and `sieve-swap` where a disk, the clock, a limit, the user or a
+    signal is against them."""
+    import torch
+
+    torch.set_num_threads(1)  # a fork has no others
+    known = long_runs(scratch)
+    sent = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+    kinds = (_disk, _clock, _limit, _addresses, _user, _moment)
+    for number in range(60):
+        name = rng.choice([*known])
+        out = scratch / f"out{number}"
+        out.mkdir()
+        kind, odd = rng.choice(kinds)(out, rng)
+        case = Case("runs", f"{kind} {name}", [*known[name].arguments, "--out", str(out)], odd)
+        if kind == "a signal":
+            case.signal, case.after = rng.choice(sent), rng.uniform(0.0, 2.0)
+        yield case
+
+
+CLASSES = (archives, locales, clocks, names, folders, homes, mounts, limits, signals, runs)
 
 
 # ---------------------------------------------------------------- running

@@ -39,17 +39,12 @@ class LongRun:
         """The command for a folder."""
         return [sys.executable, "-m", "stepline", *self.arguments, "--out", str(out)]
 
-    def run(self, out, *, prefix=(), **options):
-        """Run it to its end, under a prefix; return the process that has ended."""
+    def run(self, out, *, prefix=(), **more):
+        """Run it to its end, under a prefix and with more variables; return the process that has
+        ended."""
         line = [*map(str, prefix), *self.line(out)]
         return subprocess.run(
-            line,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=variables(),
-            check=False,
-            **options,
+            line, capture_output=True, text=True, timeout=300, env=variables() | more, check=False
         )
 
     def start(self, out):
