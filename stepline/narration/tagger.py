@@ -12,7 +12,6 @@ Source of the low-rank additions: Hu et al. 2021 (LoRA), equation 3.
 """
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -26,6 +25,7 @@ from safetensors.numpy import load
 from tokenizers import Tokenizer
 
 from stepline.errors import ModelError
+from stepline.limits import parse_json
 from stepline.narration.windows import Window, pad_windows, sentence_windows, stretch_windows
 from stepline.narration.words import SENTENCE_KINDS, WORD_MARKS
 from stepline.numeric import softmax
@@ -156,8 +156,8 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
             file = path / WEIGHTS_FILE if path.is_dir() else path
             content = file.read_bytes()
         length = int.from_bytes(content[:8], "little")
-        header = json.loads(content[8 : 8 + length])
-        metadata = json.loads(header["__metadata__"][METADATA_KEY])
+        header = parse_json(content[8 : 8 + length])
+        metadata = parse_json(header["__metadata__"][METADATA_KEY])
         tensors = load(content)
         front_verbs = tuple(metadata["front_verbs"])
         version = metadata["version"]
