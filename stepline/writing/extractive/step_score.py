@@ -22,10 +22,11 @@ Array = npt.NDArray[np.float64]
 
 MIN_PROBABILITY: Final = 1e-4
 REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
-# In a short clip neighbours tell little: there a crisp order counts whatever they are. The tagger's
-# P(step) from which it does, and the sentences of a short clip.
+# In a short clip, or when a live narration has just begun, neighbours tell little: there a crisp
+# order counts whatever they are, by grammar or by the tagger's P(step).
+ORDER_COLUMN: Final = -2  # of the features: grammar finds an order
 SHORT_SENTENCES: Final = 25
-SURE_STEP: Final = 0.8
+SURE_STEP: Final = 0.6
 SURE_CHANCE: Final = 0.45
 STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
 FEATURE_COUNT: Final = 22
@@ -75,9 +76,11 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
     weights, intercept = _read_regression()
     features = score_features(readings, texts)
     chances = sigmoid(features @ weights + intercept)
-    if len(readings) <= SHORT_SENTENCES:
-        sure = [reading.step_probability >= SURE_STEP for reading in readings]
-        chances[sure] = np.maximum(chances[sure], SURE_CHANCE)
+    if 0 < len(readings) <= SHORT_SENTENCES:
+        is_sure = np.array([reading.step_probability >= SURE_STEP for reading in readings])
+        has_order = features[:, ORDER_COLUMN] > 0
+        counts = is_sure | has_order
+        chances[counts] = np.maximum(chances[counts], SURE_CHANCE)
     return chances
 
 
