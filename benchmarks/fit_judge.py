@@ -146,7 +146,7 @@ def fit(evidence: Array, told: Array, shown: Array, weight: float | None = None)
     )
 
 
-KINDS: dict[str, tuple[str, float | None]] = {
+SENTENCE_KINDS: dict[str, tuple[str, float | None]] = {
     "words": ("wording", 1.0),
     "grounding": ("on screen", None),
     "told and cosine": ("picture", None),
@@ -256,7 +256,7 @@ def main() -> None:
     given, held = (sentences(range(*seeds), options.cache) for seeds in (options.fit, options.test))
     told = held.evidence["told"]
     weights, rows = {}, {}
-    for name, (column, weight) in KINDS.items():
+    for name, (column, weight) in SENTENCE_KINDS.items():
         w = fit(given.evidence[column], given.evidence["told"], given.shown, weight)
         p = 1 / (
             1 + np.exp(-(np.column_stack([held.evidence[column], told, np.ones(len(told))]) @ w))

@@ -15,7 +15,6 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from stepline.narration import load_tagger
-from stepline.narration.words import spoken_words
 from stepline.writing.extractive.step_score import score_features
 from stepline.writing.training.marked import read_marked_narrations
 
@@ -35,8 +34,7 @@ def main() -> None:
     rows, labels, groups = [], [], []
     for narration in read_marked_narrations(chosen.narration):
         texts = [sentence.text for sentence in narration.sentences]
-        lengths = [len(spoken_words(text)) for text in texts]
-        rows.append(score_features(tagger.read_sentences(texts), lengths))
+        rows.append(score_features(tagger.read_sentences(texts), texts))
         labels += [sentence.kind == "step" for sentence in narration.sentences]
         groups += [narration.group] * len(texts)
     features = np.concatenate(rows)

@@ -61,7 +61,7 @@ def _middle(step: Step) -> float | None:
 
 def predict_videos(narration: Path, only: str, settings: WritingSettings) -> dict[str, Any]:
     """Return the predictions for all videos of a narration.json.gz."""
-    videos = json.loads(gzip.open(narration).read())
+    videos = json.loads(gzip.decompress(narration.read_bytes()))
     found: dict[str, Any] = {}
     for name, video in videos.items():
         transcript = transcript_of(video)

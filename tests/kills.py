@@ -71,6 +71,21 @@ def run_with_kills(code, out, cache, kills, *, between, seed, drivers=0.5, units
     return killed
 
 
+def kill_while_it_writes(process, out, seconds, rng):
+    """Kill a process at a random moment of the `seconds` after its first file in `out`; return
+    whether it still ran."""
+    while process.poll() is None and not has_file(out):
+        time.sleep(0.005)
+    time.sleep(rng.uniform(0.0, seconds))
+    process.kill()
+    return process.wait() == -signal.SIGKILL
+
+
+def has_file(folder):
+    """Whether a folder that another process may be changing holds a file, or a link."""
+    return any(names for _, _, names in os.walk(folder))
+
+
 def workers_of(driver):
     """The worker processes and Ray's actors below a driver: process -> "worker" or "actor"."""
     found = {}

@@ -11,16 +11,17 @@ import numpy as np
 
 from stepline.asr.sentences import ends_sentence
 from stepline.narration import load_tagger
-from stepline.narration.words import MARKS, OUTER_MARKS, looks_english
+from stepline.narration.words import OUTER_MARKS, WORD_MARKS, looks_english
 from stepline.numeric import softmax
 from stepline.records import Word
 
 MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is taken seriously
+MIN_WORDS: Final = 40  # fewer are too few to tell how a text is punctuated
 # Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
-STOP_LOG_ODDS: Final = 2.0  # speech is cut more often than a writer would
+STOP_LOG_ODDS: Final = 1.0  # speech is cut more often than a writer would
 STOP_PER_SECOND: Final = 1.0
 MAX_SILENCE_SECONDS: Final = 3.0
-SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
+MARK_SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
 MIN_CHANCE: Final = 1e-6
 
 
@@ -29,7 +30,7 @@ def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
     if language is not None and language.lower().split("-")[0] not in ("en", "english"):
         return False
     stops = sum(ends_sentence(word.text) for word in words)
-    if not words or stops >= MIN_STOPS_PER_WORD * len(words):
+    if len(words) < MIN_WORDS or stops >= MIN_STOPS_PER_WORD * len(words):
         return False
     return looks_english([word.text.strip(OUTER_MARKS + " ").lower() for word in words])
 
@@ -41,12 +42,12 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     """
     chances = load_tagger().read_marks([word.text for word in words])  # (W, 4)
     logits = np.log(np.maximum(chances, MIN_CHANCE))
-    logits[:, MARKS.index("stop")] += STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
+    logits[:, WORD_MARKS.index("stop")] += STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
     best = softmax(logits).argmax(axis=1)
     marked = []
     begins = True
     for word, mark in zip(words, best, strict=True):
-        sign = SIGNS[MARKS[int(mark)]]
+        sign = MARK_SIGNS[WORD_MARKS[int(mark)]]
         text = word.text.rstrip()
         if begins or text.strip() == "i" or text.strip().startswith("i'"):
             text = _capitalised(text)

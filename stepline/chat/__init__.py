@@ -1,4 +1,4 @@
-"""Chat completions: language models that answer texts and pictures, over HTTP or in this process.
+"""Chat completions: language models that answer texts and pictures, over HTTP or on this machine.
 
 Words of a video are data: `quoted` lets none of them end a quotation, `orders_a_model` finds those
 that try to.

@@ -1,26 +1,31 @@
-"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model in this process
+"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model on this machine
 (through xllamacpp).
 
-A remote server is untrusted: its replies are read up to a size and a second, and it cannot redirect
-what is said elsewhere.
+A remote server is untrusted: its replies, errors too, are read up to a size and a second, and it
+cannot redirect what is said elsewhere.
 """
 
 import hashlib
-import importlib
+import http.client
+import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+import urllib.error
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from stepline.chat.local_model import ModelProcess, ModelProcessError
+from stepline.chat.local_model_process import ModelFiles
 from stepline.chat.settings import ChatSettings
 from stepline.device import core_count
 from stepline.errors import ModelError, WriterError
 from stepline.limits import parse_json
+from stepline.media.http import TransferLimits, open_url
 from stepline.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 
 logger = logging.getLogger(__name__)
@@ -86,30 +91,42 @@ class Server(Protocol):
         ...
 
 
+class AnswerLimits(TransferLimits):
+    """Limits of one answer; the server is the one that the user named, wherever it is."""
+
+    def __init__(self, until: float) -> None:
+        seconds = max(0.01, until - time.monotonic())
+        super().__init__(
+            most_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True
+        )
+
+    def fault(self, reason: str) -> Exception:
+        """Return the error of an answer that is not taken."""
+        return RequestError(reason, passing=False)
+
+    def too_late(self) -> Exception:
+        """Return the error of an answer that takes too long."""
+        return RequestError("no answer in time", passing=True)
+
+    def too_large(self) -> Exception:
+        """Return the error of an answer that is too large."""
+        return self.fault(f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes")
+
+
 class OpenAiServer:
     """An OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
 
     def __init__(self, settings: ChatSettings) -> None:
-        openai = _require("openai")
         self.settings = settings
         self.url = settings.base_url or ""
         self.name = f"{self.url} {settings.model}"
         self.workers = settings.concurrency
         self.reached = False  # whether anybody ever answered at this address
         self.follows_schemas = True  # until it rejects one
-        self._openai = openai
-        self._http = openai.DefaultHttpxClient(
-            follow_redirects=False, trust_env=not _loopback(self.url)
-        )
-        self._transport_error = _transport_error(openai)
-        self._client = openai.OpenAI(
-            base_url=self.url,
-            api_key=_key(settings) or "none",
-            max_retries=0,
-            http_client=self._http,
-            # from variables
-            default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},
-        )
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        key = _key(settings)
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
 
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
@@ -120,75 +137,68 @@ class OpenAiServer:
         them (nobody there, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
-        form: Any = self._openai.Omit()
-        if schema is not None and self.follows_schemas:
-            form = {
-                "type": "json_schema",
-                "json_schema": {"name": "reply", "strict": True, "schema": schema},
-            }
+        request: dict[str, Any] = {
+            "model": self.settings.model,
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": self.settings.max_tokens,
+            "temperature": self.settings.temperature,
+            "seed": seed,
+        }
+        if schema is None or not self.follows_schemas:
+            return self._ask(request, until)
+        named = {"name": "reply", "strict": True, "schema": schema}
+        form = {"response_format": {"type": "json_schema", "json_schema": named}}
         try:
-            return self._ask(question, seed, until, form)
+            return self._ask(request | form, until)
         except RequestError as fault:
-            if not fault.rejected or schema is None or not self.follows_schemas:
+            if not fault.rejected:
                 raise
             logger.info("%s; asking without a schema from now on", fault.reason)
             self.follows_schemas = False
-            return self._ask(question, seed, until, self._openai.Omit())
+            return self._ask(request, until)
 
-    def _ask(self, question: Content, seed: int, until: float, form: Any) -> Answer:
+    def _ask(self, request: dict[str, Any], until: float) -> Answer:
         with self._explained(until):
-            create = self._client.chat.completions.with_streaming_response.create
-            with create(
-                model=self.settings.model,
-                messages=[{"role": "user", "content": question}],
-                max_tokens=self.settings.max_tokens,
-                temperature=self.settings.temperature,
-                seed=seed,
-                response_format=form,
-                timeout=max(0.01, until - time.monotonic()),
-                extra_headers={}
-                if self.settings.api_key_variable
-                else {"Authorization": self._openai.Omit()},
-            ) as response:
+            answer = open_url(
+                f"{self.url.rstrip('/')}/chat/completions",
+                AnswerLimits(until),
+                self._headers,
+                json.dumps(request).encode(),
+                by_proxy=not _loopback(self.url),
+            )
+            with answer:
                 self.reached = True
-                body = _limited(response.iter_bytes(), until)
+                body = answer.read()
         return read_answer(body)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+        """Do nothing: each question has a connection of its own."""
 
     @contextmanager
     def _explained(self, until: float) -> Iterator[None]:
-        """Turn the client's exceptions into RequestError or WriterError."""
+        """Turn what the network does into RequestError or WriterError."""
         try:
             yield
-        except self._openai.APIStatusError as error:
+        except urllib.error.HTTPError as error:
             self.reached = True
-            raise _status_fault(
-                self.settings, error.status_code, error.response.headers, _said(error)
-            ) from error
-        except self._openai.APITimeoutError as error:
-            if not self.reached and type(error.__cause__).__name__ == "ConnectTimeout":
-                raise self._nobody("no connection in time") from error
+            with error:
+                message = _said(error)
+            raise _status_fault(self.settings, error.code, error.headers, message) from error
+        except urllib.error.URLError as error:  # before anything was sent
+            is_late = isinstance(error.reason, TimeoutError)
+            is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
+            if not self.reached and not is_cut:
+                raise self._nobody(
+                    "no connection in time" if is_late else str(error.reason)
+                ) from error
+            reason = _late(until) if is_late else "the connection was lost"
+            raise RequestError(reason, passing=True) from error
+        except TimeoutError as error:
             self.reached = True
             raise RequestError(_late(until), passing=True) from error
-        except self._openai.APIConnectionError as error:
-            cause = error.__cause__
-            if not self.reached and type(cause).__name__ in (
-                "ConnectError",
-                "UnsupportedProtocol",
-                "ProxyError",
-            ):
-                raise self._nobody(str(cause)) from error
-            raise RequestError(
-                f"the connection was lost ({type(cause).__name__})", passing=True
-            ) from error
-        except self._transport_error as error:
-            timed_out = "Timeout" in type(error).__name__
-            raise RequestError(
-                _late(until) if timed_out else "the connection was lost", passing=True
-            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            kind = type(error).__name__
+            raise RequestError(f"the connection was lost ({kind})", passing=True) from error
 
     def _nobody(self, why: str) -> WriterError:
         cause = why[:100]
@@ -235,15 +245,6 @@ def read_answer(body: bytes) -> Answer:
     return Answer(text, is_complete, tokens if is_plausible else None)
 
 
-def _require(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ModelError(
-            f"{name}: not installed, and a server's client needs it; pip install 'stepline[llm]'"
-        ) from error
-
-
 def _key(settings: ChatSettings) -> str | None:
     variable = settings.api_key_variable
     if variable is None:
@@ -259,27 +260,6 @@ def _loopback(url: str) -> bool:
     """Tell whether the server is on this machine; then no proxy may see what is asked."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")
-
-
-def _transport_error(openai: Any) -> type[Exception]:
-    """Return the error that the client's own transport raises while a body is read (httpx, or
-    httpx2 in newer ones)."""
-    library = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
-    error: type[Exception] = importlib.import_module(library).HTTPError
-    return error
-
-
-def _limited(blocks: Iterable[bytes], until: float) -> bytes:
-    body = bytearray()
-    for block in blocks:
-        body += block
-        if len(body) > MAX_ANSWER_BYTES:
-            raise RequestError(
-                f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes", passing=False
-            )
-        if time.monotonic() > until:
-            raise RequestError(_late(until), passing=True)
-    return bytes(body)
 
 
 def _status_fault(settings: ChatSettings, status: int, headers: Any, message: str) -> Exception:
@@ -312,11 +292,18 @@ def _wait(value: str | None) -> float:
         return 0.0
 
 
-def _said(error: Any) -> str:
-    """Return the server's own message, short and in one line."""
-    body = error.body
-    message = body.get("message", "") if isinstance(body, dict) else ""
-    return " ".join(str(message).split())[:120]
+def _said(error: urllib.error.HTTPError) -> str:
+    """Return the server's own message, short and in one line; "" where it says none that can be
+    read."""
+    try:
+        tree = parse_json(error.read())
+    except (RequestError, OSError, http.client.HTTPException, ValueError, RecursionError):
+        return ""
+    if isinstance(tree, dict):
+        tree = tree.get("error", tree)
+    message = tree.get("message", "") if isinstance(tree, dict) else tree
+    text = message if isinstance(message, str) else ""
+    return " ".join(text.split())[:120]
 
 
 def _late(until: float) -> str:
@@ -345,53 +332,50 @@ class LocalModel:
             projector = _checked(settings.projector_file, f"{settings.section}.projector")
             self.name += f" {_fingerprint(projector)}"
         self._path = path
-        self._server: Any = None
-        self._runs = False  # whether the server ever came to a question
+        self._process: ModelProcess | None = None
 
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
         """Return the model's answer. Raises RequestError when time runs out or the chunk does not
         fit its context."""
-        if self._server is None:  # not before the first question: all replies may be in the cache
-            self._server = _load(self._path, self.settings)
+        if self._process is None:  # not before the first question: all replies may be in the cache
+            self._process = self._load()
         until = min(until, time.monotonic() + self.settings.timeout)
-        words: list[str] = []
-        ends: list[str] = []
-        faults: list[str] = []
-
-        def take(part: dict[str, Any]) -> bool:
-            """Collect a word; True ends the answer."""
-            if "error" in part:
-                faults.append(str(part["error"].get("message", ""))[:120])
-                return True
-            for choice in part.get("choices", []):
-                words.append(choice["delta"].get("content") or "")
-                if choice.get("finish_reason"):
-                    ends.append(choice["finish_reason"])
-            return time.monotonic() > until
-
         try:
-            self._server.handle_chat_completions(self._request(question, seed, schema), take)
-        except RuntimeError as error:
-            raise RequestError(
-                f"the model refused the question ({str(error)[:120]})", passing=False
-            ) from error
-        self._runs = True
-        if faults:
-            raise RequestError(f"the model refused the question ({faults[0]})", passing=False)
-        if not ends:
+            request = json.dumps(self._request(question, seed, schema))
+            reply = self._process.ask(request, until)
+        except ModelProcessError as error:
+            self._process = None  # the next question loads it again
+            raise RequestError(str(error), passing=False) from error
+        if reply.fault is not None:
+            raise RequestError(f"the model refused the question ({reply.fault})", passing=False)
+        if reply.end is None:
             raise RequestError("no answer in time", passing=False)
-        return Answer("".join(words), ends[-1] != "length")
+        return Answer(reply.text, reply.end != "length")
 
     def close(self) -> None:
         """Free the model's memory."""
-        if self._server is not None and not self._runs:
-            # xllamacpp waits for ever where a server is freed before its own thread began: a word
-            # shows that it has.
-            word = {"messages": [{"role": "user", "content": "."}], "max_tokens": 1, "stream": True}
-            self._server.handle_chat_completions(word, lambda _: False)
-        self._server = None
+        if self._process is not None:
+            self._process.close()
+        self._process = None
+
+    def _load(self) -> ModelProcess:
+        start = time.perf_counter()
+        projector = self.settings.projector_file
+        template = None
+        if self.settings.chat_template is not None:
+            template = _read(self.settings.chat_template, self.settings.section)
+        files = ModelFiles(
+            model=str(self._path),
+            projector=None if projector is None else str(projector.expanduser()),
+            context=self.settings.context,
+            threads=self.settings.threads or max(1, core_count() - 1),
+            template=template,
+        )
+        process = ModelProcess(files)
+        logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
+        return process
 
     def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
         form = (
@@ -408,41 +392,6 @@ class LocalModel:
             "stream": True,
             "cache_prompt": False,  # a reply must not depend on what was asked before
         }
-
-
-def _load(path: Path, settings: ChatSettings) -> Any:
-    try:
-        library = importlib.import_module("xllamacpp")
-    except ImportError as error:
-        raise ModelError(
-            f"xllamacpp: not installed, and {settings.section}.gguf needs it; pip install 'stepline[llm]'"
-        ) from error
-    threads = settings.threads or max(1, core_count() - 1)
-    parameters = library.CommonParams()
-    parameters.model.path = str(path)
-    if settings.projector_file is not None:
-        parameters.mmproj.path = str(settings.projector_file.expanduser())
-    parameters.n_ctx = settings.context
-    parameters.n_parallel = 1
-    # As many threads as cores collapse as soon as anything else runs: 6 s became 94 s.
-    parameters.cpuparams.n_threads = threads
-    parameters.cpuparams_batch.n_threads = threads
-    parameters.verbosity = -1
-    # the library listens on a loopback port: nobody else may ask there
-    parameters.api_keys = [os.urandom(16).hex()]
-    if settings.chat_template is not None:
-        parameters.use_jinja = True
-        parameters.chat_template = _read(settings.chat_template, settings.section)
-    start = time.perf_counter()
-    try:
-        server = library.Server(parameters)
-    except (RuntimeError, ValueError) as error:
-        named = f"{path}: llama.cpp cannot load it"
-        if settings.projector_file is not None:
-            named = f"{path} and {settings.projector_file}: llama.cpp cannot load them together"
-        raise ModelError(f"{named} ({str(error)[:100]}); give another GGUF file") from error
-    logger.info("loaded %s in %.1f s", path.name, time.perf_counter() - start)
-    return server
 
 
 def _checked(path: Path, key: str) -> Path:

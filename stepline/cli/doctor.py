@@ -45,7 +45,6 @@ PACKAGES = (
     ("spacy", "spacy", "writes steps without a language model", True, "pip install spacy"),
     ("torch", "torch", "trained networks, GPUs", False, "pip install 'stepline[train]'"),
     ("pyarrow", "pyarrow", "datasets, text bases", False, "pip install 'stepline[data]'"),
-    ("openai", "openai", "language-model servers", False, "pip install 'stepline[llm]'"),
     ("xllamacpp", "xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
     (
         "transformers",

@@ -293,6 +293,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
         "asr.model": options.get("model"),
         "asr.language": options.get("language"),
         "writing.writer": options.get("writer"),
+        "writing.step_scorer": options.get("step_scorer"),
         "vision.backbone": options.get("backbone"),
         "vision.path": options.get("weights"),
         "nasva.aligner.path": options.get("aligner"),

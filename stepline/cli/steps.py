@@ -53,6 +53,12 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
 )
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
+@click.option(
+    "--step-scorer",
+    type=PATH_TYPE,
+    metavar="RUN",
+    help="What `stepline train writer` wrote: says which sentences tell a step.",
+)
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option("--aligner", type=PATH_TYPE, help="A trained network that places the steps.")

@@ -1,7 +1,10 @@
 """The commands on a library of videos: served to people and assistants, searched, and exported as
 training data."""
 
+import os
 import secrets
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +87,7 @@ def studio(folder: Path, **options: Any) -> None:
     from stepline.web.local_server import is_this_machine
 
     studio_options = _studio_options(options)
+    at_end = ExitStack()
     if studio_options.audit is not None:
         from stepline.curate.report.write import read_dataset
         from stepline.remote import RemotePath
@@ -103,10 +107,12 @@ def studio(folder: Path, **options: Any) -> None:
         if studio_options.audit is not None:
             print_message(f"{studio_options.audit} is audited at {server.address}audit/")
         if options["browse"]:
-            click.launch(server.link)
+            page = _entry_page(server.link, folder)
+            at_end.callback(page.unlink, missing_ok=True)
+            click.launch(page.absolute().as_uri())
         return server
 
-    with lock_output(library.database.path.with_suffix(".lock"), folder):
+    with at_end, lock_output(library.database.path.with_suffix(".lock"), folder):
         serve_until_stopped(
             start,
             options["port"] or 0,
@@ -114,6 +120,17 @@ def studio(folder: Path, **options: Any) -> None:
             goodbye=f"stopped; every correction is in {folder / DATABASE_FILE}",
         )
     library.close()
+
+
+def _entry_page(link: str, folder: Path) -> Path:
+    """Write a page for this user alone that leads to a link, and return it.
+
+    The arguments of a browser are in the list of processes, which all users of a machine can read.
+    """
+    descriptor, name = tempfile.mkstemp(prefix="open-studio-", suffix=".html", dir=folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">\n')
+    return Path(name)
 
 
 def _studio_options(options: dict[str, Any]) -> "StudioOptions":

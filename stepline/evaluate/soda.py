@@ -30,6 +30,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from stepline.child_processes import safe_spawn
 from stepline.errors import DatasetError
 from stepline.evaluate.events import (
     Event,
@@ -217,7 +218,8 @@ def soda(
     )
     if workers > 1 and meteor is None:
         score = partial(_score_video, kind, swapped_roles)
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        context = get_context("spawn")
+        with safe_spawn(), ProcessPoolExecutor(workers, mp_context=context) as pool:
             triples = list(pool.map(score, *columns, chunksize=VIDEOS_PER_CHUNK))
     else:
         judge = SodaScorer(kind, meteor=meteor, swapped_roles=swapped_roles)

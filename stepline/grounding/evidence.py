@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 MIN_PICTURE_SPREAD = 0.015
 # change of the most changed spot; a film that nowhere changes more is one picture
 MAX_STILL_CHANGE = 0.01
+# that a picture counts as shown on after its last frame; files whose frames come more rarely hold a
+# picture still
+MAX_HELD_SECONDS = 3
 MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, one odd frame must not decide
 WEIGHT_STEP = 0.1  # of the search for a weight
 # what never changes for so many seconds at a stretch, and bears text then, is slides
@@ -99,9 +103,15 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
     """Return (T,): 0 in the seconds that can show nothing, for the picture is plain, noise, a still
     or slides; else 1.
 
-    on_screen: what is written in the picture. A second that was not looked at counts as 1.
+    on_screen: what is written in the picture. A second in which no frame fell counts as the frame
+    before it, for MAX_HELD_SECONDS; after that nothing is seen, as where the picture ends before
+    the sound.
     """
     known = np.isfinite(activity.peaks)
+    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
+    is_seen = np.asarray(np.isfinite(looks).all(axis=1), np.bool_)
+    if is_seen.sum() == 1 and seconds > MAX_HELD_SECONDS:  # a cover
+        return np.zeros(seconds)
     changes = np.flatnonzero(known & (activity.peaks >= MAX_STILL_CHANGE))  # rows
     if known.sum() > 1:
         if not len(changes) and not activity.cuts:  # a still
@@ -113,9 +123,30 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
                 with_text.update(range(int(line.span.start), math.ceil(line.span.end)))
             if len(with_text.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds:
                 return np.zeros(seconds)
-    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     spread = looks.reshape(seconds, -1, 3).std(axis=1).max(axis=1)  # NaN where no frame fell
-    return np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
+    possible = np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
+    possible[_seconds_since(is_seen) > MAX_HELD_SECONDS] = 0.0
+    return possible
+
+
+def picture_warning(activity: "Activity", seconds: int) -> str | None:
+    """Return in a line that the pictures end before the sound, or are one; None if neither."""
+    rows = np.flatnonzero(np.isfinite(activity.looks).all(axis=1))
+    if not len(rows):
+        return None
+    if len(rows) == 1 and seconds > MAX_HELD_SECONDS:
+        return "the video has one picture for all of its sound, so no step counts as shown"
+    end = math.ceil((int(rows[-1]) + 1) / activity.rate)
+    if seconds - end <= MAX_HELD_SECONDS:
+        return None
+    return f"the picture ends at {end} s, the sound at {seconds} s; what is said later is not shown"
+
+
+def _seconds_since(is_seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return (T,): how many seconds ago the last one was True; before the first one 0."""
+    seconds = np.arange(len(is_seen))
+    last = np.maximum.accumulate(np.where(is_seen, seconds, -1))
+    return np.where(last < 0, 0, seconds - last)
 
 
 def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:

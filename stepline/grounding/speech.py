@@ -8,8 +8,7 @@
 Letters: K steps, S sentences, T seconds. Left open by the paper and chosen here: the value of nu,
 cosine likeness, which seconds a narration covers (`narration_labels`), ties (the earliest second).
 
-The user's own lines (a recipe) as steps: each said where the narration most resembles it, if
-anywhere.
+The user's own lines (a recipe) as steps: each said where `line_model` has it, if anywhere.
 """
 
 import math
@@ -19,29 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
+from stepline.grounding.line_model import match_lines
 from stepline.grounding.settings import CoarseSettings, LabelRule
-from stepline.numeric import cosine_matrix, sigmoid, softmax
+from stepline.numeric import cosine_matrix, softmax
 from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.types import instruction_kind
 
-# Cosine by which another text may be ahead of one while the narration goes on. On 24 real clips,
-# without it and with it:
-#
-#     not said yet, but believed said           .50    .20
-#     of another clip, but believed said        .28    .09
-#     said, and found at its sentence           .92    .89
-#
-# On drawn videos .10 takes the first from .67 to .17, and .90 are found either way.
-MAX_RIVAL_LEAD = 0.15
-
-# The best cosines of a video's own lines and of another's: mean and standard deviation of the 282
-# headings of 53 real tutorials and their transcripts (benchmarks/said_lines.py). A line counts as
-# said from this chance on: of those headings .98 do, .99 with `likeness` alone, of another
-# tutorial's .22, not .43; of real clips' .99 for 1, .22 for .40.
-SAID_COSINE = (0.66, 0.13)
-UNSAID_COSINE = (0.35, 0.12)
-MIN_SAID_PROBABILITY = 0.05
-MIXTURE_ROUNDS = 50  # the fraction that is said settles in fewer
+MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
 
 
 def coarse_spans(
@@ -142,16 +125,16 @@ def steps_from_texts(
     text_vectors: Matrix,
     *,
     so_far: bool = False,
+    step_probabilities: npt.NDArray[np.float64] | None = None,
     settings: CoarseSettings | None = None,
 ) -> tuple[Step, ...]:
     """Return one step a text, in the order given, with `said` and `sources` where the narration
     speaks of it.
 
-    sentence_vectors: (S, D), text_vectors: (K, D), of one sentence encoder. A text that no sentence
-    resembles (cosine below `likeness`, or hardly likely by `said_probabilities`, or the floor of section
-    3.1) keeps said=None; so does every text when nobody speaks.
-    so_far: the narration goes on, so that the sentence most like a text may be like another one
-    more; then another text may be ahead by at most MAX_RIVAL_LEAD.
+    sentence_vectors: (S, D), text_vectors: (K, D), of MiniLM. A text whose P(said) by `line_model`
+    is below MIN_SAID_PROBABILITY, or that no sentence resembles (cosine below `likeness`), keeps
+    said=None; so does every text when nobody speaks.
+    so_far: the narration goes on. step_probabilities: (S,) P(the sentence tells a step), if known.
     Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
@@ -163,41 +146,26 @@ def steps_from_texts(
     if not steps or not sentences:
         return steps
     _check_vectors(text_vectors, sentence_vectors, (len(steps), len(sentences)))
-    similarity = cosine_matrix(text_vectors, sentence_vectors).astype(np.float32)  # (K, S)
-    best = similarity.max(axis=1)
-    is_spoken = best >= settings.likeness
-    if so_far:
-        rivals = similarity[:, similarity.argmax(axis=1)].max(axis=0)
-        is_spoken &= best >= rivals - MAX_RIVAL_LEAD
-    else:
-        is_spoken &= said_probabilities(best) >= MIN_SAID_PROBABILITY
-    spoken = [steps[k] for k in np.flatnonzero(is_spoken)]
-    duration = float(math.ceil(max(sentence.span.end for sentence in sentences)))
-    placed, _ = coarse_spans(
-        spoken, sentences, similarity[is_spoken], duration=duration, settings=settings
+    match = match_lines(
+        texts,
+        [sentence.text for sentence in sentences],
+        text_vectors,
+        sentence_vectors,
+        step_probabilities=step_probabilities,
+        so_far=so_far,
     )
-    by_id = {step.id: step.model_copy(update={"score": None}) for step in placed}
-    return tuple(by_id.get(step.id, step) for step in steps)
-
-
-def said_probabilities(best: Matrix) -> Matrix:
-    """Return P(said) of each line of a list (K,), from its best cosine with any sentence (K,), of
-    MiniLM.
-
-    The lines said and the others are two normal distributions, SAID_COSINE and UNSAID_COSINE. How
-    many are said is the most likely number for this list, from an even start: where none of the
-    others is, a line needs a higher cosine.
-    """
-    log_odds = np.zeros(len(best), np.float64)
-    for (mean, spread), sign in ((SAID_COSINE, 1.0), (UNSAID_COSINE, -1.0)):
-        # beyond its mean a line is not less likely said
-        deviation = (np.minimum(best, SAID_COSINE[0]) - mean) / spread
-        log_odds += sign * (-0.5 * deviation**2 - math.log(spread))
-    fraction = 0.5
-    for _ in range(MIXTURE_ROUNDS):
-        probabilities = sigmoid(log_odds + math.log(fraction / (1 - fraction)))
-        fraction = float(probabilities.sum() + 1) / (len(best) + 2)
-    return np.asarray(probabilities, np.float32)
+    best_cosines = cosine_matrix(text_vectors, sentence_vectors).max(axis=1)  # (K,)
+    is_said = (match.said >= MIN_SAID_PROBABILITY) & (best_cosines >= settings.likeness)
+    placed = []
+    for k, step in enumerate(steps):
+        if is_said[k]:
+            sources = match.sentences_of(k)
+            first = sentences[sources[0]].span
+            last = sentences[sources[-1]].span
+            said = Span(first.start, max(first.end, last.end))
+            step = step.model_copy(update={"said": said, "sources": sources})
+        placed.append(step)
+    return tuple(placed)
 
 
 def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

@@ -9,24 +9,32 @@ machine's record of each corrected video.
 """
 
 import contextlib
-import functools
 import hashlib
 import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from stepline.atomic_files import files_below
 from stepline.errors import StoreError
-from stepline.library.corrections import CorrectedRecord, Correction, check_correction, corrected
+from stepline.library.correction_store import CorrectionStore, same_correction
+from stepline.library.corrections import (
+    CorrectedRecord,
+    Correction,
+    RecordChangedError,
+    check_correction,
+    corrected,
+)
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
+from stepline.outputs.shared_folder import unshared_files_below
 from stepline.outputs.text import shown_span
+from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import from_json, read_record, to_json
 from stepline.weights import sha256
@@ -35,7 +43,6 @@ VideoState: TypeAlias = Literal["new", "corrected"]
 Stamp: TypeAlias = tuple[int, int]  # of a file: time of change (ns) and size (bytes)
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
-MAX_DIGESTS_IN_MEMORY = 10_000  # of video files outside of the allowed folders
 MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
@@ -74,24 +81,65 @@ class CurrentRecord:
     machine: Record
     corrected: CorrectedRecord
 
+    @cached_property
+    def stamp(self) -> str:
+        """A text that changes when the machine's record does, by which a correction names it."""
+        digest = hashlib.sha256(to_json(self.machine).encode())
+        return digest.hexdigest()[:16]
+
 
 def video_id(name: str) -> str:
     """Return the id of the record in a file; name: its path below the library's folder."""
-    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:12]
 
 
-def record_files(folder: Path) -> Iterator[tuple[str, Stamp]]:
-    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp."""
-    for path in files_below(folder):
-        if path.suffix == ".json" and not path.name.startswith("."):
-            with contextlib.suppress(FileNotFoundError):  # it may be gone by now
-                yield path.relative_to(folder).as_posix(), file_stamp(path)
+def record_files(folder: Path, allowed: Sequence[Path] = ()) -> Iterator[tuple[str, Stamp]]:
+    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp.
+
+    allowed: real paths of other folders that links may lead to. Copies in shared folders are left
+    out.
+    """
+    inside = (real_path(folder), *allowed)
+    for path in unshared_files_below(folder):
+        if path.suffix != ".json" or path.name.startswith("."):
+            continue
+        if path.is_symlink() and not is_below(path, inside):
+            continue
+        with contextlib.suppress(FileNotFoundError):  # it may be gone by now
+            yield path.relative_to(folder).as_posix(), file_stamp(path)
 
 
 def file_stamp(path: Path) -> Stamp:
     """Return the time of change and the size of a file."""
     state = path.stat()
     return state.st_mtime_ns, state.st_size
+
+
+def real_path(path: Path) -> Path:
+    """Return a path without links."""
+    return Path(os.path.realpath(path))
+
+
+def is_below(path: Path, folders: Sequence[Path]) -> bool:
+    """Return whether a path leads into one of some folders, whose paths are real."""
+    real = real_path(path)
+    return any(real.is_relative_to(folder) for folder in folders)
+
+
+def check_links(folder: Path, allowed: Sequence[Path]) -> None:
+    """Raise StoreError where a folder in a library is a link that leads elsewhere, since outputs
+    may be written into it."""
+    for entry in os.scandir(folder):
+        if entry.is_symlink() and entry.is_dir():
+            check_place(Path(entry.path), allowed)
+
+
+def check_place(path: Path, allowed: Sequence[Path]) -> None:
+    """Raise StoreError where a path leads out of all allowed folders, whose paths are real."""
+    if not is_below(path, allowed):
+        reason = "a link that leads out of the library and the folders of --allow"
+        raise StoreError(f"{path}: {reason}; remove it, or allow its folder")
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
@@ -106,7 +154,8 @@ class CorrectedLibrary:
 
     allowed: other folders whose files may be read. reads_only: see LibraryDatabase. on_correction:
     called after each correction with the video's id and revision. in_transaction: called with the
-    same inside the correction's transaction. Raises StoreError as LibraryDatabase does.
+    same inside the correction's transaction. digest_of: the sha256 of a file, None while it is not
+    known; by default it is waited for. Raises StoreError as LibraryDatabase does.
     """
 
     def __init__(
@@ -114,9 +163,10 @@ class CorrectedLibrary:
     ) -> None:
         self.database = LibraryDatabase(folder, reads_only=reads_only)
         self.folder = self.database.folder
-        self.allowed = (self.folder, *(Path(os.path.realpath(path)) for path in allowed))
+        self.allowed = (self.folder, *map(real_path, allowed))
         self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
         self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
+        self.digest_of: Callable[[Path], str | None] = sha256
         self._scan_lock = Lock()
         self._record_lock = Lock()
         # each JSON file that was read: the machine's card, None where it holds no record
@@ -125,6 +175,7 @@ class CorrectedLibrary:
         # the cards of corrected videos: a few bytes each, so a long list stays cheap
         self._corrected_cards: dict[LibraryVideo, VideoCard] = {}
         self._records: OrderedDict[LibraryVideo, CurrentRecord] = OrderedDict()
+        self._correction_store = CorrectionStore(self.database)
 
     def close(self) -> None:
         """Close the database."""
@@ -171,7 +222,7 @@ class CorrectedLibrary:
         with self._scan_lock:
             cards: dict[LibraryVideo, VideoCard | None] = {}
             videos = {}
-            for name, stamp in record_files(self.folder):
+            for name, stamp in record_files(self.folder, self.allowed):
                 video = LibraryVideo(video_id(name), name, stamp)
                 cards[video] = None
                 if video in self._cards:
@@ -209,6 +260,10 @@ class CorrectedLibrary:
         """Return the record as people have corrected it."""
         return self._current(self.video(id)).corrected
 
+    def current(self, id: str) -> CurrentRecord:
+        """Return both records of a video."""
+        return self._current(self.video(id))
+
     def corrected_record(self, name: str) -> Record:
         """Return the corrected record of a file; name: its path below the library's folder."""
         stamp = self._stamp(name)
@@ -239,8 +294,7 @@ class CorrectedLibrary:
 
     def corrections(self, id: str) -> list[Correction]:
         """Return the corrections of a video, the oldest first."""
-        rows = self.database.rows("SELECT body FROM correction WHERE video = ? ORDER BY number", id)
-        return [Correction.model_validate_json(body) for (body,) in rows]
+        return list(self._correction_store.of(id))
 
     def revision(self, id: str) -> int:
         """Return how many corrections a video has."""
@@ -251,24 +305,32 @@ class CorrectedLibrary:
         """Keep a correction and return the video's revision; sent twice, it counts once.
 
         It is on disk when this returns. Raises ConflictError where somebody else changed the same
-        fields since, StoreError where it does not fit the video.
+        fields since, RecordChangedError where it names another record than the present one,
+        StoreError where it does not fit the video.
         """
         if correction.video != id:
             raise StoreError(
                 f"correction {correction.id!r} is of video {correction.video!r}, not of {id!r}"
             )
-        record = self.record(id)
+        current = self.current(id)
+        record = current.machine
         with self.database.change() as connection:
-            earlier = self.corrections(id)
-            for other in earlier:
-                if other.model_copy(update={"when": correction.when}) == correction:
-                    return len(earlier)
+            earlier = self._correction_store.of(id)
+            if same_correction(correction, earlier):
+                return len(earlier)
+            if correction.record not in ("", current.stamp):
+                raise RecordChangedError
+            if earlier and not current.corrected.revision:
+                # Somebody made the first correction meanwhile, maybe of another record.
+                row = self.database.row(MACHINE_RECORD_QUERY, id)
+                if row is None or row[0] != to_json(record):
+                    raise RecordChangedError
             check_correction(record, earlier, correction)
             if not earlier:
                 connection.execute(
                     "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
                 )
-            row = (correction.id, id, correction.model_dump_json())
+            row = (correction.id, id, correction.model_dump_json(exclude={"record"}))
             connection.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
             revision = len(earlier) + 1
             self.in_transaction(connection, id, revision)
@@ -283,17 +345,17 @@ class CorrectedLibrary:
         Raises StoreError for a path outside of the library and of the folders that are allowed.
         """
         with contextlib.suppress(OSError, ValueError):
-            real = Path(os.path.realpath(self.folder / path))
-            if any(real.is_relative_to(folder) for folder in self.allowed):
-                return real
+            if is_below(self.folder / path, self.allowed):
+                return real_path(self.folder / path)
         reason = "lies neither in the library nor in a folder of --allow"
         raise StoreError(f"{path}: {reason}; move it, or allow its folder")
 
     def media_file(self, id: str, video: Video) -> Path | None:
         """Return the file of a video, `video` in its record; None where it is not found.
 
-        It is in the library or in an allowed folder. Elsewhere it must have the bytes that the
-        record names: a record that a stranger wrote gives access to no other file.
+        It is a video by its name, in the library or in an allowed folder. With another name, or
+        elsewhere, it must have the bytes that the record names: a record that a stranger wrote
+        gives access to no other file.
         """
         name = video.path
         if name is None:
@@ -307,17 +369,23 @@ class CorrectedLibrary:
         ]
         for path in dict.fromkeys(paths):
             with contextlib.suppress(OSError, ValueError):
-                if path.is_file():
-                    with contextlib.suppress(StoreError):
-                        return self.resolve_allowed(path.absolute())
-                    if _sha256(path, file_stamp(path)) == video.sha256:
-                        return path.resolve()
+                if path.is_file() and self._is_video_file(path, video.sha256):
+                    return path.resolve()
         return None
 
-
-@functools.lru_cache(MAX_DIGESTS_IN_MEMORY)
-def _sha256(path: Path, stamp: Stamp) -> str:  # noqa: ARG001   another stamp, another file
-    return sha256(path)
+    def _is_video_file(self, path: Path, digest: str | None) -> bool:
+        is_video = path.resolve().suffix.lower() in VIDEO_SUFFIXES
+        is_allowed = True
+        try:
+            self.resolve_allowed(path.absolute())
+        except StoreError:
+            is_allowed = False
+        if is_video and is_allowed:
+            return True
+        # A file that is neither is not even read.
+        if digest is None or not (is_video or is_allowed):
+            return False
+        return self.digest_of(path) == digest
 
 
 def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:

@@ -113,7 +113,8 @@ class Correction(FrozenModel):
     """What a person changed at once: edits, or the id of an earlier correction that is undone.
 
     when: UTC, seconds since 1970. base: the revision that the person saw. window: of the person's
-    browser, whose own corrections since then it does not clash with.
+    browser, whose own corrections since then it does not clash with. record: the stamp of the
+    machine's record that the person saw, "" where it is not known; it is not stored.
     """
 
     id: Annotated[str, Field(min_length=1, max_length=80)]
@@ -122,6 +123,7 @@ class Correction(FrozenModel):
     when: Annotated[float, Field(ge=0.0)]
     base: Annotated[int, Field(ge=0)]
     window: Annotated[str, Field(max_length=80)] = ""
+    record: Annotated[str, Field(max_length=80)] = ""
     edits: Annotated[tuple[Edit, ...], Field(max_length=MAX_EDITS)] = ()
     undoes: str | None = None
 
@@ -141,6 +143,14 @@ class ConflictError(StoreError):
         cure = "look at their change, then send yours again"
         super().__init__(f"{theirs[-1].by} changed {fields} meanwhile; {cure}")
         self.theirs = tuple(theirs)
+
+
+class RecordChangedError(StoreError):
+    """The machine's record was made again since, and its steps are others."""
+
+    def __init__(self) -> None:
+        reason = "the video was understood again since it was opened here, and its steps are others"
+        super().__init__(f"{reason}; look at the new steps, then make the change again")
 
 
 @dataclass(frozen=True)

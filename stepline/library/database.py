@@ -6,9 +6,13 @@
 
 A change is on disk when its transaction ends: WAL, synchronous=FULL. The stores that use it:
 CorrectedLibrary here, those of jobs, uploads, events and answers in studio/store.py.
+
+The file may be a stranger's, as a library may be: it is never opened through a link, nothing that
+it defines is run, and each store checks the rows that it reads.
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import sqlite3
@@ -20,12 +24,18 @@ from threading import RLock
 from typing import Any, TypeAlias
 
 from stepline.errors import StoreError
+from stepline.limits import RECORD
+from stepline.own_files import check_own_file, open_own_file
 
 Row: TypeAlias = tuple[Any, ...]
 
 DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
 DATABASE_FORM = 1  # version of the tables below; a file of a later one is refused
 MAX_WAIT_SECONDS = 30.0  # for another process that holds the file
+MAX_PORT = 65535
+SIDE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps next to a database
+FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+WRITE_FAULTS = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC"})
 
 DATABASE_TABLES = """
 CREATE TABLE IF NOT EXISTS correction (
@@ -79,7 +89,10 @@ class LibraryDatabase:
     @property
     def port(self) -> int:
         """The port at which the library was last served; 0 before the first time."""
-        return int(self._fact("port"))
+        port = str(self._fact("port"))
+        if port.isascii() and port.isdecimal() and int(port[:6]) <= MAX_PORT:
+            return int(port)
+        raise self.row_error("library")
 
     def keep_port(self, port: int) -> None:
         """Keep the port, so that browsers find at its address what they have not sent yet."""
@@ -88,6 +101,11 @@ class LibraryDatabase:
 
     def _fact(self, name: str) -> Any:
         return self.rows("SELECT value FROM library WHERE name = ?", name)[0][0]
+
+    def row_error(self, table: str) -> StoreError:
+        """Return the error of a row that Stepline did not write."""
+        cure = "put a copy of the file back, or delete it and with it all corrections"
+        return StoreError(f"{self.path}: a row of its table {table} is not Stepline's; {cure}")
 
     def rows(self, query: str, *values: object) -> list[Row]:
         """Return the rows of a query."""
@@ -118,9 +136,10 @@ class LibraryDatabase:
             try:
                 yield
             except (sqlite3.Error, OSError) as error:
-                raise StoreError(
-                    f"{self.path}: {error}; free some space, or see who else works on it"
-                ) from error
+                cure = "see who else works on it, or put a copy of the file back"
+                if is_full_disk(error):
+                    cure = "free some space"
+                raise StoreError(f"{self.path}: {error}; {cure}") from error
 
     def _open(self, reads_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
@@ -128,6 +147,9 @@ class LibraryDatabase:
             reason = "cannot be written, and corrections are kept in it"
             raise StoreError(f"{self.folder}: {reason}; take a copy of it")
         with self.guarded():
+            check_database_files(self.path)
+            if writable:
+                _make_private(self.path)
             connection = sqlite3.connect(
                 self.path if writable else ":memory:",
                 timeout=MAX_WAIT_SECONDS,
@@ -136,15 +158,55 @@ class LibraryDatabase:
             )
             if not writable and self.path.is_file():
                 _copy_file(self.path, connection)
+            distrust(connection)
+            connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            self._check_parts(connection)
             form = _prepare_tables(connection)
-            if writable:
-                self.path.chmod(0o600)
         if form > DATABASE_FORM:
             forms = f"form {form}, this one knows {DATABASE_FORM}"
             raise StoreError(f"{self.path}: of a later Stepline ({forms}); update Stepline")
         return connection
+
+    def _check_parts(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreError where the file defines more than tables and indexes, which run as they
+        are read or changed."""
+        query = "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+        foreign = connection.execute(f"{query} OR sql LIKE '%VIRTUAL%TABLE%'").fetchone()
+        if foreign is not None:
+            connection.close()
+            reason = f"it defines {foreign[0]!r}, which is not Stepline's"
+            raise StoreError(f"{self.path}: {reason}; put a copy of the file back, or delete it")
+
+
+def is_full_disk(error: sqlite3.Error | OSError) -> bool:
+    """Return whether an error of a database or a file says that the disk is full."""
+    if isinstance(error, OSError):
+        return error.errno in FULL_DISK_ERRORS
+    return getattr(error, "sqlite_errorname", None) in WRITE_FAULTS
+
+
+def check_database_files(path: Path) -> None:
+    """Raise StoreError where SQLite would write through a link in the place of a database, or of
+    what it keeps next to it."""
+    for suffix in ("", *SIDE_SUFFIXES):
+        check_own_file(path.with_name(path.name + suffix))
+
+
+def distrust(connection: sqlite3.Connection) -> None:
+    """Have SQLite read a file as a stranger's: nothing in it is larger than a record may be."""
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, RECORD)
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _make_private(path: Path) -> None:
+    """Make a database, and what SQLite keeps next to it, readable by their owner alone."""
+    # SQLite gives the files next to it the mode that it finds here.
+    open_own_file(path).close()
+    for suffix in ("", *SIDE_SUFFIXES):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).chmod(0o600)
 
 
 def _prepare_tables(connection: sqlite3.Connection) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias,
 from pydantic import BaseModel, Field
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
-from stepline.library.corrected_library import CorrectedLibrary, VideoCard, video_id
+from stepline.library.corrected_library import CorrectedLibrary, VideoCard, check_links, video_id
 from stepline.library.search import Moment, moments, open_index
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
 from stepline.pipeline.request import StepsSettings
@@ -220,10 +220,10 @@ class LibraryTools:
             rule = f"give a start before the end, {MAX_CLIP_SECONDS:.0f} s at most"
             raise SettingsError(f"{start:g} to {end:g} s: {rule}")
         stem = f"{safe_stem(record.id)}-{video}-{round(start * 1000)}-{round(end * 1000)}"
-        out = self.folder / CLIPS_FOLDER / f"{stem}.mp4"
+        out = self._library.resolve_allowed(Path(CLIPS_FOLDER)) / f"{stem}.mp4"
         if not out.is_file():
             cut_clip(self._media_file(video, record), Span(start, end), out)
-        name = out.relative_to(self.folder).as_posix()
+        name = f"{CLIPS_FOLDER}/{out.name}"
         return CutClip(file=name, video=video, title=_title(record), start=start, end=end)
 
     def process_video(
@@ -272,6 +272,7 @@ class LibraryTools:
                 raise StoppedError
             self._progress[video] = (stage, second, seconds)
 
+        check_links(self.folder, self._library.allowed)
         (identity,) = name_videos([video], self.folder)
         options = OutputOptions(self.folder, USUAL)
         run_video(Request(video, identity), self._settings, options, progress=progress)

@@ -8,6 +8,7 @@ records. An update reads only the records that changed. Letters: N moments, D wi
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -20,10 +21,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
 
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary, record_files, video_id
-from stepline.limits import parse_json
+from stepline.library.database import check_database_files, distrust, is_full_disk
 from stepline.locks import lock_output
 from stepline.outputs.text import shown_span
 from stepline.pipeline.placing import ON_SCREEN
@@ -49,6 +51,8 @@ MAX_CANDIDATES = 200  # moments of each ranking that are joined
 LEAST_LIKENESS = 0.3
 MADE_QUERY_COUNT = 64  # queries of words that no language has
 MADE_QUERY_SEED = 99
+
+StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
 
 INDEX_TABLES = """
 CREATE TABLE file (
@@ -160,13 +164,17 @@ class SearchIndex:
         """Return for each JSON file of the folder a text that changes with it and its
         corrections."""
         stamps = {}
-        for name, (modified, size) in record_files(self.folder):
+        for name, (modified, size) in record_files(self.folder, self._allowed()):
             stamps[name] = f"{modified} {size}"
             if self._corrections is not None:
                 revision = self._corrections.revision(video_id(name))
                 if revision:
                     stamps[name] += f" {revision}"
         return stamps
+
+    def _allowed(self) -> Sequence[Path]:
+        """Return the folders that links of the folder may lead to."""
+        return () if self._corrections is None else self._corrections.allowed
 
     def search(self, query: str, most: int = 5) -> list[Moment]:
         """Return the moments that answer a query, the best first.
@@ -228,11 +236,21 @@ class SearchIndex:
         query first."""
         marks = ", ".join("?" * len(ranking))
         rows = self._rows(f"SELECT id, steps FROM moment WHERE id IN ({marks})", *ranking)
-        steps = {row: parse_json(numbers) for row, numbers in rows}
+        steps = {row: self._step_ids(numbers) for row, numbers in rows}
         answers: list[int] = []
         for row in ranking:
             answers += sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
+
+    def _step_ids(self, numbers: str) -> list[int]:
+        try:
+            return StepIds.validate_json(numbers, strict=True)
+        except ValidationError as error:
+            raise self._damage("steps that are none") from error
+
+    def _damage(self, reason: str) -> StoreError:
+        cure = "delete this index, it is made again from the records"
+        return StoreError(f"{self.path}: it holds {reason}; {cure}")
 
     def _moment(self, answer: int) -> Moment:
         (row,) = self._rows(
@@ -253,16 +271,20 @@ class SearchIndex:
             ids = [np.zeros(0, np.int64)]
             least = [np.zeros(0, np.float32)]
             vectors = []
-            for first, count, stored, stored_least in self._rows(
+            files = self._rows(
                 "SELECT first, count, vectors, least FROM file "
                 "WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
-            ):
-                ids.append(np.arange(first, first + count, dtype=np.int64))
-                vectors.append(np.frombuffer(stored, np.float16).reshape(count, -1))
-                least.append(np.frombuffer(stored_least, np.float32))
-            if not vectors:
+            )
+            if not files:
                 return ids[0], np.zeros((0, 0), np.float32), least[0]
-            matrix = np.concatenate(vectors).astype(np.float32)
+            try:
+                for first, count, stored, stored_least in files:
+                    ids.append(np.arange(first, first + count, dtype=np.int64))
+                    vectors.append(np.frombuffer(stored, np.float16).reshape(count, -1))
+                    least.append(np.frombuffer(stored_least, np.float32).reshape(count))
+                matrix = np.concatenate(vectors).astype(np.float32)
+            except (ValueError, TypeError) as error:
+                raise self._damage("vectors that are none") from error
             self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(least))
         return self._moment_rows
 
@@ -330,10 +352,16 @@ class SearchIndex:
         """Open the index; a damaged one, or one of another form, is made again from the records."""
         with self._guarded():
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            check_database_files(self.path)
             database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
             try:
+                distrust(database)
                 form = database.execute("PRAGMA user_version").fetchone()[0]
-            except sqlite3.DatabaseError:
+                if _definitions(database) != _own_definitions():
+                    form = None
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
+                    raise
                 form = None
             if form != INDEX_FORM:
                 database.close()
@@ -348,9 +376,23 @@ class SearchIndex:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(
-                f"{self.path}: {error}; delete this index, it is made again from the records"
-            ) from error
+            cure = "delete this index, it is made again from the records"
+            if is_full_disk(error):
+                cure = "free some space"
+            raise StoreError(f"{self.path}: {error}; {cure}") from error
+
+
+def _definitions(database: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """Return what a database defines: the kind, the name and the statement of each part."""
+    return set(database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master"))
+
+
+@functools.cache
+def _own_definitions() -> frozenset[tuple[str, str, str]]:
+    """Return what an index that Stepline made defines; a stranger's may do more as it is read."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(INDEX_TABLES)
+        return frozenset(_definitions(database))
 
 
 def made_words(count: int, seed: int) -> list[str]:

@@ -57,7 +57,8 @@ class LiveEvent(FrozenModel):
     at: Seconds
     settled: Seconds = 0.0  # second before which all sound was read for good
     wall: float | None = None  # s since 1970, of "started" alone
-    source: str | None = None
+    source: str | None = None  # of an address, without password and query
+    digest: str | None = None  # of an address with them; tells it from others
     sentence: Sentence | None = None
     step: str | None = None
     text: str | None = None

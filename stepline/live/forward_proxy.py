@@ -2,9 +2,9 @@
 address by itself.
 
 FFmpeg follows redirects and playlists without looking where they lead. The host that the user named
-may be private, a camera's say; any other must be public, unless `links.private` allows others. An
-address is looked at as the connection is made. Bytes pass as they are; what FFmpeg asks by https
-stays between it and the server.
+may be private, a camera's say, if it was so from the first connection on; any other must be public,
+unless `links.private` allows others. An address is looked at as the connection is made. Bytes pass
+as they are; what FFmpeg asks by https stays between it and the server.
 """
 
 import contextlib
@@ -19,7 +19,8 @@ from typing import Self, cast
 from urllib.parse import urlsplit
 
 from stepline.errors import MediaError
-from stepline.media.http import CHUNK_BYTES, connect_checked
+from stepline.media.addresses import NamedHost, connect_checked
+from stepline.media.http import CHUNK_BYTES
 from stepline.media.settings import LinkSettings
 
 
@@ -30,10 +31,12 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, named: str, settings: LinkSettings) -> None:
-        """named: the URL that the user named."""
+    def __init__(self, named: NamedHost, settings: LinkSettings) -> None:
+        """named: the host of the URL that the user named."""
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.named, self.settings, self.refused = urlsplit(named).hostname or "", settings, ""
+        self.named = named
+        self.settings = settings
+        self.refused = ""
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -96,7 +99,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         proxy = cast(ForwardProxy, self.server)
         try:
-            return connect_checked((host, int(port)), proxy.settings, named=proxy.named)
+            return connect_checked(
+                (host, int(port)),
+                proxy.settings.seconds,
+                private=proxy.settings.private,
+                named=proxy.named,
+            )
         except MediaError as error:
             proxy.refused = str(error)
             self.send_error(403)

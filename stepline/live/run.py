@@ -1,6 +1,7 @@
 """`stepline live` as a whole: what SOURCE names, the files that grow, the run, and the record at
 its end."""
 
+import hashlib
 import itertools
 import re
 import time
@@ -19,6 +20,7 @@ from stepline.live.run_files import RunFiles
 from stepline.live.session import LiveSession
 from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.live.speech import Recognise
+from stepline.media.addresses import display_url
 from stepline.media.container import LiveInput
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import OutputOptions, lock_video, run_video
@@ -32,6 +34,7 @@ EVENTS_SUFFIX = ".events.jsonl"
 VTT_SUFFIX = ".live.vtt"
 ROWS_SUFFIX = ".live.features"
 RECORDING_SUFFIX = ".live"
+SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def run_live(
     check_writable(job.out)
     with lock_video(f"{stem}{RECORDING_SUFFIX}", job.out):
         # where it goes on
-        log = _open_log(job, stem)
+        log = _open_log(job, inputs, stem)
         start = _start_second(log, inputs)
         backbone = _backbone(settings.vision)
         files = RunFiles(stem, log, GrowingVtt(job.out / f"{stem}{VTT_SUFFIX}"))
@@ -141,7 +144,9 @@ def _emit_start(
 ) -> None:
     """Emit the beginning of a new run, or what a stream sent while none was there."""
     if not log.count:
-        emit(log.add("started", 0.0, source=job.source, wall=time.time()))
+        shown = shown_source(job, inputs)
+        digest = source_digest(inputs)
+        emit(log.add("started", 0.0, source=shown, digest=digest, wall=time.time()))
     elif isinstance(inputs[0], LiveInput):
         seconds = round(start - log.position, 3)
         emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
@@ -157,15 +162,40 @@ def source_id(inputs: Sequence[Path | LiveInput]) -> str:
     return re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.") or "live"
 
 
-def _open_log(job: LiveJob, stem: str) -> LiveLog:
+def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
+    """Return what messages and the log call a source: of an address, neither its password nor its
+    query."""
+    first = inputs[0]
+    return first.shown if isinstance(first, LiveInput) and first.is_address else job.source
+
+
+def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
+    """Return what tells two addresses apart of which the same is shown; None where all is shown.
+
+    It is slow to compute and short, so that no password can be found by it.
+    """
+    first = inputs[0]
+    if not isinstance(first, LiveInput) or not first.is_address or first.url == first.shown:
+        return None
+    salt = first.shown.encode()
+    return hashlib.scrypt(first.url.encode(), salt=salt, n=SCRYPT_COST, r=8, p=1).hex()[:4]
+
+
+def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> LiveLog:
     """Return the log of a run that was killed, or a new one in the place of one that was
     finished."""
     path = job.out / f"{stem}{EVENTS_SUFFIX}"
     if not job.anew:
         log = LiveLog(path)
-        if log.first is not None and log.first.source not in (job.source, None):
+        first = log.first
+        shown = shown_source(job, inputs)
+        own = {(shown, source_digest(inputs)), (job.source, None), (None, None)}
+        if first is not None and (first.source, first.digest) not in own:
+            name = first.source or ""
+            if "://" in name:  # with its password, of a run before it was left out
+                name = display_url(name)
             raise SettingsError(
-                f"{path}: holds a run of {log.first.source}; give another --out, or --force to lose it"
+                f"{path}: holds a run of {name}; give another --out, or --force to lose it"
             )
         if log.last is None or log.last.event != "finished":
             return log
@@ -198,7 +228,9 @@ def _write_record(
     else:
         parts = [part for recording in recordings for part in recording.parts]
         if not parts:
-            raise MediaError(f"{job.source}: sent nothing that could be kept; no record is written")
+            raise MediaError(
+                f"{first.shown}: sent nothing that could be kept; no record is written"
+            )
         video = job.at_end / f"{stem}.mkv"
         join_recordings(parts, video, settings.media)
         files.append(video)

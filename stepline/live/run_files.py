@@ -8,6 +8,7 @@ import numpy as np
 
 from stepline.errors import StoreError
 from stepline.live.events import GrowingVtt, LiveLog
+from stepline.own_files import check_own_file
 from stepline.records import Matrix
 
 FLOAT_BYTES = 4  # of a number in the file of features
@@ -48,6 +49,7 @@ class RunFiles:
             return
         fresh = np.ascontiguousarray(values[self.row_count - first :], np.float32)
         try:
+            check_own_file(self.rows)
             with self.rows.open("ab") as file:
                 file.write(fresh.tobytes())
         except OSError as error:

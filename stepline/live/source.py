@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from stepline.errors import MediaError, SettingsError, first_line
+from stepline.errors import MediaError, SettingsError
 from stepline.live.forward_proxy import ForwardProxy
+from stepline.media.addresses import NamedHost, check_url, display_url
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.container import LiveInput, OpenMedia, open_live, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
-from stepline.media.http import display_url
 from stepline.media.reader import MIN_SPARSE_RATIO, PictureTrack, SoundTrack, seek_before
 from stepline.media.settings import LinkSettings, MediaSettings
 
@@ -101,6 +102,10 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
         raise SettingsError(
             f"{scheme[1]}: not an address that is read live; give one of {', '.join(PROTOCOLS)}"
         )
+    try:
+        check_url(name)
+    except MediaError as error:
+        raise SettingsError(str(error)) from error
     options = (("rtsp_transport", "tcp"),) if scheme[1].startswith("rtsp") else ()
     return [LiveInput(name, display_url(name), PROTOCOLS[scheme[1]], options=options)]
 
@@ -230,6 +235,9 @@ class LiveSource:
         self._links = links or LinkSettings()
         self._recording = recording
         self._stop = stop or Event()
+        self._named = NamedHost("")  # of an address; all connections share what it is
+        if isinstance(source, LiveInput):
+            self._named = NamedHost(urlsplit(source.url).hostname or "")
         self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
         self._opened = False
         self._base = 0.0  # s that frames and sound of this connection are counted from
@@ -274,7 +282,8 @@ class LiveSource:
                     raise
                 lost = str(error)
             except (av.error.FFmpegError, OSError) as error:
-                lost = first_line(error)
+                # FFmpeg's whole message names the address, with its password.
+                lost = error.strerror or type(error).__name__
                 if isinstance(self._source, Path):  # a file that grew, and has not for a while
                     break
             failures += 1
@@ -316,7 +325,7 @@ class LiveSource:
             with open_live(live, self._media) as media:
                 yield media
             return
-        with ForwardProxy(live.url, self._links) as proxy:
+        with ForwardProxy(self._named, self._links) as proxy:
             try:
                 through = replace(live, options=(*live.options, ("http_proxy", proxy.address)))
                 with open_live(through, self._media) as media:

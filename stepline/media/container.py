@@ -282,6 +282,11 @@ class LiveInput:
     options: tuple[tuple[str, str], ...] = ()
     silence: float = 30.0
 
+    @property
+    def is_address(self) -> bool:
+        """Whether it is reached over the network."""
+        return self.format is None and "://" in self.url
+
 
 @contextlib.contextmanager
 def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:

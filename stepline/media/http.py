@@ -1,112 +1,206 @@
-"""Requests over http(s) under limits: to public addresses alone, so many bytes, so much time,
-whoever asks.
+"""The HTTP client for every server that Stepline asks: of links, webhooks and language models.
 
-    limits = TransferLimits(settings)
+    limits = LinkLimits(settings)
     with open_url("https://example.org/whisk.mp4", limits) as answer:
         answer.read(65536)
 
-An address is looked at as the connection is made, so that no name changes its meaning. The same
-connections serve yt-dlp (media/links.py).
+Whatever its status, an answer is read under limits: of its status line and headers, of its body as
+it comes and as it unpacks, and of the time for all of it. The same connections serve yt-dlp
+(media/links.py).
 """
 
 import http.client
-import ipaddress
+import io
 import socket
 import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from stepline.errors import MediaError
+from stepline.media.addresses import connect_checked
 from stepline.media.settings import LinkSettings
 from stepline.version import __version__
 
-NAT64_NETWORK = ipaddress.IPv6Network("64:ff9b::/96")  # addresses of IPv4 within IPv6, RFC 6052
 CHUNK_BYTES = 65536  # bytes read at once
 MIB = 2**20
-
-
-def is_public(address: str) -> bool:
-    """Tell whether an IP address, and any of IPv4 within it, is of the public internet."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    held: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [ip]
-    if isinstance(ip, ipaddress.IPv6Address):
-        held += [each for each in (ip.sixtofour, *(ip.teredo or ())) if each is not None]
-        held += [ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)] if ip in NAT64_NETWORK else []
-    return all(each.is_global and not each.is_multicast for each in held)
-
-
-def connect_checked(
-    address: tuple[str, int], settings: LinkSettings, *, named: str | None = None
-) -> socket.socket:
-    """Return a connection to a host and port. named: a host that may be private, for the user named
-    it.
-
-    Raises MediaError for any other private address, OSError where nobody answers.
-    """
-    fault = OSError(f"{address[0]}: no address")
-    for family, kind, protocol, _name, place in socket.getaddrinfo(*address, 0, socket.SOCK_STREAM):
-        if not (settings.private or address[0].lower() == named or is_public(str(place[0]))):
-            raise MediaError(
-                f"{place[0]} is a private address; where you trust it, --set links.private=true"
-            )
-        connection = socket.socket(family, kind, protocol)
-        try:
-            connection.settimeout(settings.seconds)
-            connection.connect(place)
-        except OSError as error:
-            connection.close()
-            fault = error
-            continue
-        return connection
-    raise fault
+MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them; servers send some 1,000
+MAX_WHOLE_BYTES = 64 * MIB  # of an answer that is read into memory at once, a page say
+# times `most_bytes` that may come over the line: chunks have lengths of their own
+MAX_LINE_FACTOR = 2
+GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # which of them it is, zlib finds out
+ZLIB_METHOD = 8  # low half of the first byte of a zlib stream; deflate without one has any
 
 
 class TransferLimits:
-    """What all requests for one link may take together; counts from its making."""
+    """What all requests for one thing may take together; counts from its making.
 
-    def __init__(self, settings: LinkSettings) -> None:
-        self.settings = settings
-        self._bytes, self._end = settings.largest * MIB, time.monotonic() + settings.longest
+    most_bytes: of bodies. seconds: in all. silence: seconds that a server may say nothing. private:
+    whether it may be at an address that is not public.
+    """
+
+    def __init__(
+        self, *, most_bytes: int, seconds: float, silence: float, private: bool = False
+    ) -> None:
+        self.silence = silence
+        self.private = private
+        self._body_bytes = most_bytes
+        self._line_bytes = MAX_LINE_FACTOR * most_bytes + MAX_HEAD_BYTES
+        self._end = time.monotonic() + seconds
+
+    def fault(self, reason: str) -> Exception:
+        """Return the error of an answer that is not taken."""
+        return MediaError(reason)
+
+    def too_late(self) -> Exception:
+        """Return the error of an answer that takes too long."""
+        return self.fault("the answer takes too long")
+
+    def too_large(self) -> Exception:
+        """Return the error of an answer that is too large."""
+        return self.fault("the answer is too large")
 
     def check(self, coming: int = 0) -> None:
-        """Raise MediaError where the time is over, or `coming` bytes are more than are left."""
+        """Raise `too_late` where the time is over, `too_large` where `coming` bytes are more than
+        are left."""
         if time.monotonic() > self._end:
-            raise MediaError(
-                f"takes longer than links.longest = {self.settings.longest:g} s; raise that, or leave it"
-            )
-        if coming > self._bytes:
-            raise MediaError(
-                f"larger than links.largest = {self.settings.largest} MiB; raise that, or leave it"
-            )
+            raise self.too_late()
+        if coming > self._body_bytes:
+            raise self.too_large()
 
     def take(self, count: int) -> None:
-        """Count bytes that came. Raises MediaError as `check` does."""
+        """Count bytes of a body, unpacked. Raises as `check` does."""
         self.check(count)
-        self._bytes -= count
+        self._body_bytes -= count
+
+    def take_from_line(self, count: int) -> None:
+        """Count bytes as they came. Raises as `check` does."""
+        self.check()
+        self._line_bytes -= count
+        if self._line_bytes < 0:
+            raise self.too_large()
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for the next bytes."""
+        return min(self.silence, max(0.01, self._end - time.monotonic()))
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """Return a connection to a host and port. Raises MediaError for a private address."""
+        """Return a connection to a host and port. Raises as `check` does, and MediaError for a
+        private address that is not allowed."""
         self.check()
-        return connect_checked(address, self.settings)
+        return connect_checked(address, self.patience, private=self.private)
+
+
+class LinkLimits(TransferLimits):
+    """Limits of what a link brings, by the settings of links."""
+
+    def __init__(self, settings: LinkSettings) -> None:
+        super().__init__(
+            most_bytes=settings.largest * MIB,
+            seconds=settings.longest,
+            silence=settings.seconds,
+            private=settings.private,
+        )
+        self.settings = settings
+
+    def too_late(self) -> Exception:
+        """Return the error of a link that takes too long, with its setting."""
+        longest = self.settings.longest
+        return self.fault(
+            f"takes longer than links.longest = {longest:g} s; raise that, or leave it"
+        )
+
+    def too_large(self) -> Exception:
+        """Return the error of a link that is too large, with its setting."""
+        largest = self.settings.largest
+        return self.fault(f"larger than links.largest = {largest} MiB; raise that, or leave it")
+
+
+class _LimitedLine(io.RawIOBase):
+    """Bytes of a connection as they come, counted and timed.
+
+    head_left: of a status line and headers; None while a body is read.
+    """
+
+    def __init__(self, line: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
+        self._line = line
+        self._connection = connection
+        self._limits = limits
+        self.head_left: int | None = MAX_HEAD_BYTES
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is there. Raises as the limits do, and TimeoutError after silence."""
+        self._limits.check()
+        self._connection.settimeout(self._limits.patience)
+        try:
+            count = self._line.readinto(buffer) or 0
+        except TimeoutError:
+            self._limits.check()  # names the limit that it was
+            raise
+        self._limits.take_from_line(count)
+        if self.head_left is not None:
+            self.head_left -= count
+            if self.head_left < 0:
+                size = f"{MAX_HEAD_BYTES // 1024} KiB"
+                raise self._limits.fault(f"the server sends more than {size} of headers")
+        return count
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._line.close()
+        super().close()
 
 
 class _LimitedResponse(http.client.HTTPResponse):
-    """An answer that is read no longer, and no further, than its limits allow."""
+    """An answer that is read no longer, and no further, than its limits allow.
+
+    is_packed: it came compressed, and is read unpacked.
+    """
 
     limits: TransferLimits
+    is_packed = False
+
+    def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self._line = _LimitedLine(self.fp.detach(), sock, self.limits)
+        self.fp = io.BufferedReader(self._line)
+        self._unpacker: Any = None
 
     def begin(self) -> None:
         super().begin()
+        self._line.head_left = None
         self.limits.check(self.length or 0)
+        coding = self.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding in ("", "identity"):
+            return
+        if coding not in ("gzip", "x-gzip", "deflate"):
+            raise self.limits.fault(f"the answer is compressed as {coding[:40]!r}, unasked")
+        self.is_packed = True
+        # Who reads it gets it unpacked, of a length that is not known.
+        del self.headers["Content-Encoding"]
+        del self.headers["Content-Length"]
 
     def read(self, amt: int | None = None) -> bytes:
         """Return so many bytes, or all; fewer at the end alone. Raises IncompleteRead where the
-        answer breaks off."""
+        answer breaks off; whatever is raised, the connection is let go."""
+        try:
+            return self._read(amt)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, amt: int | None) -> bytes:
         parts: list[bytes] = []
         left = amt
+        whole_bytes = 0
         while left is None or left > 0:
             # one wait, for a server that drips
             part = self.read1(CHUNK_BYTES if left is None else min(left, CHUNK_BYTES))
@@ -114,12 +208,45 @@ class _LimitedResponse(http.client.HTTPResponse):
             if not part:
                 break
             parts.append(part)
+            whole_bytes += len(part)
+            if amt is None and whole_bytes > MAX_WHOLE_BYTES:
+                size = f"{MAX_WHOLE_BYTES // MIB} MiB"
+                raise self.limits.fault(f"the server sends more than {size} for one page")
             left = None if left is None else left - len(part)
-        if (left is None or left > 0) and self.length:
+        is_unpacked = self._unpacker is not None and self._unpacker.eof  # what follows is no part
+        if (left is None or left > 0) and self.length and not is_unpacked:
             raise http.client.IncompleteRead(b"".join(parts), self.length)
         if self.length == 0:
             super().read(0)  # lets the connection go
         return b"".join(parts)
+
+    def read1(self, n: int = -1) -> bytes:
+        """Return what one wait brings, at most n bytes, unpacked; nothing at the end."""
+        if not self.is_packed:
+            return super().read1(n)
+        part = b""
+        while not part:
+            packed = b""
+            if self._unpacker is not None:
+                if self._unpacker.eof:
+                    return b""
+                packed = self._unpacker.unconsumed_tail
+            packed = packed or super().read1(CHUNK_BYTES)
+            if not packed:
+                if self._unpacker is not None:
+                    raise http.client.IncompleteRead(b"")
+                return b""
+            part = self._unpack(packed, n)
+        return part
+
+    def _unpack(self, packed: bytes, most: int) -> bytes:
+        if self._unpacker is None:
+            is_bare = packed[0] & 15 != ZLIB_METHOD and packed[0] != 0x1F
+            self._unpacker = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else GZIP_OR_ZLIB)
+        try:
+            return bytes(self._unpacker.decompress(packed, max(0, most)))
+        except zlib.error as error:
+            raise http.client.HTTPException(f"the answer cannot be unpacked ({error})") from error
 
 
 def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLimits) -> Any:
@@ -154,15 +281,20 @@ class _Opener(urllib.request.AbstractHTTPHandler):
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but none from https to http and none to another scheme."""
+    """Follows redirects of a GET, but none from https to http and none to another scheme.
+
+    A message goes to the address that it is for: a redirect would drop its body, or hand it on.
+    """
 
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
+        if req.data is not None:
+            reason = "it leads elsewhere; give the address that it leads to"
+            raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
         if req.type == "https" and newurl.startswith("http:"):
-            raise MediaError(
-                f"{req.host} leads from https to http, on whose way anybody can change it; give another"
-            )
+            risk = "leads from https to http, on whose way anybody can change it"
+            raise MediaError(f"{req.host} {risk}; give another")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -171,31 +303,31 @@ def open_url(
     limits: TransferLimits,
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
+    *,
+    by_proxy: bool = False,
 ) -> Any:
     """Return the answer to a GET, or the POST of a body: `status`, `headers`, `url` after
     redirects, `read`.
 
-    No proxy, cookie or password is used. Raises MediaError for a limit, OSError (HTTPError for a
-    status of 400 and more) and HTTPException for what the network does.
+    No cookie or password is used, and no proxy unless `by_proxy` allows those of the environment.
+    Raises what the limits raise (MediaError), OSError (HTTPError for a status of 400 and more, and
+    for the redirect of a POST) and HTTPException for what the network does.
     """
     opener = urllib.request.OpenerDirector()
     opener.addheaders = [("User-Agent", f"stepline/{__version__}")]
-    for handler in (
+    handlers: list[urllib.request.BaseHandler] = [
         _Opener(limits),
         _Redirects(),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.UnknownHandler(),
-    ):
+    ]
+    if by_proxy:
+        handlers.append(urllib.request.ProxyHandler())
+    for handler in handlers:
         opener.add_handler(handler)
     asked = quote(url.partition("#")[0], safe="/%:=&?~+!$,;'@()*[]")
     return opener.open(
         urllib.request.Request(asked, data=body, headers=dict(headers or {})),
-        timeout=limits.settings.seconds,
+        timeout=limits.silence,
     )
-
-
-def display_url(url: str) -> str:
-    """Return a URL without user, password and query, as messages show it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

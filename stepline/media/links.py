@@ -10,7 +10,6 @@ of media/http.py, and without plugins, cookies, passwords, proxies, a cache or o
 """
 
 import contextlib
-import functools
 import hashlib
 import http.client
 import json
@@ -26,17 +25,19 @@ from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from stepline.atomic_files import write_atomic
-from stepline.errors import MediaError, SteplineError, missing_extra
+from stepline.errors import MediaError, SteplineError
 from stepline.limits import parse_json
+from stepline.media.addresses import check_url, display_url
 from stepline.media.clips import join_tracks
-from stepline.media.http import CHUNK_BYTES, TransferLimits, connection_class, display_url, open_url
+from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_url
+from stepline.media.limited_yt_dlp import Info, limited_youtube_dl
 from stepline.media.settings import LinkSettings
+from stepline.own_files import check_own_folder
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 from stepline.retry import TRANSIENT_STATUSES, doubled_pause, retry
 
 log = logging.getLogger(__name__)
 
-Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
 Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
 
 MARK_NAME = "link.json"
@@ -54,7 +55,8 @@ MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 class Link:
     """A video by its address. kind: the media type of the answer.
 
-    page: to be found by yt-dlp; info: what it told, None where it was not asked yet.
+    page: to be found by yt-dlp; info: what it told, None where it was not asked yet. fault: why
+    nothing is found there.
     """
 
     url: str
@@ -62,6 +64,7 @@ class Link:
     kind: str = ""
     page: bool = False
     info: Info | None = field(default=None, repr=False, compare=False)
+    fault: str | None = None
 
 
 class LinkedVideo(FrozenModel):
@@ -80,9 +83,10 @@ def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
 
     Raises MediaError, in one line, where it cannot be reached or holds no video.
     """
+    check_url(url)
     if (done := _fetched(url, folder)) is not None:
         return [Link(url, settings, page=done.page)]
-    limits = TransferLimits(settings)
+    limits = LinkLimits(settings)
     with _one_line(url):
         with _retried(lambda: open_url(url, limits), settings) as answer:
             kind = answer.headers.get_content_type()
@@ -116,11 +120,14 @@ def fetch_link(
     Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page
     without a video.
     """
+    if link.fault is not None:
+        raise MediaError(link.fault)
+    check_own_folder(link_folder(link.url, folder))
     done = _fetched(link.url, folder)
     if done is not None and (done.captions is not None or not captions):
         return done
     own = link_folder(link.url, folder)
-    limits = TransferLimits(link.settings)
+    limits = LinkLimits(link.settings)
     with _one_line(link.url), _removed_if_empty(own):
         own.mkdir(parents=True, exist_ok=True)
         if link.page:
@@ -162,7 +169,7 @@ def _removed_if_empty(own: Path) -> Iterator[None]:
 
 def link_folder(url: str, folder: Path) -> Path:
     """Return the folder of an address below `folder`."""
-    return folder / hashlib.sha256(url.encode()).hexdigest()[:12]
+    return folder / hashlib.sha256(url.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def _fetched(url: str, folder: Path) -> LinkedVideo | None:
@@ -171,6 +178,10 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
     try:
         stored = parse_json((own / MARK_NAME).read_bytes())
         size, captions = stored.pop("size"), stored["captions"]
+        # What a stranger noted may lead elsewhere.
+        for name in (stored["path"], captions or ""):
+            if Path(name).name != name:
+                return None
         made = LinkedVideo.model_validate_json(
             json.dumps(
                 stored
@@ -244,7 +255,8 @@ def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any
         )
         limits.check((there if resumed else 0) + (answer.length or 0))
         known = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
-        if known and not known.startswith("W/"):
+        # The rest of what comes compressed cannot be asked for by its bytes.
+        if known and not known.startswith("W/") and not answer.is_packed:
             mark.write_text(known, encoding="utf-8")
         else:
             mark.unlink(missing_ok=True)
@@ -279,7 +291,7 @@ def _retried(
 
 
 def _fetch_page(
-    link: Link, folder: Path, limits: TransferLimits, language: str | None, report: Report | None
+    link: Link, folder: Path, limits: LinkLimits, language: str | None, report: Report | None
 ) -> LinkedVideo:
     """Download the video of a page by yt-dlp. language: of the captions to fetch, None for none."""
     info = link.info if link.info is not None else _extract(link.url, limits)
@@ -297,7 +309,7 @@ def _fetch_page(
     own: Info = {"outtmpl": {"default": f"{place}/{name}.%(ext)s"}, "progress_hooks": [hook]}
     if apart := _is_apart(info):
         own["outtmpl"] = {"default": f"{place}/{name}.%(format_id)s.%(ext)s"}
-    with _youtube_dl(limits, own) as downloader:
+    with limited_youtube_dl(limits, own) as downloader:
         found = downloader.process_ie_result(info, download=True)
         files = [Path(each["filepath"]) for each in found.get("requested_downloads") or ()]
         if not files or not files[0].is_file():
@@ -363,76 +375,14 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
     )
 
 
-def _extract(url: str, limits: TransferLimits) -> Info:
+def _extract(url: str, limits: LinkLimits) -> Info:
     """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its
     videos."""
-    with _youtube_dl(limits, {}) as downloader:
+    with limited_youtube_dl(limits, {}) as downloader:
         info: Info | None = downloader.extract_info(url, download=False)
     if info is None:
         raise MediaError("no video is found on this page; give the address of the video itself")
     return info
-
-
-@contextmanager
-def _youtube_dl(limits: TransferLimits, more: Info) -> Iterator[Any]:
-    """Yield a YoutubeDL whose connections are under limits."""
-    try:
-        import yt_dlp
-        from yt_dlp.globals import plugin_dirs
-        from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
-    except ModuleNotFoundError as error:
-        raise MediaError(
-            f"a page, which {missing_extra(error)}; or give the video's own address"
-        ) from error
-
-    class LimitedRH(UrllibRH):  # type: ignore[misc]
-        def _create_instance(self, *given: Any, **named: Any) -> Any:
-            opener = super()._create_instance(*given, **named)
-            opener.handle_open.pop("ftp", None)
-            for handler in opener.handlers:
-                if isinstance(handler, HTTPHandler):
-                    handler._make_conn_class = lambda kind, _: connection_class(kind, limits)
-            return opener
-
-    class LimitedYoutubeDL(yt_dlp.YoutubeDL):  # type: ignore[misc]
-        @functools.cached_property
-        def _request_director(self) -> Any:
-            return self.build_request_director([LimitedRH])
-
-    plugin_dirs.value = []
-    settings = limits.settings
-    most = f"[height<=?{settings.height}]"
-    options = {
-        # the last: picture and sound as two files, or only one of them
-        "format": f"b{most}/b/((bv{most}/bv),ba)",
-        "extract_flat": "in_playlist",
-        "noplaylist": True,
-        "playlistend": settings.most,
-        "retries": settings.attempts,
-        "fragment_retries": settings.attempts,
-        "socket_timeout": settings.seconds,
-        "skip_unavailable_fragments": False,
-        "continuedl": True,
-        "logger": _YtDlpLog(),
-        "noprogress": True,
-        "color": "never",
-        "cachedir": False,
-        "proxy": "",
-        "fixup": "never",
-        "ffmpeg_location": str(Path(__file__).parent / "none"),  # no other program is run
-    }
-    with LimitedYoutubeDL(options | more) as downloader:
-        yield downloader
-
-
-class _YtDlpLog:
-    """What yt-dlp says, for --verbose."""
-
-    def debug(self, text: str) -> None:
-        """Take a line; what is wrong comes as an exception too."""
-        log.info("%s", text)
-
-    info = warning = error = debug
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 
 from stepline.errors import ModelError
 from stepline.narration.windows import Window, pad_windows, sentence_windows, stretch_windows
-from stepline.narration.words import KINDS, MARKS
+from stepline.narration.words import SENTENCE_KINDS, WORD_MARKS
 from stepline.numeric import softmax
 from stepline.text.encoder import compile_transformer, load_encoder_weights
 from stepline.text.encoder_config import read_encoder_config
@@ -36,6 +36,7 @@ from stepline.weights import find_weights
 Array: TypeAlias = npt.NDArray[np.float32]
 
 WEIGHTS_FILE: Final = "narration_tagger.safetensors"
+METADATA_KEY: Final = "stepline"  # one, for the order of several is not fixed
 FORMAT_VERSION: Final = "1"
 ADDITION_SCALE: Final = 2.0  # of B A, as in training
 BATCH_WINDOWS: Final = 16
@@ -45,7 +46,7 @@ BATCH_WINDOWS: Final = 16
 class SentenceReading:
     """What the tagger says of a sentence of W words.
 
-    kinds: P of each of KINDS, (8,). edits: P of each of EDITS a word, (W, 5). verbs: P of each of
+    kinds: P of each of SENTENCE_KINDS, (8,). edits: P of each of WORD_EDITS a word, (W, 5). verbs: P of each of
     the tagger's front verbs, (V,).
     """
 
@@ -56,12 +57,14 @@ class SentenceReading:
     @property
     def step_probability(self) -> float:
         """P(the sentence tells a step)."""
-        return float(self.kinds[KINDS.index("step")])
+        return float(self.kinds[SENTENCE_KINDS.index("step")])
 
     @property
     def is_warning(self) -> bool:
         """Whether a warning is likelier than a step."""
-        return bool(self.kinds[KINDS.index("warning")] > self.kinds[KINDS.index("step")])
+        return bool(
+            self.kinds[SENTENCE_KINDS.index("warning")] > self.kinds[SENTENCE_KINDS.index("step")]
+        )
 
 
 class NarrationTagger:
@@ -101,14 +104,14 @@ class NarrationTagger:
         return [readings[number] for number in range(len(sentences))]
 
     def read_marks(self, words: Sequence[str]) -> Array:
-        """Return P of each of MARKS after each word, (W, 4); marks that words carry are not
+        """Return P of each of WORD_MARKS after each word, (W, 4); marks that words carry are not
         looked at."""
         rows = []
         for window, hidden in self._encode(stretch_windows(words, self._tokenizer)):
             words_read = word_means(hidden, window.spans[0].starts)  # (W, D)
             following = np.concatenate([words_read[1:], np.zeros_like(words_read[:1])])
             rows.append(self._head("mark", np.concatenate([words_read, following], axis=1)))
-        return np.concatenate(rows) if rows else np.zeros((0, len(MARKS)), np.float32)
+        return np.concatenate(rows) if rows else np.zeros((0, len(WORD_MARKS)), np.float32)
 
     def _encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
         """Return each window with its token vectors (L, D)."""
@@ -150,11 +153,13 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
         if path is None:
             content = resources.files("stepline.narration").joinpath(WEIGHTS_FILE).read_bytes()
         else:
-            content = path.read_bytes()
+            file = path / WEIGHTS_FILE if path.is_dir() else path
+            content = file.read_bytes()
         length = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        header = json.loads(content[8 : 8 + length])
+        metadata = json.loads(header["__metadata__"][METADATA_KEY])
         tensors = load(content)
-        front_verbs = tuple(json.loads(metadata["front_verbs"]))
+        front_verbs = tuple(metadata["front_verbs"])
         version = metadata["version"]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         cure = "give a file that `stepline train writer` wrote"

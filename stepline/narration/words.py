@@ -6,16 +6,16 @@ from typing import Final, Literal, TypeAlias, get_args
 Kind: TypeAlias = Literal[
     "step", "warning", "option", "consequence", "announcement", "recap", "items", "talk"
 ]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+SENTENCE_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # what stands after a word
 Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
-MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
+WORD_MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 
 # drop; keep; verb: an action of a step begins with it; next: a further action of the same step;
 # name: a pronoun that an editor replaces by what it stands for
 Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
-EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
+WORD_EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
 
 NO_VERB: Final = "-"  # the editor puts no verb in front
 CLOSING_MARKS: Final = "\"'”’)]"
@@ -61,5 +61,5 @@ def mark_after(word: str) -> Mark:
 def looks_english(words: Sequence[str]) -> bool:
     """Tell whether enough of the (lower-case) words are English function words; an empty text is
     not refused."""
-    known = sum(word in FUNCTION_WORDS for word in words)
-    return known >= ENGLISH_SHARE * len(words)
+    count = sum(word in FUNCTION_WORDS for word in words)
+    return count >= ENGLISH_SHARE * len(words)

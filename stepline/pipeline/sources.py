@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.atomic_files import files_below
 from stepline.errors import CaptionError, MediaError, StoreError
+from stepline.outputs.shared_folder import unshared_files_below
 from stepline.pipeline.captions_alone import is_captions, is_folder_captions, without_sidecars
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
@@ -66,7 +66,7 @@ class VideoSource:
         """What messages call it: its path, or its address without password and query."""
         if isinstance(self.place, Path):
             return str(self.place)
-        from stepline.media.http import display_url
+        from stepline.media.addresses import display_url
 
         return display_url(self.place.url)
 
@@ -139,11 +139,14 @@ def find_sources(
     as many.
 
     captions: whether folders are searched for captions without a video too.
-    Raises MediaError where a folder holds no video, or a link cannot be reached or leads to none.
+    Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
+    none; one of several ends itself alone, when it is opened.
     """
     paths, urls = _paths_and_links(arguments)
     files = name_sources(find_videos(paths, captions=captions), out)
-    return [*files, *(VideoSource(link) for link in _find_links(urls, out, settings))]
+    is_only = len(files) + len(urls) == 1
+    links = _find_links(urls, out, settings, is_only=is_only)
+    return [*files, *(VideoSource(link) for link in links)]
 
 
 def name_sources(files: Sequence[Path], out: Path) -> list[VideoSource]:
@@ -169,12 +172,15 @@ def open_only_source(
     """
     with contextlib.ExitStack() as stack:
         if is_link(str(argument)):
+            from stepline.media.addresses import display_url
+
             if out is None:
                 out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepline-")))
             sources = find_sources([argument], out, settings)
             if len(sources) > 1:
                 cure = "give the address of one of them"
-                raise MediaError(f"{argument}: a playlist of {len(sources)} videos; {cure}")
+                name = display_url(str(argument))
+                raise MediaError(f"{name}: a playlist of {len(sources)} videos; {cure}")
         else:  # whatever it is, whoever reads it reports
             out, sources = Path(), [VideoSource(Path(argument), Path(argument).stem)]
         yield stack.enter_context(
@@ -189,7 +195,7 @@ def fetch_sources(
     from stepline.media.links import fetch_link
 
     paths, urls = _paths_and_links(arguments)
-    links = _find_links(urls, out, settings)
+    links = _find_links(urls, out, settings, is_only=True)
     return [*paths, *(fetch_link(link, out / DOWNLOADS, report=report).path for link in links)]
 
 
@@ -200,12 +206,22 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
     return paths, list(dict.fromkeys(name for name in names if is_link(name)))
 
 
-def _find_links(urls: Sequence[str], out: Path, settings: StepsSettings) -> "list[Link]":
+def _find_links(
+    urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool
+) -> "list[Link]":
+    """Return the videos of addresses; where several are given, a fault is kept for its turn."""
+    if not urls:
+        return []
+    from stepline.media.links import Link, find_links
+
     links: list[Link] = []
     for url in urls:
-        from stepline.media.links import find_links
-
-        links += find_links(url, out / DOWNLOADS, settings.links)
+        try:
+            links += find_links(url, out / DOWNLOADS, settings.links)
+        except MediaError as error:
+            if is_only:
+                raise
+            links.append(Link(url, settings.links, fault=str(error)))
     return links
 
 
@@ -214,15 +230,17 @@ def find_videos(
 ) -> list[Path]:
     """Return the named files and the videos inside named folders, in the order named, each once.
 
-    A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are
-    none of them. captions: as of `find_sources`; those of a video that is taken are left out.
+    A folder's videos come sorted; hidden files, copies in shared folders, and the clips and
+    summaries that Stepline cut are none of them. captions: as of `find_sources`; those of a video
+    that is taken are left out.
     Raises MediaError where a folder holds none and one is needed.
     """
     videos: dict[Path, Path] = {}
     for path in paths:
         files = [path]
         if path.is_dir():
-            files = [file for file in files_below(path) if _is_input(file, captions=captions)]
+            below = unshared_files_below(path)
+            files = [file for file in below if _is_input(file, captions=captions)]
         if not files and needed:
             kinds = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:

@@ -14,6 +14,7 @@ the other encodes pictures.
 """
 
 import contextlib
+import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from threading import Event
@@ -189,6 +190,16 @@ def _with_checked_amounts(
     return tuple(check_amounts(step, inside.transcript, lines, run.request.start) for step in steps)
 
 
+def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
+    """Return what the user should know of seconds without a picture."""
+    from stepline.grounding.evidence import picture_warning
+
+    if visual.activity is None:
+        return []
+    warning = picture_warning(visual.activity, math.ceil(duration))
+    return [] if warning is None else [warning]
+
+
 def _build_record(
     run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
 ) -> Record:
@@ -196,6 +207,7 @@ def _build_record(
     placed, descriptions = results.placed, results.descriptions
     warnings = [*run.info.warnings, *results.speech.warnings, *results.visual.warnings]
     warnings += results.written.notes
+    warnings += _picture_warnings(results.visual, video.duration or 0.0)
     if placed.grounding is not None:
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:

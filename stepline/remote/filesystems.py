@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stepline.errors import StoreError
-from stepline.media.http import is_public
+from stepline.media.addresses import is_public
 from stepline.remote.settings import MIB, RemoteSettings
 
 FILESYSTEM_KINDS = {

@@ -7,10 +7,12 @@ that no script reads and no page of another site sends; programs send it as `Aut
 
 import hashlib
 import hmac
+import html
 import ipaddress
 import re
 import secrets
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
@@ -47,26 +49,27 @@ class Password:
         self._clock = clock
         self._hash = self._hash_of(password)
         self._tries: deque[tuple[float, str]] = deque()  # the wrong ones: (when, address)
+        self._lock = threading.Lock()
 
     def check(self, password: str, address: str) -> bool:
         """Return whether it is the password. Raises HTTPException (429) for an address that was
         wrong too often."""
-        now = self._clock()
-        while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
-            self._tries.popleft()
-        own_tries = sum(other == address for _, other in self._tries)
-        if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL:
-            raise HTTPException(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too many wrong passwords; wait a minute",
-                {"Retry-After": f"{TRIES_SECONDS:.0f}"},
-            )
-        # Counted before the slow hash, so that tries at the same time count too.
-        self._tries.append((now, address))
-        is_right = hmac.compare_digest(self._hash, self._hash_of(password))
-        if is_right:
-            self._tries.remove((now, address))
-        return is_right
+        # One after the other: tries at the same time count too, and only wrong ones do.
+        with self._lock:
+            now = self._clock()
+            while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
+                self._tries.popleft()
+            own_tries = sum(other == address for _, other in self._tries)
+            if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL:
+                raise HTTPException(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    "too many wrong passwords; wait a minute",
+                    {"Retry-After": f"{TRIES_SECONDS:.0f}"},
+                )
+            is_right = hmac.compare_digest(self._hash, self._hash_of(password))
+            if not is_right:
+                self._tries.append((now, address))
+            return is_right
 
     def _hash_of(self, password: str) -> bytes:
         data = password.encode("utf-8", "surrogatepass")
@@ -128,7 +131,7 @@ class Access:
         path = request.url.path
         is_page = request.method == "GET" and not path.startswith("/api/")
         if is_page and self._has_token_in_address(request):
-            reply: Response = RedirectResponse(path, HTTPStatus.SEE_OTHER)
+            reply = _entry_reply(request)
             self.let_in(reply)
             return reply
         if OPEN_PATHS.fullmatch(path) or self._has_token(request):
@@ -165,3 +168,16 @@ class Access:
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
+
+
+def _entry_reply(request: Request) -> Response:
+    """Return the reply that leads to the page of a request, without the token.
+
+    A browser sends no strict cookie where the page of another site, or a file, led to a redirect;
+    so there a page of this server leads on.
+    """
+    path = request.url.path
+    if request.headers.get("Sec-Fetch-Site", "none") == "none":
+        return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+    address = html.escape(path)
+    return HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')

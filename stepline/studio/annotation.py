@@ -100,7 +100,9 @@ class AnnotationView(View):
             return None
         self._clips = clips
         text = "\n".join(clip.model_dump_json() for clip in clips)
-        folder = library.folder / CLIPS_FOLDER / sha256(text.encode()).hexdigest()[:12]
+        folder = (
+            library.resolve_allowed(Path(CLIPS_FOLDER)) / sha256(text.encode()).hexdigest()[:12]
+        )
         queue = AnnotationQueue(clips, self._studio.answers, annotators=ANNOTATORS_PER_CLIP)
         return annotation_routes(queue, folder, self.at)
 

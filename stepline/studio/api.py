@@ -24,7 +24,7 @@ from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
 from stepline.studio.live import follow_log, live_log, live_logs
-from stepline.studio.operations import Operation, not_found, openapi, read_body
+from stepline.studio.operations import Operation, in_video_thread, not_found, openapi, read_body
 from stepline.studio.sharing import share
 from stepline.studio.store import Studio
 from stepline.studio.video_api import VideoApi, known_id
@@ -123,7 +123,7 @@ class StudioApi:
         body = await read_body(request, ShareBody)
         library = self._studio.library
         ids = [known_id(library, id) for id in body.ids]
-        index = await run_in_threadpool(share, library, ids, Path(body.out))
+        index = await in_video_thread(share, library, ids, Path(body.out))
         return JSONResponse({"index": str(index)})
 
     async def events(self, _: Request) -> Response:

@@ -16,7 +16,8 @@ from urllib.error import HTTPError
 
 from stepline.errors import MediaError, SettingsError, StoreError
 from stepline.limits import LimitError, read_limited
-from stepline.media.http import TransferLimits, display_url, open_url
+from stepline.media.addresses import check_url, display_url
+from stepline.media.http import TransferLimits, open_url
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
 from stepline.studio.store import EventOutbox, OutboxEvent
@@ -33,6 +34,9 @@ FIRST_PAUSE_SECONDS = 1.0  # before a webhook's second try; doubles with each tr
 MAX_PAUSE_SECONDS = 600.0
 MAX_REFUSALS = 10  # of one event, then it is given up: some 9 minutes
 MAX_EVENT_AGE_SECONDS = 86400.0  # then an event without any answer is given up
+MAX_WEBHOOK_SECONDS = 60.0  # for an answer; one that never ends holds up what waits
+MAX_WEBHOOK_BYTES = 65536  # of an answer; its status alone counts
+MAX_FAULT_CHARS = 200  # of what a server says of a fault
 CLOSE_SECONDS = 2.0  # to send what waits when the server ends
 
 
@@ -165,19 +169,22 @@ class Webhook:
         otherwise."""
         try:
             self._send(event)
-        except (MediaError, OSError, http.client.HTTPException) as error:
+        except (MediaError, OSError, http.client.HTTPException, ValueError) as error:
             is_refusal = isinstance(error, HTTPError)
+            fault = str(error)[:MAX_FAULT_CHARS]
+            if isinstance(error, HTTPError):
+                error.close()
             is_old = event.created <= time.time() - MAX_EVENT_AGE_SECONDS
             if not is_old and not (is_refusal and event.refusals + 1 >= MAX_REFUSALS):
                 if is_refusal:
                     outbox.count_refusal(event.number)
-                return str(error)
+                return fault
             log.warning(
                 "webhook: %s is never told of a %s of %.0f (%s)",
                 self._host,
                 event.name,
                 event.created,
-                error,
+                fault,
             )
         outbox.remove(event.number)
         return None
@@ -192,8 +199,14 @@ class Webhook:
             "X-Stepline-Time": when,
             "X-Stepline-Signature": signature(self._key, when, body),
         }
-        with open_url(self._url, TransferLimits(self._settings), headers, body) as answer:
-            answer.read(1)
+        limits = TransferLimits(
+            most_bytes=MAX_WEBHOOK_BYTES,
+            seconds=MAX_WEBHOOK_SECONDS,
+            silence=self._settings.seconds,
+            private=self._settings.private,
+        )
+        with open_url(self._url, limits, headers, body):
+            pass  # its status, 2xx, says that it was received
 
 
 def signature(key: bytes, when: str, body: bytes) -> str:
@@ -209,7 +222,13 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
     if url is None:
         return None
     if not is_link(url):
-        raise SettingsError(f"--webhook {url}: no address; it begins with http:// or https://")
+        raise SettingsError(
+            f"--webhook {display_url(url)}: no address; it begins with http:// or https://"
+        )
+    try:
+        check_url(url)
+    except MediaError as error:
+        raise SettingsError(f"--webhook {error}") from error
     if key_file is None:
         raise SettingsError(
             "--webhook needs --webhook-secret, a file with the key that signs what is told"

@@ -10,11 +10,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from stepline.records import FrozenModel
-from stepline.studio.jobs import JobRunner
+from stepline.studio.jobs import JobRunner, allowed_options
 from stepline.studio.operations import Operation, not_found, read_body
 from stepline.studio.store import Studio, Upload
 from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
-from stepline.studio.video_api import Priority, allowed_options
+from stepline.studio.video_api import Priority
 from stepline.web.local_server import is_whole_number
 
 
@@ -60,8 +60,12 @@ class JobApi:
                 "POST", "/api/uploads", self.begin_upload, "Begin an upload.", body=UploadBody
             ),
             Operation(
+                "GET", "/api/uploads", self.uploads, "The uploads that are not whole, oldest first."
+            ),
+            Operation(
                 "HEAD", upload, self.upload, "How much of an upload is there: Upload-Offset."
             ),
+            Operation("DELETE", upload, self.end_upload, "End an upload that is not whole."),
             Operation("PATCH", upload, self.take_piece, f"{piece}; the last one begins the job."),
         ]
 
@@ -96,11 +100,33 @@ class JobApi:
         reply = {"upload": upload.id, "offset": 0}
         return JSONResponse(reply, HTTPStatus.CREATED)
 
+    def uploads(self, _: Request) -> Response:
+        """Return the uploads that are not whole."""
+        uploads = []
+        for upload in self._stored_uploads.unfinished():
+            fields = {
+                "upload": upload.id,
+                "name": upload.name,
+                "size": upload.size,
+                "offset": self._uploads.offset(upload),
+            }
+            uploads.append(fields)
+        return JSONResponse({"uploads": uploads})
+
+    def end_upload(self, request: Request) -> Response:
+        """End an upload and remove what came of it."""
+        upload = self._upload(request)
+        self._uploads.end(upload)
+        return JSONResponse({"upload": upload.id})
+
     def upload(self, request: Request) -> Response:
         """Return how many bytes of an upload are on disk, as headers."""
         upload = self._upload(request)
-        headers = {"Upload-Offset": str(self._uploads.offset(upload))}
-        return Response(headers=headers | {"Upload-Length": str(upload.size)})
+        headers = {
+            "Upload-Offset": str(self._uploads.offset(upload)),
+            "Upload-Length": str(upload.size),
+        }
+        return Response(headers=headers)
 
     async def take_piece(self, request: Request) -> Response:
         """Add a piece to an upload."""

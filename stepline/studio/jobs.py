@@ -11,20 +11,22 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
-from stepline.errors import StoreError, error_line
-from stepline.library.corrected_library import video_id
+from stepline.child_processes import start_module
+from stepline.errors import StoreError, error_line, first_line
+from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.limits import parse_json
 from stepline.pipeline.request import StepsSettings
+from stepline.pipeline.sources import is_link
 from stepline.studio.events import Broadcast
 from stepline.studio.store import Job, JobState, Studio
 from stepline.studio.worker import JobOptions, JobTask
@@ -95,9 +97,8 @@ class JobRunner:
 
     def start(self) -> None:
         """Begin with the jobs that are in the database."""
-        for job in self._jobs.all():
-            if job.state == "running":
-                self._put_back(job)
+        for job in self._jobs.in_state("running"):
+            self._put_back(job)
         for thread in self._threads:
             thread.start()
 
@@ -189,8 +190,9 @@ class JobRunner:
         """Wait for the next job and mark it as running; None at the end."""
         with self._changed:
             while not self._is_stopping:
-                for job in self._jobs.all():
-                    if job.state != "waiting" or job.id in self._running:
+                # Those that run may have been put back, and wait until their processes end.
+                for job in self._jobs.in_state("waiting", len(self._running) + 1):
+                    if job.id in self._running:
                         continue
                     if self._jobs.change(
                         job.id, expected=("waiting",), state="running", begun=time.time()
@@ -199,13 +201,38 @@ class JobRunner:
                 self._changed.wait()
         return None
 
-    def _run(self, job: Job) -> None:
-        task = JobTask(
-            source=job.source,
-            out=str(self._studio.library.folder),
-            options=JobOptions.model_validate_json(json.dumps(job.options)),
+    def _task(self, job: Job) -> JobTask:
+        """Return what a worker does for a job.
+
+        The job may be a stranger's, as its library may be. Raises StoreError where its paths are
+        not allowed, ValidationError where its options are none.
+        """
+        library = self._studio.library
+        options = JobOptions.model_validate_json(json.dumps(job.options))
+        source = job.source
+        if not is_link(source):
+            source = str(library.resolve_allowed(Path(source)))
+        return JobTask(
+            source=source,
+            out=str(library.folder),
+            allowed=tuple(map(str, library.allowed)),
+            options=allowed_options(library, options),
             settings=self._settings,
         )
+
+    def _run(self, job: Job) -> None:
+        try:
+            task = self._task(job)
+        except (StoreError, ValidationError) as error:
+            self._jobs.change(
+                job.id,
+                expected=("running",),
+                state="failed",
+                ended=time.time(),
+                error=error_line(first_line(error)),
+            )
+            self._publish(job.id)
+            return
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages,
             _start_worker(messages) as process,
@@ -274,16 +301,22 @@ class JobRunner:
         self._broadcast.publish("job", {name: fields[name] for name in PUBLISHED_FIELDS})
 
 
+def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
+    """Return the options of a job with its captions as a path that is allowed."""
+    if options.captions is None:
+        return options
+    captions = library.resolve_allowed(Path(options.captions))
+    return options.model_copy(update={"captions": str(captions)})
+
+
 def _start_worker(messages: IO[str]) -> Process:
     """Start a worker, in a process group that the programs it starts belong to."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "stepline.studio.worker"],
+    return start_module(
+        "stepline.studio.worker",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=messages,
-        text=True,
         encoding="utf-8",
-        start_new_session=True,
     )
 
 

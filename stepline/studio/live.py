@@ -2,7 +2,9 @@
 line by line."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from stepline.live.run import EVENTS_SUFFIX
 from stepline.studio.events import HEARTBEAT_EVENT, HEARTBEAT_SECONDS, POLL_SECONDS
+
+log = logging.getLogger(__name__)
 
 MAX_READ_BYTES = 2**20  # of a log at a time
 MAX_LINE_BYTES = 4096  # of a log's first and last line
@@ -37,28 +41,46 @@ def live_log(folder: Path, name: str) -> Path:
     return folder / f"{name}{EVENTS_SUFFIX}"
 
 
+@dataclass(frozen=True)
+class LogPart:
+    """What was read of a log. first: its first line. lines: whole lines. end: the byte behind them.
+
+    in_long_line: whether that is inside a line of more than `MAX_READ_BYTES`, which is left out.
+    """
+
+    first: bytes = b""
+    lines: bytes = b""
+    end: int = 0
+    in_long_line: bool = False
+
+
 async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """Yield the events of a run from the first one, as text/event-stream, until the server stops.
 
     Where the run begins again, the event "anew" comes first, then its events from the first one.
     """
     yield "retry: 2000\n\n"
-    offset = 0
+    last = LogPart()
     silence = 0.0
     run = b""  # the first line, which tells one run from another
     while not is_stopping():
-        first, lines = await run_in_threadpool(_read, path, offset)
-        if run and first and first != run:
+        part = await run_in_threadpool(_read, path, last)
+        if run and part.first and part.first != run:
             yield "event: anew\ndata: {}\n\n"
-            offset = 0
+            last = LogPart()
             run = b""
             continue
-        run = first or run
-        if lines:
-            offset += len(lines)
+        run = part.first or run
+        if part.end > last.end:
+            if part.in_long_line and not last.in_long_line:
+                log.warning("%s: a line of more than %d bytes is left out", path, MAX_READ_BYTES)
+            last = part
             silence = 0.0
-            text = lines.decode("utf-8", "replace")
-            yield "".join(f"data: {line}\n\n" for line in text.split("\n") if line)
+            # A carriage return would end a field of the stream.
+            text = part.lines.decode("utf-8", "replace").replace("\r", " ")
+            events = [f"data: {line}\n\n" for line in text.split("\n") if line]
+            if events:
+                yield "".join(events)
             continue
         silence += POLL_SECONDS
         if silence >= HEARTBEAT_SECONDS:
@@ -67,16 +89,25 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _read(path: Path, offset: int) -> tuple[bytes, bytes]:
-    """Return the first line of a log, and the whole lines from a byte on."""
+def _read(path: Path, last: LogPart) -> LogPart:
+    """Return the first line of a log, and the whole lines behind the last part."""
     try:
         with path.open("rb") as file:
             first = file.readline(MAX_LINE_BYTES)
-            file.seek(offset)
+            file.seek(last.end)
             data = file.read(MAX_READ_BYTES)
     except FileNotFoundError:
-        return b"", b""
-    return first if first.endswith(b"\n") else b"", data[: data.rfind(b"\n") + 1]
+        return replace(last, first=b"", lines=b"")
+    if not first.endswith(b"\n"):
+        first = b""
+    start = 0
+    if last.in_long_line:
+        start = data.find(b"\n") + 1
+    behind_lines = data.rfind(b"\n") + 1
+    is_long = last.in_long_line or len(data) == MAX_READ_BYTES
+    if not behind_lines and is_long:
+        return LogPart(first, b"", last.end + len(data), in_long_line=True)
+    return LogPart(first, data[start:behind_lines], last.end + behind_lines)
 
 
 def _finished(path: Path) -> bool:

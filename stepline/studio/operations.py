@@ -4,9 +4,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
+from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, JsonValue, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,24 +19,33 @@ from stepline.studio.access import HEADER_VALUE
 from stepline.version import __version__
 
 Model = TypeVar("Model", bound=BaseModel)
+Result = TypeVar("Result")
+SyncEndpoint: TypeAlias = Callable[[Request], Response]
 Endpoint: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
+
+# The threads of requests that read videos: all other requests have threads of their own.
+VIDEO_THREADS = CapacityLimiter(8)
 
 
 @dataclass(frozen=True)
 class Operation:
     """A row of the API. parameters: those of the query, with their meaning. body: the model of
-    what is sent."""
+    what is sent. reads_video: whether it may take long; other operations do not wait for it."""
 
-    method: Literal["GET", "POST", "HEAD", "PATCH"]
+    method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
     path: str
     endpoint: Endpoint
     summary: str
     parameters: dict[str, str] = field(default_factory=dict)
     body: type[BaseModel] | None = None
+    reads_video: bool = False
 
     def route(self) -> Route:
         """Return the route of this operation."""
-        return Route(self.path, self.endpoint, methods=[self.method])
+        endpoint = self.endpoint
+        if self.reads_video:
+            endpoint = partial(_in_video_thread, cast(SyncEndpoint, endpoint))
+        return Route(self.path, endpoint, methods=[self.method])
 
     def description(self) -> dict[str, Any]:
         """Return the operation as OpenAPI describes it."""
@@ -60,6 +71,15 @@ class Operation:
             content = {"application/json": {"schema": schema}}
             description["requestBody"] = {"required": True, "content": content}
         return description
+
+
+async def in_video_thread(act: Callable[..., Result], *arguments: object) -> Result:
+    """Return what a function that reads videos returns; only `VIDEO_THREADS` run at a time."""
+    return await to_thread.run_sync(act, *arguments, limiter=VIDEO_THREADS)
+
+
+async def _in_video_thread(endpoint: SyncEndpoint, request: Request) -> Response:
+    return await in_video_thread(endpoint, request)
 
 
 def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:

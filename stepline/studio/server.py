@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from stepline.library.file_digests import FileDigests
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
@@ -45,6 +46,7 @@ CONTENT_POLICY = (
 )
 MAX_CONNECTIONS = 400  # at a time; fifty viewers have some six each
 MAX_BODY_BYTES = 2**20  # of a request, except for the pieces of uploads
+MAX_LOGIN_BYTES = 4096  # of a request to /login, which needs no token
 PAGE_FILES = {
     "/": "library.html",
     "/video/{id}": "review.html",
@@ -128,6 +130,10 @@ class StudioServer(LocalServer):
         self.studio = studio
         self.webhook = options.webhook
         self.broadcast = Broadcast()
+        # No request waits until a video is read.
+        self.digests = FileDigests()
+        self.digests.on_done = lambda: self.broadcast.publish("files", {})
+        studio.library.digest_of = self.digests.get
         self.access = Access(options.host, options.password, https=options.certificate is not None)
         self.jobs = JobRunner(
             studio, self.broadcast, at_once=options.at_once, settings=options.settings
@@ -188,7 +194,10 @@ class StudioServer(LocalServer):
             if self.webhook is not None:
                 self.webhook.close()
             self.api.close()
+            self.digests.close()
 
 
 def _max_bytes(request: Request) -> int:
+    if request.url.path == "/login":  # which needs no token
+        return MAX_LOGIN_BYTES
     return MAX_PIECE_BYTES if request.method == "PATCH" else MAX_BODY_BYTES

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from stepline.atomic_files import check_writable, files_below, write_atomic
-from stepline.errors import SettingsError, StoreError
+from stepline.atomic_files import atomic_path, files_below, write_atomic
+from stepline.errors import SettingsError
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_outputs
 from stepline.outputs.html import template
+from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem
 from stepline.pipeline.batch import keyframes
 from stepline.records import Record
@@ -62,12 +63,10 @@ def share(library: CorrectedLibrary, ids: Sequence[str], out: Path) -> Path:
     """Write the pages and usual outputs of corrected videos into a folder, with their videos and an
     index; return the index.
 
-    Raises StoreError for a folder that holds something else, or is not allowed.
+    Raises StoreError for a folder that `share` did not make, or that is not allowed.
     """
     folder = library.resolve_allowed(out)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / INDEX_FILE).is_file():
-        raise StoreError(f"{folder}: holds other files; give another folder")
-    check_writable(folder)
+    claim_shared_folder(folder)
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record
@@ -77,8 +76,8 @@ def share(library: CorrectedLibrary, ids: Sequence[str], out: Path) -> Path:
         pictures = {}
         if video is not None:
             copy = folder / "videos" / f"{name}{video.suffix.lower()}"
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(video, copy)
+            with atomic_path(copy) as partial:
+                shutil.copyfile(video, partial)
         named = record.video.model_copy(update={"path": copy and copy.name})
         record = record.model_copy(update={"id": name, "video": named})
         if copy is not None:

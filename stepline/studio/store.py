@@ -4,19 +4,22 @@ and events for a webhook.
     studio = Studio(Path("out"))
     studio.library.videos()
     studio.jobs.add("clip.mp4", options={})
+
+The rows may be a stranger's, as a library may be: each is checked as it is read, and its paths as
+they are used.
 """
 
 import json
+import logging
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from stepline.annotate import Answer
 from stepline.append_log import Entry
@@ -28,14 +31,23 @@ from stepline.records import FrozenModel
 if TYPE_CHECKING:
     from stepline.curate.audit.verdicts import Verdict
 
+log = logging.getLogger(__name__)
+
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
+EventName: TypeAlias = Literal["job", "video"]
+OwnId: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # as uuid4 makes one
 
-StoredModel = TypeVar("StoredModel", "Job", "Upload")
+StoredModel = TypeVar("StoredModel", "Job", "Upload", "OutboxEvent")
 
+MAX_ENDED_JOBS = 200  # that are listed
 # Jobs that run or wait come first, in their turn, then the others, the last ended first.
 JOB_ORDER = (
     "state NOT IN ('running', 'waiting'), state <> 'running', "
     "coalesce(ended, 0) DESC, priority DESC, id"
+)
+LISTED_JOBS = (
+    "state IN ('running', 'waiting') OR id IN (SELECT id FROM job "
+    f"WHERE state NOT IN ('running', 'waiting') ORDER BY ended DESC LIMIT {MAX_ENDED_JOBS})"
 )
 
 
@@ -62,7 +74,7 @@ class Upload(FrozenModel):
     """A file that comes in pieces. size: bytes. options: of its job. job: begun when the file is
     whole."""
 
-    id: str
+    id: OwnId
     name: str
     size: int
     created: float
@@ -70,14 +82,24 @@ class Upload(FrozenModel):
     job: int | None = None
 
 
-@dataclass(frozen=True)
-class OutboxEvent:
-    """An event that a webhook has not received yet. body: JSON. created: UTC, seconds since 1970.
-    refusals: how often it was refused."""
+class EventBody(FrozenModel):
+    """What a webhook is told. id: of the job or the video."""
+
+    event: EventName
+    id: int | str
+    state: JobState | None = None
+    error: str | None = None
+    video: str | None = None
+    revision: int | None = None
+
+
+class OutboxEvent(FrozenModel):
+    """An event that a webhook has not received yet. body: JSON of an EventBody. created: UTC,
+    seconds since 1970. refusals: how often it was refused."""
 
     number: int
-    id: str
-    name: str
+    id: OwnId
+    name: EventName
     body: str
     created: float
     refusals: int
@@ -127,7 +149,11 @@ class AnswerStore(Generic[Entry]):
     def __iter__(self) -> Iterator[Entry]:
         """Yield the answers in the order first given."""
         rows = self._database.rows(f"SELECT body FROM {self._table} ORDER BY rowid")
-        return (self._kind.model_validate_json(body) for (body,) in rows)
+        for (body,) in rows:
+            try:
+                yield self._kind.model_validate_json(body)
+            except ValidationError as error:
+                raise self._database.row_error(self._table) from error
 
     def add(self, entry: Entry) -> None:
         """Keep an answer."""
@@ -150,10 +176,23 @@ class EventOutbox:
 
     def first(self) -> OutboxEvent | None:
         """Return the event that has waited longest."""
-        row = self._database.row("SELECT * FROM event ORDER BY number LIMIT 1")
-        return OutboxEvent(*row) if row is not None else None
+        while row := self._database.row("SELECT * FROM event ORDER BY number LIMIT 1"):
+            try:
+                event = _from_row(OutboxEvent, row)
+                EventBody.model_validate_json(event.body)
+                return event
+            except ValueError as error:
+                # A stranger's words are not signed with this user's key.
+                log.warning("webhook: a row of the library is no event of Stepline's; left out")
+                with self._database.change() as connection:
+                    cursor = connection.execute("DELETE FROM event WHERE number IS ?", row[:1])
+                if cursor.rowcount < 1:
+                    raise self._database.row_error("event") from error
+        return None
 
-    def add(self, connection: sqlite3.Connection, name: str, data: dict[str, JsonValue]) -> None:
+    def add(
+        self, connection: sqlite3.Connection, name: EventName, data: dict[str, JsonValue]
+    ) -> None:
         """Keep an event in the transaction of the change that it reports."""
         if self.on_event is not None:
             row = (uuid.uuid4().hex, name, json.dumps({"event": name, **data}), time.time())
@@ -190,16 +229,27 @@ class JobStore:
         self._events = events
 
     def all(self) -> list[Job]:
-        """Return the jobs in `JOB_ORDER`."""
-        rows = self._database.rows(f"SELECT * FROM job ORDER BY {JOB_ORDER}")
-        return [_from_row(Job, row) for row in rows]
+        """Return the jobs in `JOB_ORDER`; of those that ended the last `MAX_ENDED_JOBS`."""
+        return self._select(f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}")
+
+    def in_state(self, state: JobState, most: int | None = None) -> list[Job]:
+        """Return the jobs of a state, in their turn. most: only the first so many."""
+        query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
+        return self._select(query, state, -1 if most is None else most)
+
+    def has_source(self, source: str) -> bool:
+        """Return whether there ever was a job for a source."""
+        return self._database.row("SELECT 1 FROM job WHERE source = ?", source) is not None
 
     def get(self, id: int) -> Job:
         """Return a job. Raises LookupError for an unknown id."""
-        row = self._database.row("SELECT * FROM job WHERE id = ?", id)
-        if row is None:
+        jobs = self._select("SELECT * FROM job WHERE id = ?", id)
+        if not jobs:
             raise LookupError(f"job {id}")
-        return _from_row(Job, row)
+        return jobs[0]
+
+    def _select(self, query: str, *values: object) -> list[Job]:
+        return _checked_rows(self._database, Job, "job", query, *values)
 
     def add(self, source: str, options: dict[str, JsonValue], priority: int = 0) -> Job:
         """Keep a job that waits, and return it."""
@@ -252,15 +302,21 @@ class UploadStore:
 
     def all(self) -> list[Upload]:
         """Return the uploads, the oldest first."""
-        rows = self._database.rows("SELECT * FROM upload ORDER BY made")
-        return [_from_row(Upload, row) for row in rows]
+        return self._select("SELECT * FROM upload ORDER BY made")
+
+    def unfinished(self) -> list[Upload]:
+        """Return the uploads that are not whole, the oldest first."""
+        return self._select("SELECT * FROM upload WHERE job IS NULL ORDER BY made")
 
     def get(self, id: str) -> Upload:
         """Return an upload. Raises LookupError for an unknown id."""
-        for upload in self.all():
-            if upload.id == id:
-                return upload
-        raise LookupError(f"upload {id!r}")
+        uploads = self._select("SELECT * FROM upload WHERE id = ?", id)
+        if not uploads:
+            raise LookupError(f"upload {id!r}")
+        return uploads[0]
+
+    def _select(self, query: str, *values: object) -> list[Upload]:
+        return _checked_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
         """Keep an upload of which no byte has come yet, and return it."""
@@ -286,8 +342,28 @@ class UploadStore:
             connection.execute("DELETE FROM upload WHERE id = ?", (id,))
 
 
+OPTIONS = TypeAdapter(dict[str, JsonValue])
+
+
+def _checked_rows(
+    database: LibraryDatabase, kind: type[StoredModel], table: str, query: str, *values: object
+) -> list[StoredModel]:
+    """Return the rows of a query. Raises StoreError for one that Stepline did not write."""
+    rows = []
+    for row in database.rows(query, *values):
+        try:
+            rows.append(_from_row(kind, row))
+        except (ValueError, TypeError) as error:
+            raise database.row_error(table) from error
+    return rows
+
+
 def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
-    """Return a job or an upload; its fields are the columns of its table, in their order."""
+    """Return what a row holds; its fields are the columns of its table, in their order.
+
+    Raises ValidationError, a ValueError, for a row that Stepline did not write.
+    """
     fields = dict(zip(kind.model_fields, row, strict=True))
-    fields["options"] = parse_json(fields["options"])
+    if "options" in fields:
+        fields["options"] = OPTIONS.validate_python(parse_json(fields["options"]))
     return kind.model_validate(fields)

@@ -5,13 +5,15 @@ An upload ends in two steps: its job and its end are kept in one transaction, th
 its place. The next start completes the second step where it is missing.
 """
 
+import contextlib
+import logging
 import os
 import shutil
 import time
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
@@ -19,17 +21,23 @@ from starlette.exceptions import HTTPException
 
 from stepline.atomic_files import check_writable
 from stepline.outputs import safe_stem
+from stepline.own_files import check_own_file, open_own_file
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel
 from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio, Upload
 from stepline.studio.worker import JobOptions
 
+log = logging.getLogger(__name__)
+
 MAX_PIECE_BYTES = 16 * 2**20  # of one request
 MAX_FILE_BYTES = 2**40
 MIN_FREE_BYTES = 2**30  # that stay free on the disk
 MAX_OPEN_UPLOADS = 100  # that are not whole
-MAX_OPEN_SECONDS = 7 * 86400.0  # that an upload is kept that is not whole
+MAX_IDLE_SECONDS = 7 * 86400.0  # without a piece, after which an upload is ended
+# without a piece, after which an upload makes room for a new one where there are too many
+MAX_IDLE_SECONDS_IF_FULL = 600.0
+BLOCK_BYTES = 2**20  # that are written at a time
 PIECES_FOLDER = ".stepline-uploads"  # in the library: files that are not whole
 VIDEOS_FOLDER = "videos"  # in the library: whole files
 
@@ -43,20 +51,19 @@ class UploadBody(FrozenModel):
 
 
 class Uploads:
-    """The uploads of a library; one that is whole becomes a job."""
+    """The uploads of a library; one that is whole becomes a job.
+
+    Raises StoreError where links lead from the folders of uploads out of what is allowed.
+    """
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
-        self._folder = studio.library.folder
+        self._library = studio.library
         self._uploads = studio.uploads
         self._stored_jobs = studio.jobs
         self._jobs = jobs
         self._busy: set[str] = set()
-        for upload in self._uploads.all():
-            if upload.job is not None:
-                self._place(upload, Path(self._stored_jobs.get(upload.job).source))
-            elif upload.created < time.time() - MAX_OPEN_SECONDS:
-                self._pieces(upload).unlink(missing_ok=True)
-                self._uploads.remove(upload.id)
+        self._complete_moves()
+        self._end_idle(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
         """Return a new upload. Raises HTTPException for a file that is no video, too many open
@@ -64,20 +71,41 @@ class Uploads:
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
-        if sum(upload.job is None for upload in self._uploads.all()) >= MAX_OPEN_UPLOADS:
+        self._end_idle(MAX_IDLE_SECONDS)
+        unfinished = self._uploads.unfinished()
+        if len(unfinished) >= MAX_OPEN_UPLOADS:
+            self._end_idle(MAX_IDLE_SECONDS_IF_FULL)
+            unfinished = self._uploads.unfinished()
+        if len(unfinished) >= MAX_OPEN_UPLOADS:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
-        if shutil.disk_usage(self._folder).free < body.size + MIN_FREE_BYTES:
+        # The others that are not whole will want their room too.
+        room = body.size + MIN_FREE_BYTES
+        for upload in unfinished:
+            room += max(0, upload.size - self.offset(upload))
+        if shutil.disk_usage(self._library.folder).free < room:
             reason = "the disk of the library has no room for it"
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
         return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))
+
+    def end(self, upload: Upload) -> None:
+        """End an upload, and remove what came of it. Raises HTTPException (409) for one that is
+        whole, or of which a piece is on its way."""
+        if upload.job is not None:
+            raise HTTPException(HTTPStatus.CONFLICT, "the upload is whole; cancel its job")
+        if upload.id in self._busy:
+            raise HTTPException(HTTPStatus.CONFLICT, "a piece of this upload is on its way")
+        self._uploads.remove(upload.id)
+        self._pieces(upload).unlink(missing_ok=True)
 
     def offset(self, upload: Upload) -> int:
         """Return how many bytes of an upload are on disk."""
         if upload.job is not None:
             return upload.size
-        path = self._pieces(upload)
-        return path.stat().st_size if path.exists() else 0
+        try:
+            return self._pieces(upload).lstat().st_size
+        except FileNotFoundError:
+            return 0
 
     async def take(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
@@ -87,40 +115,54 @@ class Uploads:
 
         The part of an interrupted piece that came is kept. Raises HTTPException (409) for an offset
         that is not the end of the file, or a second piece at the same time, (413) for more bytes
-        than announced.
+        than announced, (410) for an upload that can never become whole, which is ended.
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
         self._busy.add(upload.id)
         try:
-            end = self.offset(upload)
-            if offset != end:
-                reason = f"{end} bytes are there, not {offset}"
-                raise HTTPException(HTTPStatus.CONFLICT, reason, {"Upload-Offset": str(end)})
-            if offset + length > upload.size:
-                reason = f"more than the {upload.size} bytes announced"
-                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+            self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
             try:
                 await self._append(self._pieces(upload), parts)
             except OSError as error:
                 reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
                 raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
-            if self.offset(upload) == upload.size:
+            if await run_in_threadpool(self.offset, upload) == upload.size:
                 return await run_in_threadpool(self._finish, upload)
             return upload
         finally:
             self._busy.discard(upload.id)
 
+    def _check_piece(self, upload: Upload, offset: int, length: int, end: int) -> None:
+        """Raise HTTPException where a piece does not go on from the end of an upload's file."""
+        if end > upload.size:
+            self._uploads.remove(upload.id)
+            self._pieces(upload).unlink(missing_ok=True)
+            reason = f"{end} bytes are there of {upload.size}; begin the upload again"
+            raise HTTPException(HTTPStatus.GONE, reason)
+        if offset != end:
+            reason = f"{end} bytes are there, not {offset}"
+            raise HTTPException(HTTPStatus.CONFLICT, reason, {"Upload-Offset": str(end)})
+        if offset + length > upload.size:
+            reason = f"more than the {upload.size} bytes announced"
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+
     async def _append(self, path: Path, parts: AsyncIterator[bytes]) -> None:
-        check_writable(path.parent)
-        path.parent.mkdir(exist_ok=True)
-        with path.open("ab") as file:
+        # The disk may be slow, and the event loop waits for nothing.
+        file = await run_in_threadpool(_open_pieces, path)
+        try:
+            block = bytearray()
             try:
                 async for part in parts:
-                    file.write(part)
+                    block += part
+                    if len(block) >= BLOCK_BYTES:
+                        await run_in_threadpool(_write_all, file, bytes(block))
+                        block.clear()
             finally:
-                file.flush()
+                await run_in_threadpool(_write_all, file, bytes(block))
                 await run_in_threadpool(os.fsync, file.fileno())
+        finally:
+            file.close()
 
     def _finish(self, upload: Upload) -> Upload:
         with self._jobs.paused():
@@ -132,14 +174,12 @@ class Uploads:
 
     def _free_path(self, name: str) -> Path:
         """Return a path in the library that no file has, with this name or a numbered one."""
-        folder = self._folder / VIDEOS_FOLDER
-        folder.mkdir(exist_ok=True)
+        folder = self._own_folder(VIDEOS_FOLDER)
         stem = safe_stem(Path(name).stem)
         suffix = Path(name).suffix.lower()
-        sources = {Path(job.source) for job in self._stored_jobs.all()}
         path = folder / f"{stem}{suffix}"
         number = 1
-        while path.exists() or path in sources:
+        while os.path.lexists(path) or self._stored_jobs.has_source(str(path)):
             number += 1
             path = folder / f"{stem}-{number}{suffix}"
         return path
@@ -150,5 +190,53 @@ class Uploads:
         if pieces.exists():
             pieces.replace(target)
 
+    def _complete_moves(self) -> None:
+        """Move the files of whole uploads that a kill kept from their places."""
+        folder = self._library.resolve_allowed(Path(PIECES_FOLDER))
+        if not folder.is_dir():
+            return
+        for path in sorted(folder.iterdir()):
+            with contextlib.suppress(LookupError):  # a file of another
+                upload = self._uploads.get(path.name)
+                if upload.job is not None:
+                    self._complete_move(upload, Path(self._stored_jobs.get(upload.job).source))
+
+    def _complete_move(self, upload: Upload, target: Path) -> None:
+        """Move a file to the place that its row names, which may be a stranger's."""
+        check_own_file(self._pieces(upload))
+        expected = self._own_folder(VIDEOS_FOLDER) / target.name
+        if target != expected or os.path.lexists(target):
+            log.warning("%s: no free place of an upload, which stays where it is", target)
+            return
+        self._place(upload, target)
+
+    def _end_idle(self, seconds: float) -> None:
+        """End the uploads that no piece came of for so long."""
+        for upload in self._uploads.unfinished():
+            last = upload.created
+            with contextlib.suppress(FileNotFoundError):
+                last = max(last, self._pieces(upload).lstat().st_mtime)
+            if last < time.time() - seconds and upload.id not in self._busy:
+                self.end(upload)
+
     def _pieces(self, upload: Upload) -> Path:
-        return self._folder / PIECES_FOLDER / upload.id
+        return self._library.resolve_allowed(Path(PIECES_FOLDER)) / upload.id
+
+    def _own_folder(self, name: str) -> Path:
+        """Return a folder of the library, and make it. Raises StoreError where it is a link that
+        leads out of what is allowed."""
+        folder = self._library.resolve_allowed(Path(name))
+        folder.mkdir(exist_ok=True)
+        return folder
+
+
+def _open_pieces(path: Path) -> BinaryIO:
+    check_writable(path.parent)
+    path.parent.mkdir(exist_ok=True)
+    return open_own_file(path, append=True)
+
+
+def _write_all(file: BinaryIO, block: bytes) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[file.write(rest) :]

@@ -1,5 +1,6 @@
 """The operations of the API on videos: their cards, records, corrections, files and pictures."""
 
+import os
 import shutil
 import time
 import uuid
@@ -23,12 +24,12 @@ from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
-from stepline.studio.jobs import JobRunner
+from stepline.studio.jobs import JobRunner, allowed_options
 from stepline.studio.operations import Operation, bad_request, not_found, read_body
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
-from stepline.web.local_server import file_response
+from stepline.web.local_server import file_response, is_whole_number
 
 Priority: TypeAlias = Annotated[int, Field(ge=-1000, le=1000)]
 
@@ -41,7 +42,7 @@ SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
 
 class CorrectionBody(FrozenModel):
     """What a page sends to correct a video. id: the client's own, so that what is sent twice counts
-    once."""
+    once. record: the stamp of the record that it shows; with another one the reply is 409."""
 
     by: PersonName
     base: Annotated[int, Field(ge=0)]
@@ -49,6 +50,7 @@ class CorrectionBody(FrozenModel):
     undoes: str | None = None
     id: Annotated[str, Field(min_length=1, max_length=80)] | None = None
     window: Annotated[str, Field(max_length=80)] = ""
+    record: Annotated[str, Field(max_length=80)] = ""
 
 
 class VideoBody(FrozenModel):
@@ -85,13 +87,11 @@ class VideoApi:
             "state": "new or corrected",
             "sort": "title, newest or duration",
         }
-        formats = f"one of {', '.join(OUTPUTS)}"
         return [
             Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
             Operation(
                 "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
             ),
-            Operation("GET", video, self.video, "One video."),
             Operation(
                 "GET",
                 f"{video}/record",
@@ -101,13 +101,10 @@ class VideoApi:
             ),
             Operation(
                 "GET",
-                f"{video}/steps",
-                self.steps,
-                "An output of the corrected record.",
-                {"format": formats},
-            ),
-            Operation(
-                "GET", f"{video}/history", self.history, "The corrections, the oldest first."
+                f"{video}/history",
+                self.history,
+                "The corrections, the oldest first.",
+                {"from": "the revision after which they begin"},
             ),
             Operation(
                 "POST",
@@ -116,18 +113,42 @@ class VideoApi:
                 "Take a correction in, or undo one.",
                 body=CorrectionBody,
             ),
-            Operation("GET", f"{video}/media", self.media, "The video file, whole or a range."),
+            *self._file_operations(video),
+        ]
+
+    def _file_operations(self, video: str) -> list[Operation]:
+        """Return the operations that read the file of a video, whose path is given."""
+        formats = f"one of {', '.join(OUTPUTS)}"
+        return [
+            Operation("GET", video, self.video, "One video.", reads_video=True),
+            Operation(
+                "GET",
+                f"{video}/steps",
+                self.steps,
+                "An output of the corrected record.",
+                {"format": formats},
+                reads_video=True,
+            ),
+            Operation(
+                "GET",
+                f"{video}/media",
+                self.media,
+                "The video file, whole or a range.",
+                reads_video=True,
+            ),
             Operation(
                 "GET",
                 f"{video}/pictures/{{second}}.jpg",
                 self.picture,
                 "What is on screen at a second.",
+                reads_video=True,
             ),
             Operation(
                 "GET",
                 f"{video}/waveform",
                 self.waveform,
                 "The peaks of the sound, 0 to 255, in equal parts.",
+                reads_video=True,
             ),
         ]
 
@@ -169,7 +190,8 @@ class VideoApi:
 
     def record(self, request: Request) -> Response:
         """Return the record as people have corrected it, or its steps alone."""
-        current = self._library.corrected(self._id(request))
+        both = self._library.current(self._id(request))
+        current = both.corrected
         record = current.record
         if request.query_params.get("part") == "steps":
             record = record.model_copy(update={"transcript": None})
@@ -177,7 +199,12 @@ class VideoApi:
         else:
             tree = parse_json(to_json(record))
         return JSONResponse(
-            {"record": tree, "machine": current.machine, "revision": current.revision}
+            {
+                "record": tree,
+                "machine": current.machine,
+                "revision": current.revision,
+                "stamp": both.stamp,
+            }
         )
 
     def steps(self, request: Request) -> Response:
@@ -190,8 +217,11 @@ class VideoApi:
         return FileResponse(path, filename=path.name, background=cleaning)
 
     def history(self, request: Request) -> Response:
-        """Return the corrections."""
-        corrections = self._library.corrections(self._id(request))
+        """Return the corrections after a revision."""
+        first = request.query_params.get("from", "0")
+        if not is_whole_number(first):
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a revision, a whole number")
+        corrections = self._library.corrections(self._id(request))[int(first) :]
         return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
 
     async def correct(self, request: Request) -> Response:
@@ -253,10 +283,11 @@ class VideoApi:
 
     def _file(self, id: str) -> Path:
         path = self._found_file(id)
-        if path is None:
+        if path is None or not os.access(path, os.R_OK):
             raise HTTPException(
                 HTTPStatus.NOT_FOUND,
-                "the video's file is not in the library nor in a folder of --allow, or has changed",
+                "the video's file is not in the library nor in a folder of --allow, cannot be read, "
+                "has changed, or is still compared with its record",
             )
         return path
 
@@ -269,11 +300,3 @@ def known_id(library: CorrectedLibrary, id: str) -> str:
     """Return the id of a video. Raises HTTPException (404) for an unknown one."""
     with not_found("no such video"):
         return library.video(id).id
-
-
-def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
-    """Return the options of a job with its captions as a path that is allowed."""
-    if options.captions is None:
-        return options
-    captions = library.resolve_allowed(Path(options.captions))
-    return options.model_copy(update={"captions": str(captions)})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import SteplineError, error_line
+from stepline.library.corrected_library import check_links, check_place
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.networks import load_networks
@@ -22,6 +23,8 @@ from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel
 
 WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
+# Linux ends the process with the highest score where memory ends: the job, not the studio.
+MEMORY_SCORE = 500  # of 1000; an ordinary process has 0
 PROGRESS_SECONDS = 1.0  # between two lines about one stage
 FAULT_EXIT_CODE = 70
 
@@ -40,11 +43,12 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """The input of a worker. source: a path or an address. out: the library's folder. settings: of
-    the main job."""
+    """The input of a worker. source: a path or an address. out: the library's folder. allowed: the
+    folders that may be read. settings: of the main job."""
 
     source: str
     out: str
+    allowed: tuple[str, ...]
     options: JobOptions
     settings: StepsSettings
 
@@ -81,7 +85,12 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         asr = settings.asr.model_copy(update={"language": options.language})
         settings = settings.model_copy(update={"asr": asr})
     captions = Path(options.captions) if options.captions is not None else None
+    allowed = [Path(folder) for folder in task.allowed]
+    check_links(out, allowed)
     sources = find_sources([task.source], out, settings)
+    for source in sources:
+        if isinstance(source.place, Path):
+            check_place(source.place, allowed)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         with source.open(out, settings, captions=captions, texts=options.texts) as request:
@@ -95,6 +104,15 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
         lines.write(record=output_path(result.record, out, "json").name)
 
 
+def _yield_to_others() -> None:
+    """Let other processes have the processor first, and memory where it ends."""
+    if hasattr(os, "nice"):
+        os.nice(WORKER_NICENESS)
+    score = Path("/proc/self/oom_score_adj")
+    if os.access(score, os.W_OK):
+        score.write_text(str(MEMORY_SCORE))
+
+
 def _end_with_input() -> None:
     sys.stdin.read()
     os._exit(1)
@@ -103,8 +121,7 @@ def _end_with_input() -> None:
 def main() -> None:
     """Do the task; the last line is an error that a user can cure (exit code 1), or a fault
     (70)."""
-    if hasattr(os, "nice"):
-        os.nice(WORKER_NICENESS)
+    _yield_to_others()
     lines = ProgressLines()
     task = JobTask.model_validate_json(sys.stdin.readline())
     threading.Thread(target=_end_with_input, daemon=True).start()

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import ModelError, SettingsError, StoreError, first_line
 from stepline.limits import parse_json
+from stepline.own_files import check_own_file
 from stepline.settings import Settings
 from stepline.training.network_file import read_tensors
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
@@ -230,6 +231,7 @@ class StepLog:
 
     def __init__(self, path: Path, steps: int) -> None:
         """steps: those of the checkpoint."""
+        check_own_file(path)
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[:steps]
             with atomic_path(path) as partial:

@@ -5,7 +5,6 @@ rebinding a name. Requests from other sites' pages are refused, and a request th
 must carry a header that no form of another site can send.
 """
 
-import asyncio
 import re
 import socket
 import ssl
@@ -16,7 +15,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
 from typing import Literal, TypeVar
 
-import h11
 import uvicorn
 from pydantic import BaseModel
 from starlette.applications import Starlette
@@ -27,9 +25,9 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stepline.errors import SettingsError, SteplineError
+from stepline.web.connections import MAX_WAITING_CLIENTS, LimitedProtocol
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,8 +36,6 @@ LOCAL_HOST = "127.0.0.1"
 THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
 MAX_BODY_BYTES = 4096  # of a request
 MAX_LENGTH_DIGITS = 18  # of a number of bytes; no file has more
-MAX_CONNECTIONS = 64  # at a time; a browser opens six
-MAX_READING_SECONDS = 10.0  # in which a request must have come whole
 MAX_STOPPING_SECONDS = 3  # that requests in work have to end once the server stops
 ASSET_TYPES = {
     ".html": "text/html",
@@ -91,7 +87,10 @@ class Guards:
             return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
         if _is_of_another_site(request):
             return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
-        if request.method not in ("GET", "HEAD") and not self._may_send(request):
+        if request.method in ("GET", "HEAD"):
+            if request.headers.get("Content-Length", "0") != "0":
+                return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")
+        elif not self._may_send(request):
             return error_reply(HTTPStatus.BAD_REQUEST, "not an answer of this page")
         return self.refuse(request)
 
@@ -112,7 +111,7 @@ def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
         routes=routes,
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
         exception_handlers={
-            **dict.fromkeys((ValueError, LookupError, TypeError), _senseless),
+            **dict.fromkeys((ValueError, LookupError, TypeError, OverflowError), _senseless),
             SteplineError: _conflict,
             HTTPException: _http_error,
         },
@@ -205,55 +204,6 @@ def file_response(request: Request, path: Path, media_type: str) -> Response:
     return FileResponse(path, media_type=media_type)
 
 
-class LimitedProtocol(H11Protocol):
-    """HTTP over a limited number of connections, each of which must send its requests in time.
-
-    When there is one too many, the oldest one that waits is closed: for a request, or for its
-    client to read.
-    """
-
-    most: int | None = None  # connections; None: MAX_CONNECTIONS
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a request."""
-        super().connection_made(transport)  # type: ignore[arg-type]   # as the event loop gives it
-        self._since = self.loop.time()
-        self._limit_reading()
-        most = MAX_CONNECTIONS if self.most is None else self.most
-        if len(self.connections) > most:
-            ours = [other for other in self.connections if isinstance(other, LimitedProtocol)]
-            oldest = min(ours, key=lambda other: (other._is_busy(), other._since))
-            self.connections.discard(oldest)
-            oldest.transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        super().connection_lost(exc)
-        self._end_limit()
-
-    def handle_events(self) -> None:
-        """Take in what came, and check whether a request is still incomplete."""
-        super().handle_events()
-        self._limit_reading()
-
-    def _limit_reading(self) -> None:
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self._end_limit()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(MAX_READING_SECONDS, self.transport.abort)
-
-    def _end_limit(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _is_busy(self) -> bool:
-        if self.cycle is None or self.cycle.response_complete:
-            return False
-        return not self.flow.write_paused
-
-
 @dataclass(frozen=True)
 class Certificate:
     """Files for https: the certificates as PEM, the server's own first, and its key, which may be
@@ -266,7 +216,12 @@ class Certificate:
     keyfile: Path | None = None
 
     def __post_init__(self) -> None:
+        self.tls_context()
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return how a server speaks TLS with this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_NO_RENEGOTIATION
         try:
             # Without a password OpenSSL would ask for that of an encrypted key at the terminal.
             context.load_cert_chain(self.certfile, self.keyfile, password="")
@@ -274,6 +229,7 @@ class Certificate:
             pems = "--certfile a PEM of the certificate, and --keyfile its key, without a password"
             names = f"{self.certfile}, {self.keyfile or 'its own key'}"
             raise SettingsError(f"{names}: {error}; give {pems}") from error
+        return context
 
 
 class LocalServer:
@@ -299,20 +255,22 @@ class LocalServer:
         self.port: int = self._socket.getsockname()[1]
         scheme = "http" if certificate is None else "https"
         self.address = f"{scheme}://{f'[{host}]' if is_ipv6 else host}:{self.port}/"
+        tls = None if certificate is None else certificate.tls_context()
+        # TLS is the protocol's own, so that a connection counts before its handshake.
+        limits = {"most": connections, "tls": tls}
         config = uvicorn.Config(
             application,
-            http=type("Protocol", (LimitedProtocol,), {"most": connections}),
+            http=type("Protocol", (LimitedProtocol,), limits),
             ws="none",
             loop="asyncio",
             lifespan=lifespan,
             log_config=None,
+            access_log=False,  # its lines would hold the token of the address that is opened
+            backlog=MAX_WAITING_CLIENTS,
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=MAX_STOPPING_SECONDS,
         )
-        if certificate is not None:
-            config.ssl_certfile = certificate.certfile
-            config.ssl_keyfile = certificate.keyfile
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:

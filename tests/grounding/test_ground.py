@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
+from stepline.grounding.evidence import picture_warning
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.media.frames import Frame
@@ -289,6 +290,23 @@ def test_only_the_black_part_of_a_film_shows_nothing():
     steps = ground(spoken(5.0, 22.0), duration=30.0, activity=half).steps
     assert [step.status for step in steps] == ["shown", "said"]
     assert steps[0].at < 15
+
+
+def test_where_the_picture_ends_before_the_sound_nothing_is_shown():
+    film = edited(["hands"], 10)  # of a sound of 24 s
+    steps = ground(spoken(4.0, 16.0, 20.0), duration=24.0, activity=film).steps
+    assert [step.status for step in steps] == ["unclear", "said", "said"]
+    expected = "the picture ends at 10 s, the sound at 24 s; what is said later is not shown"
+    assert picture_warning(film, 24) == expected
+    assert picture_warning(film, 12) is None
+
+
+def test_a_cover_of_one_frame_shows_nothing():
+    hands = np.random.default_rng(0).integers(0, 256, (180, 240, 3)).astype(np.uint8)
+    cover = measure_activity([Frame(0.0, hands)])
+    steps = ground(spoken(2.0, 15.0), duration=30.0, activity=cover).steps
+    assert [step.status for step in steps] == ["said", "said"]
+    assert "one picture" in picture_warning(cover, 30)
 
 
 def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_nobody_else_needs():

@@ -17,6 +17,7 @@ from stepline.live.forward_proxy import ForwardProxy
 from stepline.live.recording import StreamRecorder, join_recordings
 from stepline.live.source import Gap, LiveSource, PictureRate, SourceClock, parse_sources
 from stepline.media import AudioBlock, Frame, MediaReader
+from stepline.media.addresses import NamedHost
 from stepline.media.settings import LinkSettings
 
 PATIENT = LinkSettings(pause=0.001, seconds=3.0, attempts=3)
@@ -298,7 +299,7 @@ def test_no_variable_of_the_environment_leads_past_the_rule(stream, monkeypatch)
 )
 def test_the_proxy_serves_no_page_and_no_other_host(asked):
     with (
-        ForwardProxy("http://127.0.0.1:1/live.ts", PATIENT) as proxy,
+        ForwardProxy(NamedHost("127.0.0.1"), PATIENT) as proxy,
         socket.create_connection(proxy.server_address) as line,
     ):
         line.sendall(asked)

@@ -13,7 +13,7 @@ from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError, StoreError
-from stepline.media.http import is_public
+from stepline.media.addresses import is_public
 from stepline.remote import RemotePath
 from stepline.remote.filesystems import host_of, redirect_refusal
 from stepline.remote.settings import RemoteSettings

@@ -367,7 +367,7 @@ def test_requests_that_two_servers_would_read_differently_are_refused(server, se
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(server, monkeypatch):
-    monkeypatch.setattr("stepline.web.local_server.MAX_READING_SECONDS", 0.8)
+    monkeypatch.setattr("stepline.web.connections.MAX_READING_SECONDS", 0.8)
     head = POST + f"Host: localhost:1\r\nAuthorization: Bearer {server.access.token}\r\n".encode()
     slow = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     slow.sendall(head + b"Content-Length: 100\r\n\r\n{")

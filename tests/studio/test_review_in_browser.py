@@ -2,6 +2,7 @@
 finger and keys."""
 
 import json
+import shutil
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
+from stepline.storage import read_record, write_record
 
 pytestmark = [
     pytest.mark.browser,
@@ -554,3 +556,35 @@ def test_hostile_texts_stay_text(review, server):
         "JSON.stringify([...document.querySelectorAll('#list textarea')].map((t) => t.value))"
     )
     assert page.complaints() == []
+
+
+def test_a_change_of_a_record_that_was_made_again_is_explained_and_hits_no_step(server, review):
+    page = review()
+    folder = server.studio.library.folder
+    record = read_record(folder / "v0.json")
+    others = [step.model_copy(update={"text": f"Other {step.id}"}) for step in record.steps]
+    write_record(record.model_copy(update={"steps": tuple(others)}), folder / "v0.json")
+    pick(page, "a")
+    press(page, "x")
+    page.wait_until("document.getElementById('trouble').textContent.includes('understood again')")
+    assert texts(server, page) == ["Other a", "Other b", "Other c"]
+    page.wait_until("document.querySelectorAll('#list .step').length === 3")
+    assert read(server)[1]["revision"] == 0
+    pick(page, "a")
+    press(page, "x")
+    page.wait_until("document.querySelectorAll('#list .step').length === 2")
+    assert texts(server, page) == ["Other b", "Other c"]
+
+
+def test_a_video_is_shown_once_it_is_compared_with_its_record(browser, server, tmp_path):
+    folder = server.studio.library.folder
+    shutil.move(folder / "v0.mp4", tmp_path / "outside.mp4")
+    record = read_record(folder / "v0.json")
+    video = record.video.model_copy(update={"path": str(tmp_path / "outside.mp4")})
+    write_record(record.model_copy(update={"video": video}), folder / "v0.json")
+    let_in(browser, server)
+    page = browser.open(f"{server.address}video/{ID}")
+    # it comes without the video, and again with it
+    page.wait_until("document.getElementById('player')?.readyState >= 1")
+    page.send("Page.navigate", url="about:blank")
+    page.close()

@@ -458,17 +458,33 @@ def test_a_missing_chat_template_is_a_model_error(tmp_path: Path) -> None:
         local(tmp_path / "model.gguf", chat_template=tmp_path / "none.jinja")
 
 
-@pytest.mark.parametrize("name", ["openai", "xllamacpp"])
 def test_a_library_that_is_not_installed_is_named_with_its_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, name, None)
+    monkeypatch.setitem(__import__("sys").modules, "xllamacpp", None)
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ModelError, match=rf"{name}: not installed.*stepline\[llm\]"):
-        if name == "openai":
-            write("http://127.0.0.1:9/v1")
-        else:
-            local(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=r"xllamacpp: not installed.*stepline\[llm\]"):
+        local(tmp_path / "model.gguf")
+
+
+def test_a_server_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("openai", "httpx", "xllamacpp"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    with FakeServer(Answers.says(LIST)) as server:
+        assert texts(write(server))[0] == "Cut the onion"
+
+
+def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with FakeServer(Answers.says(LIST)) as proxy, FakeServer(Answers.says(LIST)) as server:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        assert texts(write(server, cache=False))[0] == "Cut the onion"
+        assert not proxy.asked
+        assert texts(write("http://models.example/v1", cache=False))[0] == "Cut the onion"
+        assert proxy.asked
 
 
 # ------------------------------------------------------------------ the user's own prompt

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from stepline.child_processes import die_with
 from stepline.curate.execution.local import scratch_folder
 from stepline.curate.execution.messages import MAX_REASON_CHARS
 from stepline.curate.execution.scheduler import FinishedVideo, Phase, Scheduler
-from stepline.curate.execution.worker import die_with
 from stepline.curate.plan import Plan
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.results import ResultStore

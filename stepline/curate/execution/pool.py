@@ -11,15 +11,12 @@ few times at most.
 """
 
 import contextlib
-import os
 import pickle
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -29,6 +26,7 @@ from typing import IO, Literal
 import psutil
 from pydantic import JsonValue
 
+from stepline.child_processes import kill_group, start_module
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import FailureKind, StageFailure, never, no_libraries, no_settings
@@ -55,11 +53,7 @@ THREAD_VARIABLES = (
 WORKER_ENVIRONMENT = dict.fromkeys(THREAD_VARIABLES, "1") | {
     "OMP_WAIT_POLICY": "PASSIVE",
     "TOKENIZERS_PARALLELISM": "false",
-    "PYTHONSAFEPATH": "1",
 }
-
-# Linux kills a child when the THREAD that started it ends: this one ends with the process only.
-_starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 
 
 @dataclass(frozen=True)
@@ -161,7 +155,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process and all it started."""
-        kill(self._process)
+        kill_group(self._process)
         self.connection.close()
 
     def _start(self) -> None:
@@ -172,7 +166,7 @@ class WorkerProcess:
         self.stages_run = set()
         self._deadline = time.monotonic() + START_SECONDS
         with self._log.open("wb") as log:
-            self._process = _starter.submit(_start_process, theirs.fileno(), log).result()
+            self._process = _start_process(theirs.fileno(), log)
         self._usage = psutil.Process(self._process.pid)
         self.pid = self._process.pid
         theirs.close()
@@ -190,7 +184,7 @@ class WorkerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its pipe and went on
                 self._process.wait(END_SECONDS)
         code = self._process.poll()
-        kill(self._process)
+        kill_group(self._process)
         if self._ready:
             self._failed_starts = 0
         else:
@@ -212,15 +206,13 @@ class WorkerProcess:
 
 
 def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(
-        [sys.executable, "-m", "stepline.curate.execution.worker", str(pipe), str(os.getpid())],
-        stdin=subprocess.DEVNULL,
+    return start_module(
+        "stepline.curate.execution.worker",
+        [str(pipe)],
         stdout=log,
         stderr=log,
+        variables=WORKER_ENVIRONMENT,
         pass_fds=(pipe,),
-        env={**os.environ, **modules, **WORKER_ENVIRONMENT},
-        start_new_session=True,  # so that what it starts can be killed with it
     )
 
 
@@ -248,15 +240,6 @@ def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
         return whole if kind == "rss" else int(getattr(process.memory_full_info(), "pss", whole))
     except psutil.Error:
         return 0
-
-
-def kill(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process with all of its group and wait for its end."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
-    process.wait()
 
 
 def _failure(task: StageTask, reply: TaskReply) -> StageFailure | None:

@@ -7,7 +7,6 @@ must reach. What the engine is leaves no trace in a dataset.
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any
 
+from stepline.child_processes import module_folders
 from stepline.curate.execution.actors import Actor, ActorGroup, last_line
 from stepline.curate.execution.ray_internals import (
     check_internals,
@@ -251,7 +251,7 @@ def _start(ray: Any, address: str, **options: Any) -> None:
 def _importable() -> Iterator[None]:
     """Have processes that are started inside find modules where this one does."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())
     try:
         yield
     finally:

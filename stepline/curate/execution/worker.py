@@ -1,21 +1,18 @@
-"""The process that does tasks: `python -m stepline.curate.execution.worker FD PARENT`, started by
+"""The process that does tasks: `python -m stepline.curate.execution.worker FD`, started by
 the pool.
 
 It reads what a task needs, runs the stage and stores the result. It holds models between tasks,
 dies with its parent, and may itself hang, crash or be killed: the pool waits for it no longer than its limits.
 """
 
-import ctypes
 import errno
 import faulthandler
 import logging
-import os
 import pickle
 import resource
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -43,16 +40,13 @@ from stepline.version import minor_version
 log = logging.getLogger(__name__)
 
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
-PARENT_POLL_INTERVAL = 1.0  # seconds between looks at who the parent is
 
 
-def main(pipe: int, parent: int) -> None:
+def main(pipe: int) -> None:
     """Do the tasks that come through a pipe until it ends."""
     began = time.monotonic()
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    die_with(parent)
     connection = Connection(pipe)
     try:
         runner = TaskRunner(pickle.loads(connection.recv_bytes()))
@@ -243,20 +237,5 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def die_with(parent: int) -> None:
-    """Have this process killed when its parent ends, however that ends."""
-    # The thread below sees it a second late, and not while foreign code holds the interpreter's
-    # lock; Linux helps.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_POLL_INTERVAL)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="parent").start()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]))

@@ -80,6 +80,7 @@ export class Corrections {
     this.window = newId();
     this.machine = {};
     this.base = 0;
+    this.stamp = "";   /* of the record, which a correction names: another record has other steps */
     this.history = [];
     this.sent = [];
     this.waiting = [];
@@ -105,14 +106,20 @@ export class Corrections {
   }
 
   async refresh() {
-    let reply, history;
+    let reply, more;
     do {   /* both of one revision; people change nothing of a record but its steps */
-      [reply, history] = await Promise.all([ask(`${this.path}/record${this.record ? "?part=steps" : ""}`), ask(`${this.path}/history`)]);
-    } while (reply.revision !== history.corrections.length);
+      [reply, more] = await Promise.all([ask(`${this.path}/record${this.record ? "?part=steps" : ""}`), ask(`${this.path}/history?from=${this.history.length}`)]);
+    } while (reply.revision !== this.history.length + more.corrections.length);
+    if (this.record && reply.stamp !== this.stamp) {   /* understood again: all of it is another */
+      this.record = null;
+      await this.refresh();
+      return;
+    }
+    this.stamp = reply.stamp;
     this.record = { ...this.record, ...reply.record };
     this.machine = reply.machine;
     this.base = reply.revision;
-    this.history = history.corrections;
+    this.history = [...this.history, ...more.corrections];
     const known = new Set(this.history.map(({ id }) => id));
     this.sent = this.sent.filter(({ id }) => !known.has(id));
     this.show();
@@ -130,14 +137,14 @@ export class Corrections {
 
   /* Another window has changed the video. */
   async heard(revision) {
-    if (revision > this.base && !this.waiting.length && !this.sending) await this.refresh();
+    if ((revision > this.base || revision === 0) && !this.waiting.length && !this.sending) await this.refresh();
   }
 
   edit(...edits) { this.take({ edits }); }
   revert(id) { this.take({ undoes: id }); }
 
   take(what) {
-    this.waiting.push({ id: newId(), by: this.by, window: this.window, base: this.base, ...what });
+    this.waiting.push({ id: newId(), by: this.by, window: this.window, base: this.base, record: this.stamp, ...what });
     this.keep();
     this.show();
     this.send();

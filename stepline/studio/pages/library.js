@@ -159,9 +159,12 @@ const upload = async (file) => {
       offset = await offsetOf(id).catch(() => offset);
     }
   }
-  if (stopped) return;
   kept.remove(key);
   row.remove();
+  if (stopped) {
+    await ask(`/api/uploads/${id}`, { method: "DELETE", body: {} });
+    return;
+  }
   tell(`${file.name} is here`);
   await loadJobs();
 };

@@ -7,6 +7,7 @@ const MARKS = { "": "Not placed", shown: "Shown", unclear: "By its words", said:
 const LOOKS = { shown: "shown", unclear: "unclear", said: "said", "not found": "missing" };
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer; trying again" };
 const NEW = 4;        // s that a new step lasts
+const COMPARED = 2000;   // ms in which a short video is compared with its record, maybe before this page listens
 const TYPING = 900;   // ms after the last letter before a text is saved
 const player = part("player"), list = part("list"), rows = new Map();
 const video = `/api/videos/${pageId()}`;
@@ -381,11 +382,16 @@ const begin = async () => {
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
-  else trouble("The video's file is not where the record says, so there is nothing to watch; its steps can be corrected all the same.");
+  else trouble("The video's file is not where the record says, or is still compared with it, so there is nothing to watch yet; its steps can be corrected all the same.");
   render();
   player.addEventListener("loadedmetadata", jump, { once: true });
-  listen({ video: ({ id, revision }) => { if (id === pageId()) edited.heard(revision).catch((error) => trouble(error.message)); } },
+  const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };
+  listen({
+    video: ({ id, revision }) => { if (id === pageId()) edited.heard(revision).catch((error) => trouble(error.message)); },
+    files: () => lookAgain().catch((error) => trouble(error.message)),
+  },
     () => edited.heard(Infinity).catch((error) => trouble(error.message)));
+  if (!card.media) setTimeout(() => lookAgain().catch((error) => trouble(error.message)), COMPARED);
   if (card.media) {
     timeline.peaks = (await ask(`${video}/waveform`).catch(() => ({ peaks: [] }))).peaks;   /* a silent video has none */
     timeline.drawWave();

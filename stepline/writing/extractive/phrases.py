@@ -401,8 +401,11 @@ def _text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
     pieces: list[str] = []
     last = None
     for token in tokens:
+        word = _word(token, resolved)
+        if not word:
+            continue
         glued = last is not None and last.i + 1 == token.i and not last.whitespace_
-        pieces.append(("" if glued or last is None else " ") + _word(token, resolved))
+        pieces.append(("" if glued or last is None else " ") + word)
         last = token
     return "".join(pieces)
 
@@ -410,7 +413,7 @@ def _text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
 def _word(token: "Token", resolved: dict[int, str]) -> str:
     if token.i in resolved:
         name = resolved[token.i]
-        return name if name in INDEFINITE else f"the {name}"
+        return name if name in INDEFINITE or not name else f"the {name}"
     if token.lower_ in OURS and token.dep_ in ("det", "poss"):
         return "the"
     return str(token.lower_ if token.is_sent_start and token.text != "I" else token.text)

@@ -16,7 +16,7 @@ from stepline.writing.types import instruction_kind
 NEAR_SENTENCES = 6
 
 # Words that change how an action is told but not which action it is.
-_HOLLOW = word_set(
+_HOLLOW_WORDS = word_set(
     """
     a an the my your our their his her its some this that these those then now just again also and first next
     """
@@ -29,8 +29,8 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> tuple
     Equal means the same words but for articles, possessives and fillers, told at most `near`
     sentences apart. A step without sources is folded into an equal one wherever it stands.
     """
-    kept: list[Step] = []
-    # The first of `kept` that tells an action (None), tells it in a sentence (its number), tells it
+    remaining: list[Step] = []
+    # The first of `remaining` that tells an action (None), tells it in a sentence (its number), tells it
     # in none (-1).
     places: dict[tuple[tuple[str, ...], int | None], int] = {}
     for step in steps:
@@ -39,19 +39,19 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> tuple
         twins = [
             places[key, at] for at in ((-1, *where) if where else (None,)) if (key, at) in places
         ]
-        place = min(twins, default=len(kept))
-        if place == len(kept):
-            kept.append(step)
+        place = min(twins, default=len(remaining))
+        if place == len(remaining):
+            remaining.append(step)
         else:
-            first = kept[place]
+            first = remaining[place]
             sources = tuple(sorted({*first.sources, *step.sources}))
-            said = covering_span([first.said, step.said])
-            kept[place] = first.model_copy(update={"sources": sources, "said": said})
+            span = covering_span([first.said, step.said])
+            remaining[place] = first.model_copy(update={"sources": sources, "said": span})
             if sources and places.get((key, -1)) == place:
                 del places[key, -1]
-        for at in (None, *kept[place].sources) if kept[place].sources else (None, -1):
+        for at in (None, *remaining[place].sources) if remaining[place].sources else (None, -1):
             places[key, at] = min(place, places.get((key, at), place))
-    return tuple(kept)
+    return tuple(remaining)
 
 
 def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -66,11 +66,12 @@ def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
 def _key(text: str) -> tuple[str, ...]:
     """Return the words that say which action it is."""
     words = re.findall(r"\w+", text.lower())
-    return tuple(word for word in words if word not in _HOLLOW) or tuple(words)
+    return tuple(word for word in words if word not in _HOLLOW_WORDS) or tuple(words)
 
 
 # Cosine of two steps told near each other from which they say the same; by eye on narrations.
-SAME_COSINE = 0.86
+SAME_COSINE = 0.92
+SAME_VERB_COSINE = 0.84  # the same of two steps with one verb
 
 
 def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tuple[Step, ...]:
@@ -91,7 +92,9 @@ def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tup
                 continue
             if step.sources[0] - earlier.sources[-1] > near:
                 break
-            is_same = float(vectors[row] @ vectors[rows[place]]) >= SAME_COSINE
+            has_same_verb = step.text.split()[:1] == earlier.text.split()[:1]
+            least = SAME_VERB_COSINE if has_same_verb else SAME_COSINE
+            is_same = float(vectors[row] @ vectors[rows[place]]) >= least
             if is_same and instruction_kind(step.text) == instruction_kind(earlier.text):
                 twin = place
                 break
@@ -101,8 +104,8 @@ def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tup
             continue
         earlier = remaining[twin]
         sources = tuple(sorted({*earlier.sources, *step.sources}))
-        said = covering_span([earlier.said, step.said])
+        span = covering_span([earlier.said, step.said])
         text = max(earlier.text, step.text, key=len)
-        changes = {"sources": sources, "said": said, "text": text}
+        changes = {"sources": sources, "said": span, "text": text}
         remaining[twin] = earlier.model_copy(update=changes)
     return tuple(remaining)

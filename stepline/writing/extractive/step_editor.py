@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stepline.narration.tagger import SentenceReading
-from stepline.narration.words import EDITS, NO_VERB, bare_word, mark_after
+from stepline.narration.words import NO_VERB, WORD_EDITS, bare_word, mark_after
 from stepline.writing.extractive.english import parser, verbs, word_set
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MIN_FRONT_VERB: Final = 0.5  # P that an editor puts some verb in front
 NEGATION_REACH: Final = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS: Final = 30
 
-JOINTS: Final = word_set("and then so but or now also")
+JOINT_WORDS: Final = word_set("and then so but or now also")
 CLAUSE_SUBJECTS: Final = word_set(
     """
     i you we they he she i'm you're we're they're i'll you'll we'll i've you've we've it's that's
@@ -33,7 +33,7 @@ CLAUSE_SUBJECTS: Final = word_set(
     """
 )
 SUBORDINATE_WORDS: Final = word_set("until till so when where before if that as once while after")
-NEGATIONS: Final = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
+NEGATION_WORDS: Final = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
 # With these a phrase in front says when, where or how; it stays in front of the order.
 FRONT_OPENERS: Final = word_set(
     """
@@ -46,7 +46,7 @@ HANGING_WORDS: Final = word_set(
     and or but then so with to of for in into onto until if the a an our your my at by from as that
     """
 )
-DETERMINERS: Final = word_set("a an the my our your his her their some this that these those")
+DETERMINER_WORDS: Final = word_set("a an the my our your his her their some this that these those")
 PRONOUN_WORDS: Final = word_set("it this that these those them they him her he she one ones")
 # One speaker's own things are "the" things of a step.
 OWN_WORDS: Final = word_set("my our")
@@ -76,9 +76,10 @@ class DraftStep:
 
     @property
     def text(self) -> str:
-        """The words as a step, capital letter first."""
+        """The words as a step, small letter first."""
         line = " ".join(word.text for word in self.words if word.text).strip(" ,.!?;:-")
-        return line[:1].upper() + line[1:]
+        is_name = line[1:2].isupper()
+        return line if is_name else line[:1].lower() + line[1:]
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ class SentenceEditor:
     def _actions(self) -> list[_Action]:
         """Return the actions of the sentence in order."""
         edits = self.reading.edits
-        verb = edits[:, EDITS.index("verb")]
-        following = edits[:, EDITS.index("next")]
+        verb = edits[:, WORD_EDITS.index("verb")]
+        following = edits[:, WORD_EDITS.index("next")]
         heads = []
         for place in range(len(self.words)):
             is_action = verb[place] + following[place] >= MIN_ACTION
@@ -149,7 +150,7 @@ class SentenceEditor:
         if after == len(self.words) or self._begins_clause(after):
             return after
         for place in range(after - 1, head, -1):
-            is_joint = bare_word(self.words[place]) in JOINTS
+            is_joint = bare_word(self.words[place]) in JOINT_WORDS
             if is_joint or mark_after(self.words[place - 1]) != "none":
                 return place if place > head + 1 or is_joint else after
         return after
@@ -181,9 +182,9 @@ class SentenceEditor:
         first = max(action.begin, action.head - NEGATION_REACH)
         for place in range(action.head - 1, first - 1, -1):
             word = bare_word(self.words[place])
-            if word in NEGATIONS or word.endswith("n't"):
+            if word in NEGATION_WORDS or word.endswith("n't"):
                 return True
-            if word in JOINTS or mark_after(self.words[place]) != "none":
+            if word in JOINT_WORDS or mark_after(self.words[place]) != "none":
                 return False
         return False
 
@@ -202,7 +203,7 @@ class SentenceEditor:
         "When it is dry, sand it" stays; "the garlic, you chop finely" is "Chop the garlic finely".
         """
         words = list(before)
-        while words and bare_word(words[0].text) in JOINTS:
+        while words and bare_word(words[0].text) in JOINT_WORDS:
             words.pop(0)
         if not words:
             return [], []
@@ -234,8 +235,8 @@ class SentenceEditor:
 
     def _kept(self, begin: int, end: int, *, skip_negation: bool = False) -> list[DraftWord]:
         """Return the words from `begin` to `end` that stay, as they stand in a step."""
-        name = self.reading.edits[:, EDITS.index("name")]
-        drop = self.reading.edits[:, EDITS.index("drop")]
+        name = self.reading.edits[:, WORD_EDITS.index("name")]
+        drop = self.reading.edits[:, WORD_EDITS.index("drop")]
         words = []
         for place in range(begin, end):
             bare = bare_word(self.words[place])
@@ -259,7 +260,7 @@ class SentenceEditor:
         chances[none] = 0.0
         verb = front_verbs[int(np.argmax(chances))]
         words = self._kept(0, len(self.words))
-        while words and bare_word(words[0].text) in JOINTS:
+        while words and bare_word(words[0].text) in JOINT_WORDS:
             words.pop(0)
         if not any(self._is_noun(word.place) for word in words):
             return None
@@ -293,7 +294,7 @@ def _plain(word: str) -> str:
 
 def _is_negation(word: str) -> bool:
     bare = bare_word(word)
-    return bare in NEGATIONS or bare.endswith("n't") or bare == "do"
+    return bare in NEGATION_WORDS or bare.endswith("n't") or bare == "do"
 
 
 def _tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
@@ -313,12 +314,12 @@ def _smoothed(
     words: Sequence[str], reading: SentenceReading, doc: "Doc", tokens: "Sequence[Token | None]"
 ) -> np.ndarray:
     """Return which words stay, (W,): a noun phrase, with its preposition, stays or goes whole."""
-    chance = 1 - reading.edits[:, EDITS.index("drop")]
+    chance = 1 - reading.edits[:, WORD_EDITS.index("drop")]
     keep = chance >= MIN_KEEP
     place_of = {token.i: place for place, token in enumerate(tokens) if token is not None}
     for chunk in doc.noun_chunks:
         places = [place_of[token.i] for token in chunk if token.i in place_of]
-        naming = [p for p in places if bare_word(words[p]) not in DETERMINERS]
+        naming = [p for p in places if bare_word(words[p]) not in DETERMINER_WORDS]
         if not naming or (len(naming) == 1 and bare_word(words[naming[0]]) in PRONOUN_WORDS):
             continue
         stays = float(np.mean(chance[naming])) >= MIN_KEEP

@@ -1,22 +1,80 @@
-"""Pronouns of drafted steps: a name where it is sure, nothing where the step reads without, else as
-said."""
+"""Pronouns of steps: a name where it is sure, nothing where the step reads without, else as said."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from stepline.writing.extractive.step_editor import DraftStep
+from stepline.narration import SentenceReading
+from stepline.narration.words import WORD_EDITS, bare_word
+from stepline.writing.extractive.antecedents import AntecedentFinder, objectless_verbs
+from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
+# P(the pronoun stands for this) from which it is named: nine of ten names are right
+# (stepline/writing/training/antecedents.py).
+MIN_NAME: Final = 0.65
+NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
+
 
 class StepNamer:
-    """Names the pronouns of one narration's steps, in order. docs: its sentences, parsed."""
+    """Names the pronouns of one narration's steps. docs: its sentences, of words parted by a space."""
 
-    def __init__(self, docs: "Sequence[Doc]") -> None:
-        self.docs = docs
+    def __init__(self, docs: "Sequence[Doc]", readings: Sequence[SentenceReading]) -> None:
+        keeps = []
+        self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
+        for doc, reading in zip(docs, readings, strict=True):
+            stays = 1 - reading.edits[:, WORD_EDITS.index("drop")]
+            keep = []
+            starts = []
+            place = 0
+            for token in doc:
+                if token.i == 0 or doc[token.i - 1].whitespace_:
+                    starts.append(token.i)
+                keep.append(float(stays[place]) if place < len(stays) else 0.0)
+                if token.whitespace_:
+                    place += 1
+            keeps.append(keep)
+            self._tokens.append(starts)
+        self._docs = docs
+        self._finder = AntecedentFinder(docs, keeps)
+
+    def name_at(self, sentence: int, place: int) -> str | None:
+        """Return what the pronoun at a word stands for, without an article; None where unsure."""
+        starts = self._tokens[sentence]
+        if place >= len(starts):
+            return None
+        token = self._docs[sentence][starts[place]]
+        if token.lower_ not in NAMEABLE_PRONOUNS:
+            return None
+        antecedent = self._finder.find(sentence, token.i)
+        if antecedent is None or antecedent.probability < MIN_NAME:
+            return None
+        return antecedent.name.lower() if antecedent.name.istitle() else antecedent.name
 
     def with_names(self, draft: DraftStep) -> DraftStep | None:
-        """Return the step with names; None where nothing is left to say."""
-        return replace(draft)
+        """Return the step with the names of its pronouns; None where only pronouns are left."""
+        words: list[DraftWord] = []
+        names: set[str] = set()
+        for number, word in enumerate(draft.words):
+            if not word.is_pronoun or word.place is None:
+                words.append(word)
+                continue
+            name = self.name_at(draft.sentence, word.place)
+            said_before = any(name in earlier.text for earlier in words) if name else False
+            if name is not None and name not in names and not said_before:
+                names.add(name)
+                words.append(replace(word, text=f"the {name}"))
+            elif not _reads_without(draft.words, number):
+                words.append(word)
+        return replace(draft, words=tuple(words))
+
+
+def _reads_without(words: Sequence[DraftWord], number: int) -> bool:
+    """Return whether a step reads well without the pronoun at a place: "Stir [it] for a minute"."""
+    verb = bare_word(words[number - 1].text) if number else ""
+    after = words[number + 1 :]
+    if not after:
+        return False
+    return verb in objectless_verbs()

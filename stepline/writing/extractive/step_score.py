@@ -14,24 +14,29 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.narration import SentenceReading
-from stepline.narration.words import EDITS, KINDS
+from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.numeric import sigmoid
+from stepline.writing.extractive.grammar_actions import grammar_findings
 
 Array = npt.NDArray[np.float64]
 
 MIN_PROBABILITY: Final = 1e-4
 REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
-STEP_COLUMN: Final = KINDS.index("step")
-TYPICAL_WORDS: Final = 10  # of a sentence
-FEATURE_COUNT: Final = 23
-LENGTH_WORDS: Final = 8  # up to which the length of a sentence counts
+# In a short clip neighbours tell little: there a crisp order counts whatever they are. The tagger's
+# P(step) from which it does, and the sentences of a short clip.
+SHORT_SENTENCES: Final = 25
+SURE_STEP: Final = 0.8
+SURE_CHANCE: Final = 0.45
+STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
+FEATURE_COUNT: Final = 22
 
 
-def score_features(readings: Sequence[SentenceReading], lengths: Sequence[int]) -> Array:
-    """Return what the regression reads of each sentence of one narration, (S, 23).
+def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
+    """Return what the regression reads of each sentence of one narration, (S, 22).
 
-    Log P of each kind; log P(step) of three neighbours on either side, and its mean; the length,
-    twice; what the tagger would make of the words. lengths: words of each sentence.
+    Log P of each kind; log P(step) of three neighbours on either side, and its mean; how much
+    longer than usual it is; what the tagger would make of the words; what
+    grammar alone finds. texts: of the sentences.
     """
     if not readings:
         return np.zeros((0, FEATURE_COUNT))
@@ -44,32 +49,36 @@ def score_features(readings: Sequence[SentenceReading], lengths: Sequence[int]) 
     for distance in range(1, REACH_SENTENCES + 1):
         neighbours.append(padded[REACH_SENTENCES - distance :][:count])
         neighbours.append(padded[REACH_SENTENCES + distance :][:count])
-    words = np.array(lengths, dtype=np.float64)
-    short = np.minimum(words, LENGTH_WORDS) / LENGTH_WORDS
-    own = [np.full(count, step.mean()), short, np.log(words + 1)]
-    edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 6)
-    columns = [log_kinds, np.stack([*neighbours, *own], axis=1), edits]
+    words = np.log([len(spoken_words(text)) + 1.0 for text in texts])
+    # beside the narration's own mean, for captions and recognisers cut speech differently
+    own = [np.full(count, step.mean()), words - words.mean()]
+    edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 4)
+    context = np.stack([*neighbours, *own], axis=1)
+    columns = [log_kinds, context, edits, grammar_findings(texts)]
     return np.concatenate(columns, axis=1)
 
 
 def _edit_features(reading: SentenceReading) -> Array:
-    """Return how surely actions begin in a sentence, and how much of it would stay, (6,)."""
+    """Return how surely actions begin in a sentence, and how much of it would stay, (4,)."""
     if not len(reading.edits):
-        return np.zeros(6)
+        return np.zeros(4)
     edits = reading.edits.astype(np.float64)
-    action = edits[:, EDITS.index("verb")] + edits[:, EDITS.index("next")]  # (W,)
-    stays = 1 - edits[:, EDITS.index("drop")]
-    name = edits[:, EDITS.index("name")]
-    total = stays.sum() / TYPICAL_WORDS
-    features = [action.max(), action.sum(), stays.mean(), total, name.max(), reading.verbs[0]]
+    action = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]  # (W,)
+    stays = 1 - edits[:, WORD_EDITS.index("drop")]
+    name = edits[:, WORD_EDITS.index("name")]
+    features = [action.max(), stays.mean(), name.max(), reading.verbs[0]]
     return np.array(features)
 
 
-def step_probabilities(readings: Sequence[SentenceReading], lengths: Sequence[int]) -> Array:
+def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
     """Return P(it tells a step) of each sentence of one narration, (S,)."""
     weights, intercept = _read_regression()
-    features = score_features(readings, lengths)
-    return sigmoid(features @ weights + intercept)
+    features = score_features(readings, texts)
+    chances = sigmoid(features @ weights + intercept)
+    if len(readings) <= SHORT_SENTENCES:
+        sure = [reading.step_probability >= SURE_STEP for reading in readings]
+        chances[sure] = np.maximum(chances[sure], SURE_CHANCE)
+    return chances
 
 
 @cache

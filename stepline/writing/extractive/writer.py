@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from stepline.narration import NarrationTagger, SentenceReading, load_tagger
-from stepline.narration.words import KINDS, looks_english, spoken_words
+from stepline.narration.words import SENTENCE_KINDS, looks_english, spoken_words
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
 # P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
-MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.35, "all": 0.2}
+MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.4, "all": 0.2}
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
@@ -61,12 +61,12 @@ def write_extractive(
         return WrittenSteps(notes=(foreign,))
     units = _units(transcript.sentences)
     tagger = load_tagger(settings.step_scorer)
-    readings = tagger.read_sentences([unit.text for unit in units])
-    lengths = [len(unit.words) for unit in units]
-    chances = step_probabilities(readings, lengths)
+    texts = [unit.text for unit in units]
+    readings = tagger.read_sentences(texts)
+    chances = step_probabilities(readings, texts)
     docs = list(parse([" ".join(unit.words) for unit in units]))
     threshold = MIN_STEP_PROBABILITY[settings.steps]
-    namer = StepNamer(docs)
+    namer = StepNamer(docs, readings)
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(units, readings, strict=True)):
@@ -76,7 +76,7 @@ def write_extractive(
             if chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
-        drafts = _drafts(unit, reading, docs[number], number, tagger)
+        drafts = _drafts(unit, reading, docs[number], number, tagger, namer)
         if is_warning and chance < threshold:
             drafts = [draft for draft in drafts if draft.is_negated]
         if not drafts and chance >= threshold:
@@ -96,27 +96,41 @@ def sentence_step_probabilities(
     """Return P(it tells a step) of each sentence of one English narration, in order."""
     tagger = load_tagger() if tagger is None else tagger
     readings = tagger.read_sentences(sentences)
-    lengths = [len(spoken_words(text)) for text in sentences]
-    return [float(chance) for chance in step_probabilities(readings, lengths)]
+    return [float(chance) for chance in step_probabilities(readings, sentences)]
 
 
 def _warns(reading: SentenceReading) -> bool:
-    return float(reading.kinds[KINDS.index("warning")]) >= MIN_WARNING
+    return float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING
 
 
 def _refused(unit: "_Unit", reading: SentenceReading, chance: float) -> Rejected:
     """Return the record of a sentence that is no step, with what it is instead."""
-    others = [kind for kind in KINDS if kind != "step"]
-    kind = max(others, key=lambda other: float(reading.kinds[KINDS.index(other)]))
+    others = [kind for kind in SENTENCE_KINDS if kind != "step"]
+    kind = max(others, key=lambda other: float(reading.kinds[SENTENCE_KINDS.index(other)]))
     reason = f"{REASONS[kind]} (tells a step: {chance:.0%})"
     return Rejected(what="step", text=unit.text, reason=reason)
 
 
 def _drafts(
-    unit: "_Unit", reading: SentenceReading, doc: "Doc", number: int, tagger: NarrationTagger
+    unit: "_Unit",
+    reading: SentenceReading,
+    doc: "Doc",
+    number: int,
+    tagger: NarrationTagger,
+    namer: StepNamer,
 ) -> list[DraftStep]:
+    """Return the steps of a sentence: by grammar where it finds an action, else word by word."""
+    actions = grammar_actions(unit.text, reading, lambda place: namer.name_at(number, place))
+    if actions:
+        return [_as_draft(action, number) for action in actions]
     editor = SentenceEditor(unit.words, reading, doc, number)
     return editor.steps(tagger.front_verbs)
+
+
+def _as_draft(action: GrammarAction, number: int) -> DraftStep:
+    words = [DraftWord(action.text, place) for place in action.places[:1]]
+    others = [DraftWord("", place) for place in action.places[1:]]
+    return DraftStep((*words, *others), number, action.is_negated)
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,7 @@ from torch import Tensor, nn
 
 from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
-from stepline.narration.tagger import (
-    ADDITION_SCALE,
-    FORMAT_VERSION,
-    WEIGHTS_FILE,
-    plain_tokenizer,
-)
+from stepline.narration.tagger import ADDITION_SCALE, FORMAT_VERSION, WEIGHTS_FILE, plain_tokenizer
 from stepline.narration.windows import (
     ASKED_WORDS,
     Window,
@@ -38,7 +33,14 @@ from stepline.narration.windows import (
     sentence_windows,
     stretch_windows,
 )
-from stepline.narration.words import EDITS, KINDS, MARKS, NO_VERB, mark_after, spoken_words
+from stepline.narration.words import (
+    NO_VERB,
+    SENTENCE_KINDS,
+    WORD_EDITS,
+    WORD_MARKS,
+    mark_after,
+    spoken_words,
+)
 from stepline.settings import Settings
 from stepline.text.encoder import load_encoder_weights
 from stepline.text.encoder_config import EncoderConfig, layer_parts, read_encoder_config
@@ -48,10 +50,10 @@ from stepline.writing.training.marked import MarkedNarration, read_marked_narrat
 
 logger = logging.getLogger(__name__)
 
-MATRICES: Final = ("query", "key", "value", "mix", "widen", "narrow")
-IGNORED: Final = -100  # torch's index of what a cross-entropy leaves out
+LAYER_MATRICES: Final = ("query", "key", "value", "mix", "widen", "narrow")
+IGNORED_LABEL: Final = -100  # torch's index of what a cross-entropy leaves out
 UNKNOWN_KIND: Final = -1  # of a sentence of which only is known that it tells no step
-STEP: Final = KINDS.index("step")
+STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
 
 
 class TaggerTrainSettings(Settings):
@@ -71,7 +73,7 @@ class TaggerTrainSettings(Settings):
     seed: int = 0
 
 
-class LowRankLinear(nn.Module):
+class LowRankLinear(nn.Module):  # type: ignore[misc]
     """x W' + b with the additions of rank R: W stays, A and B learn."""
 
     def __init__(self, weight: Tensor, bias: Tensor, rank: int, rng: torch.Generator) -> None:
@@ -89,7 +91,7 @@ class LowRankLinear(nn.Module):
         return F.linear(rows, self.weight, self.bias) + ADDITION_SCALE * addition
 
 
-class TaggerNetwork(nn.Module):
+class TaggerNetwork(nn.Module):  # type: ignore[misc]
     """MiniLM with additions, and the heads; `encode` gives token vectors (B, L, D)."""
 
     def __init__(self, settings: TaggerTrainSettings, front_verbs: Sequence[str]) -> None:
@@ -102,16 +104,16 @@ class TaggerNetwork(nn.Module):
         self.linear = nn.ModuleDict()
         for layer in range(settings.first_layer, self.config.layers):
             part = layer_parts(self.config, layer)
-            for name in MATRICES:
+            for name in LAYER_MATRICES:
                 weight = self._fixed[f"{part[name]}.weight"]
                 bias = self._fixed[f"{part[name]}.bias"]
                 self.linear[_key(part[name])] = LowRankLinear(weight, bias, settings.rank, rng)
         width = self.config.width
         sizes = {
-            "kind": (width, len(KINDS)),
-            "edit": (2 * width, len(EDITS)),
+            "kind": (width, len(SENTENCE_KINDS)),
+            "edit": (2 * width, len(WORD_EDITS)),
             "verb": (width, len(front_verbs)),
-            "mark": (2 * width, len(MARKS)),
+            "mark": (2 * width, len(WORD_MARKS)),
         }
         self.heads = nn.ModuleDict({name: nn.Linear(*size) for name, size in sizes.items()})
         self.dropout = settings.dropout
@@ -167,11 +169,11 @@ def _key(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _WindowSample:
     """A window and what is to be learned of it, a row a span of the window.
 
-    kinds: an index into KINDS, or UNKNOWN_KIND. verbs: an index or IGNORED. edits, marks: an index
-    or IGNORED a word.
+    kinds: an index into SENTENCE_KINDS, or UNKNOWN_KIND. verbs: an index or IGNORED_LABEL. edits, marks: an index
+    or IGNORED_LABEL a word.
     """
 
     window: Window
@@ -192,7 +194,7 @@ def train_tagger(
     torch.manual_seed(settings.seed)
     network = TaggerNetwork(settings, front_verbs)
     tokenizer = plain_tokenizer(find_weights("minilm"))
-    sentences: list[_Sample] = []
+    sentences: list[_WindowSample] = []
     for narration, rows in zip(narrations, labels, strict=True):
         windows = sentence_windows([row.text for row in narration.sentences], tokenizer)
         sentences += [_sentence_sample(w, narration, rows, front_verbs) for w in windows]
@@ -211,19 +213,19 @@ def _sentence_sample(
     narration: MarkedNarration,
     labels: Sequence[EditLabels],
     front_verbs: Sequence[str],
-) -> _Sample:
+) -> _WindowSample:
     kinds: list[int] = []
     verbs: list[int] = []
     edits: list[tuple[int, ...]] = []
     for span in window.spans:
         row = narration.sentences[span.number]
         label = labels[span.number]
-        kinds.append(UNKNOWN_KIND if row.kind is None else KINDS.index(row.kind))
+        kinds.append(UNKNOWN_KIND if row.kind is None else SENTENCE_KINDS.index(row.kind))
         has_steps = bool(row.steps) and not row.is_repeat
         is_known = has_steps and label.verb in front_verbs
-        verbs.append(front_verbs.index(label.verb) if is_known else IGNORED)
-        edits.append(label.edits if row.steps else (IGNORED,) * len(label.edits))
-    return _Sample(window, tuple(kinds), tuple(verbs), tuple(edits))
+        verbs.append(front_verbs.index(label.verb) if is_known else IGNORED_LABEL)
+        edits.append(label.edits if row.steps else (IGNORED_LABEL,) * len(label.edits))
+    return _WindowSample(window, tuple(kinds), tuple(verbs), tuple(edits))
 
 
 def _marks_of(narration: MarkedNarration) -> tuple[list[str], list[int]]:
@@ -236,11 +238,11 @@ def _marks_of(narration: MarkedNarration) -> tuple[list[str], list[int]]:
     marks: list[int] = []
     for row in narration.sentences:
         row_words = spoken_words(row.text)
-        row_marks = [MARKS.index(mark_after(word)) for word in row_words]
+        row_marks = [WORD_MARKS.index(mark_after(word)) for word in row_words]
         if not narration.is_punctuated:
-            row_marks = [mark if mark == 0 else IGNORED for mark in row_marks]
-        if row_marks and row_marks[-1] != MARKS.index("question"):
-            row_marks[-1] = MARKS.index("stop")
+            row_marks = [mark if mark == 0 else IGNORED_LABEL for mark in row_marks]
+        if row_marks and row_marks[-1] != WORD_MARKS.index("question"):
+            row_marks[-1] = WORD_MARKS.index("stop")
         words += row_words
         marks += row_marks
     return words, marks
@@ -248,7 +250,7 @@ def _marks_of(narration: MarkedNarration) -> tuple[list[str], list[int]]:
 
 def _stretch_samples(
     stretches: Sequence[tuple[list[str], list[int]]], offset: int, tokenizer: Tokenizer
-) -> list[_Sample]:
+) -> list[_WindowSample]:
     """Return windows over the words of each narration from the word `offset` on."""
     samples = []
     for words, marks in stretches:
@@ -256,13 +258,13 @@ def _stretch_samples(
             span = window.spans[0]
             begin = offset + span.number
             end = begin + len(span.starts) - 1
-            samples.append(_Sample(window, marks=tuple(marks[begin:end])))
+            samples.append(_WindowSample(window, marks=tuple(marks[begin:end])))
     return samples
 
 
 def _fit(
     network: TaggerNetwork,
-    sentences: Sequence[_Sample],
+    sentences: Sequence[_WindowSample],
     stretches: Sequence[tuple[list[str], list[int]]],
     tokenizer: Tokenizer,
     settings: TaggerTrainSettings,
@@ -286,7 +288,7 @@ def _fit(
             mark_loss = _mark_loss(network, words)
             loss = _sentence_loss(network, batch) + settings.mark_weight * mark_loss
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             schedule.step()
@@ -297,15 +299,15 @@ def _fit(
 
 
 def _batches(
-    samples: Sequence[_Sample], count: int, rng: np.random.Generator
-) -> Iterator[list[_Sample]]:
+    samples: Sequence[_WindowSample], count: int, rng: np.random.Generator
+) -> Iterator[list[_WindowSample]]:
     """Yield `count` batches that hold each sample once, in random order."""
     order = rng.permutation(len(samples))
     for rows in np.array_split(order, count):
         yield [samples[row] for row in rows]
 
 
-def _encode(network: TaggerNetwork, batch: Sequence[_Sample]) -> Tensor:
+def _encode(network: TaggerNetwork, batch: Sequence[_WindowSample]) -> Tensor:
     ids, is_token = pad_windows([sample.window for sample in batch])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = network.encode(torch.tensor(ids), torch.tensor(is_token))
@@ -321,7 +323,7 @@ def _word_vectors(hidden: Tensor, span: WordSpan) -> Tensor:
     return means
 
 
-def _sentence_loss(network: TaggerNetwork, batch: Sequence[_Sample]) -> Tensor:
+def _sentence_loss(network: TaggerNetwork, batch: Sequence[_WindowSample]) -> Tensor:
     """Return the sum of the losses of kinds, edits and front verbs."""
     hidden = _encode(network, batch)
     sentence_rows = []
@@ -342,7 +344,7 @@ def _sentence_loss(network: TaggerNetwork, batch: Sequence[_Sample]) -> Tensor:
     return loss + _cross_entropy(network.head("edit", torch.cat(word_rows)), torch.tensor(edits))
 
 
-def _mark_loss(network: TaggerNetwork, batch: Sequence[_Sample]) -> Tensor:
+def _mark_loss(network: TaggerNetwork, batch: Sequence[_WindowSample]) -> Tensor:
     if not batch:
         return torch.zeros(())
     hidden = _encode(network, batch)
@@ -359,7 +361,7 @@ def _kind_loss(logits: Tensor, kinds: Tensor) -> Tensor:
     """Return the cross-entropy of the kinds; of an unknown one, that of telling no step."""
     log_probabilities = F.log_softmax(logits, 1)  # (S, 8)
     others = log_probabilities.clone()
-    others[:, STEP] = float("-inf")
+    others[:, STEP_COLUMN] = float("-inf")
     no_step = others.logsumexp(1)
     is_unknown = kinds == UNKNOWN_KIND
     own = log_probabilities.gather(1, kinds.clamp(min=0)[:, None])[:, 0]
@@ -368,9 +370,9 @@ def _kind_loss(logits: Tensor, kinds: Tensor) -> Tensor:
 
 def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy of what is labelled; zero where nothing is."""
-    if not (labels != IGNORED).any():
+    if not (labels != IGNORED_LABEL).any():
         return logits.sum() * 0
-    return F.cross_entropy(logits, labels, ignore_index=IGNORED)
+    return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
 
 
 def write_tagger(network: TaggerNetwork, front_verbs: Sequence[str], path: Path) -> None:
@@ -384,8 +386,8 @@ def write_tagger(network: TaggerNetwork, front_verbs: Sequence[str], path: Path)
         tensors[f"head.{key}.weight"] = head.weight
         tensors[f"head.{key}.bias"] = head.bias
     halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
-    metadata = {"version": FORMAT_VERSION, "front_verbs": json.dumps(list(front_verbs))}
-    write_atomic(path, save(halves, metadata))
+    facts = {"front_verbs": list(front_verbs), "version": FORMAT_VERSION}
+    write_atomic(path, save(halves, {METADATA_KEY: json.dumps(facts)}))
 
 
 def train_writer_run(sources: Sequence[Path], out: Path, settings: TaggerTrainSettings) -> Path:

@@ -1,0 +1,526 @@
+"""Fits the hidden Markov model of lines against narration (grounding/line_model.py), and tests it
+on dishes left out.
+
+    python benchmarks/fit_line_model.py NARRATION.json.gz [--step-probabilities FILE] [--ablation]
+        [--write]
+
+NARRATION: the narrations of YouCook2 videos with the videos' own sentences and seconds. Three lists
+a video: its own sentences, those with half as many of another dish between them, and those of
+another dish alone. --step-probabilities: a JSON of P(it tells a step) of each sentence by video.
+
+The loss: - log of the share of a line's posterior in sentences whose middle, two seconds later, lies
+in its span, and SAID_WEIGHT times the cross-entropy of P(told anywhere). Numbers without --write
+are of dishes that the weights were not fitted on, by FOLDS folds.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stepline.grounding.line_features import FEATURE_NAMES, line_features
+from stepline.grounding.line_model import LineChain, LineWeights, match_features, said_features
+from stepline.numeric import fit_logistic_weights
+from stepline.text import embed
+
+TARGET = Path(__file__).resolve().parents[1] / "stepline/grounding/line_model.json"
+RESULT = Path(__file__).resolve().parent / "results/line_model.json"
+PRICES = ("stay", "direct", "enter", "skip", "skip_more", "again", "back", "back_more", "end")
+FIRST_EVIDENCE = {"cosine": 8.0, "contrast": 4.0, "context": 4.0, "words": 4.0, "near_words": 1.0}
+FIRST_BIAS = -6.0
+FIRST_PRICES = (1.0, 0.5, 0.0, -1.0, -0.5, -2.0, -3.0, -0.5, -0.5)
+LAG_SECONDS = 2.0  # by which what is seen follows the words
+NEAR_SECONDS = 8.0
+LEAST_SECONDS = 1.0  # of a sentence
+SECONDS_PER_WORD = 0.6
+FOLDS = 5
+EPOCHS = 8
+BATCH_LISTS = 24
+RATE = 0.1
+LAST_RATE = 0.01
+SAID_WEIGHT = 0.15
+SAID_PENALTY = 1.0
+HEARD_FRACTIONS = (0.1, 0.9)  # of the sentences, of a narration that goes on
+MIN_SHARE = 0.02  # of a posterior, in the logarithm
+MIN_CHANCE = 1e-6
+OWN_FRACTION = 0.9  # of the own lines that count as said where another's are counted
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class LineList:
+    """Lines against one narration. features: (K, S, F); middles: (S,) seconds; spans: (K,) where
+    each line is shown, None for a line of another dish."""
+
+    dish: str
+    features: np.ndarray
+    middles: np.ndarray
+    spans: tuple[tuple[float, float] | None, ...]
+
+    @property
+    def hits(self) -> np.ndarray:
+        """(K, S): whether a sentence's middle, a little later, lies in the line's span."""
+        hits = np.zeros(self.features.shape[:2])
+        for row, span in zip(hits, self.spans, strict=True):
+            if span is not None:
+                later = self.middles + LAG_SECONDS
+                row[:] = (later >= span[0]) & (later <= span[1])
+        return hits
+
+
+class NarrationReader:
+    """The videos of a narration.json.gz that have steps, and the vectors of their texts."""
+
+    def __init__(self, path: Path, step_probabilities: dict[str, list[float]]) -> None:
+        videos = json.loads(gzip.decompress(path.read_bytes()))
+        self._videos = {}
+        for name, video in sorted(videos.items()):
+            if video["steps"] and video["sentences"]:
+                self._videos[name] = video
+        self._step_probabilities = step_probabilities
+        texts: dict[str, int] = {}
+        for video in self._videos.values():
+            for row in (*video["sentences"], *video["steps"]):
+                texts.setdefault(row["text"], len(texts))
+        self._rows = texts
+        self._vectors = embed(list(texts))
+
+    def lists(self) -> dict[str, list[LineList]]:
+        """Return the three lists of each video by kind."""
+        rng = random.Random(0)
+        lists: dict[str, list[LineList]] = {"own": [], "mixed": [], "foreign": []}
+        for name, video in self._videos.items():
+            own = [(step["text"], tuple(step["span"])) for step in video["steps"]]
+            lists["own"].append(self._list(name, own))
+            strange = self._other_dish(name, rng)
+            mixed = list(own)
+            count = min(max(1, round(len(own) / 2)), len(strange))
+            for line in rng.sample(strange, count):
+                mixed.insert(rng.randrange(len(mixed) + 1), line)
+            lists["mixed"].append(self._list(name, mixed))
+            lists["foreign"].append(self._list(name, self._other_dish(name, rng)))
+        return lists
+
+    def _other_dish(self, name: str, rng: random.Random) -> list[tuple[str, Any]]:
+        dish = self._videos[name]["title"]
+        others = [video for video in self._videos.values() if video["title"] != dish]
+        return [(step["text"], None) for step in rng.choice(others)["steps"]]
+
+    def _list(self, name: str, lines: Sequence[tuple[str, Any]]) -> LineList:
+        video = self._videos[name]
+        texts = [text for text, _ in lines]
+        sentences = [row["text"] for row in video["sentences"]]
+        chances = self._step_probabilities.get(name)
+        features = line_features(
+            texts,
+            sentences,
+            self._embed(texts),
+            self._embed(sentences),
+            None if chances is None else np.array(chances),
+        )
+        spans = tuple(span for _, span in lines)
+        return LineList(video["title"], features, sentence_middles(video["sentences"]), spans)
+
+    def _embed(self, texts: Sequence[str]) -> np.ndarray:
+        return self._vectors[[self._rows[text] for text in texts]]
+
+
+def sentence_middles(rows: Sequence[dict[str, Any]]) -> np.ndarray:
+    """Return the second in the middle of each sentence, which ends where the next begins, or
+    earlier."""
+    middles = []
+    for number, row in enumerate(rows):
+        end = row["start"] + LEAST_SECONDS + SECONDS_PER_WORD * len(row["text"].split())
+        if number + 1 < len(rows):
+            end = min(end, max(rows[number + 1]["start"], row["start"] + 0.1))
+        middles.append((row["start"] + end) / 2)
+    return np.array(middles)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Lists padded to one size. features: (B, K, S, F); lines: (B, K) and sentences: (B, S), True
+    where there is one; hits: (B, K, S); strange: (B, K), True for a line of another dish."""
+
+    features: Tensor
+    lines: Tensor
+    sentences: Tensor
+    hits: Tensor
+    strange: Tensor
+
+    @property
+    def placed(self) -> Tensor:
+        """(B, K): whether some sentence is right."""
+        return self.hits.sum(2) > 0
+
+
+def pad_lists(lists: Sequence[LineList]) -> Batch:
+    """Return one batch of the lists."""
+    count = len(lists)
+    most_lines = max(item.features.shape[0] for item in lists)
+    most_sentences = max(item.features.shape[1] for item in lists)
+    features = np.zeros((count, most_lines, most_sentences, len(FEATURE_NAMES)))
+    hits = np.zeros((count, most_lines, most_sentences))
+    lines = np.zeros((count, most_lines), bool)
+    sentences = np.zeros((count, most_sentences), bool)
+    strange = np.zeros((count, most_lines), bool)
+    for row, item in enumerate(lists):
+        k, s, _ = item.features.shape
+        features[row, :k, :s] = item.features
+        hits[row, :k, :s] = item.hits
+        lines[row, :k] = True
+        sentences[row, :s] = True
+        strange[row, :k] = [span is None for span in item.spans]
+    arrays = (features, lines, sentences, hits, strange)
+    return Batch(*(torch.from_numpy(array) for array in arrays))
+
+
+class TrainedChain(torch.nn.Module):
+    """The sums of `LineChain`, of a batch, with gradients."""
+
+    def __init__(self, used: Sequence[bool]) -> None:
+        super().__init__()
+        evidence = [FIRST_EVIDENCE.get(name, 0.0) for name in FEATURE_NAMES]
+        self.used = torch.tensor(used, dtype=torch.float64)
+        self.evidence = torch.nn.Parameter(torch.tensor(evidence, dtype=torch.float64))
+        self.bias = torch.nn.Parameter(torch.tensor(FIRST_BIAS, dtype=torch.float64))
+        self.prices = torch.nn.Parameter(torch.tensor(FIRST_PRICES, dtype=torch.float64))
+
+    def price(self, name: str) -> Tensor:
+        """Return the logarithm of a price."""
+        return self.prices[PRICES.index(name)]
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of a batch."""
+        weights = self._evidence(batch)
+        total, posterior = self._sums(weights, batch, with_posterior=True)
+        shares = posterior / (posterior.sum(2, keepdim=True) + MIN_CHANCE)
+        in_span = torch.log((shares * batch.hits).sum(2) + MIN_SHARE)
+        loss = torch.zeros((), dtype=torch.float64)
+        if batch.placed.any():
+            loss = -in_span[batch.placed].mean()
+        never = self._log_never(weights, batch, total)
+        is_said = -torch.log(1 - torch.exp(never) + MIN_CHANCE)[batch.placed]
+        is_not = -never[batch.strange]
+        said_loss = (is_said.sum() + is_not.sum()) / (len(is_said) + len(is_not))
+        return loss + SAID_WEIGHT * said_loss
+
+    def numbers(self) -> LineWeights:
+        """Return the fitted numbers, without those of P(said)."""
+        evidence = tuple((self.evidence * self.used).detach().tolist())
+        prices = dict(zip(PRICES, self.prices.detach().tolist(), strict=True))
+        unfitted = {"said": (), "said_bias": 0.0, "said_so_far": (), "said_so_far_bias": 0.0}
+        return LineWeights(evidence=evidence, bias=self.bias.item(), **prices, **unfitted)
+
+    def _evidence(self, batch: Batch) -> Tensor:
+        exponents = batch.features @ (self.evidence * self.used) + self.bias
+        weights = torch.exp(exponents.clamp(max=30.0))
+        return weights * batch.lines[:, :, None]  # (B, K, S)
+
+    def _jumps(self, lines: int) -> tuple[Tensor, Tensor]:
+        """Return the weights from position 0 to K to each line, from a line and from a pause."""
+        distance = torch.arange(1, lines + 1) - torch.arange(lines + 1)[:, None]
+        steps = distance.to(torch.float64)
+        skip = self.price("skip") + self.price("skip_more") * (steps - 2)
+        back = self.price("back") + self.price("back_more") * (-steps - 1)
+        jumps = torch.where(distance >= 2, skip, back)
+        jumps = torch.where(distance == 1, torch.zeros(()), jumps)
+        jumps = torch.where(distance == 0, self.price("again"), jumps)
+        from_line = torch.where(distance == 0, self.price("stay"), jumps + self.price("direct"))
+        return torch.exp(from_line), torch.exp(jumps + self.price("enter"))
+
+    def _sums(
+        self, weights: Tensor, batch: Batch, *, with_posterior: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return the logarithm of the sum over all paths, (B,), and P(line at sentence), (B, K, S).
+
+        Forward sums are divided by their total after each sentence.
+        """
+        lists, lines, sentences = weights.shape
+        from_line, from_pause = self._jumps(lines)
+        left = (batch.lines.sum(1)[:, None] - torch.arange(lines + 1)).clamp(min=0)
+        ending = torch.exp(self.price("end") * left)  # (B, K + 1)
+        told = torch.zeros(lists, lines + 1, dtype=torch.float64)
+        pause = torch.zeros(lists, lines + 1, dtype=torch.float64)
+        pause[:, 0] = 1
+        total = torch.zeros(lists, dtype=torch.float64)
+        past = []
+        for s in range(sentences):
+            is_there = batch.sentences[:, s][:, None]
+            arriving = (told @ from_line + pause @ from_pause) * weights[:, :, s]
+            arriving = torch.nn.functional.pad(arriving, (1, 0))
+            pause = torch.where(is_there, pause + told, pause)
+            told = torch.where(is_there, arriving, told)
+            scale = (told + pause).sum(1, keepdim=True)
+            told = told / scale
+            pause = pause / scale
+            total = total + torch.log(scale[:, 0])
+            past.append((told, scale))
+        end = ((told + pause) * ending).sum(1, keepdim=True)
+        total = total + torch.log(end[:, 0])
+        if not with_posterior:
+            return total, torch.zeros(0)
+        line_future = ending / end
+        pause_future = ending / end
+        rows = []
+        for s in range(sentences - 1, -1, -1):
+            is_there = batch.sentences[:, s][:, None]
+            told, scale = past[s]
+            rows.append((told * line_future * is_there)[:, 1:])
+            arriving = weights[:, :, s] * line_future[:, 1:]
+            earlier_line = arriving @ from_line.T + pause_future
+            earlier_pause = arriving @ from_pause.T + pause_future
+            line_future = torch.where(is_there, earlier_line, line_future) / scale
+            pause_future = torch.where(is_there, earlier_pause, pause_future) / scale
+        return total, torch.stack(rows[::-1], dim=2)
+
+    def _log_never(self, weights: Tensor, batch: Batch, total: Tensor) -> Tensor:
+        """Return the logarithm of P(line k is told nowhere), (B, K)."""
+        lists, lines, sentences = weights.shape
+        others = 1 - torch.eye(lines, dtype=torch.float64)  # (K left out, K)
+        cases = weights[:, None] * others[None, :, :, None]  # (B, K, K, S)
+        repeated = replace(
+            batch,
+            lines=batch.lines.repeat_interleave(lines, 0),
+            sentences=batch.sentences.repeat_interleave(lines, 0),
+        )
+        flat = cases.reshape(lists * lines, lines, sentences)
+        without, _ = self._sums(flat, repeated, with_posterior=False)
+        return (without.reshape(lists, lines) - total[:, None]).clamp(max=-1e-9)
+
+
+def fit(lists: Sequence[LineList], used: Sequence[bool]) -> LineWeights:
+    """Return the numbers fitted on the lists. used: (F,) which features count."""
+    torch.manual_seed(0)
+    chain = TrainedChain(used)
+    optimizer = torch.optim.Adam(chain.parameters(), lr=RATE)
+    in_order = sorted(lists, key=lambda item: (item.features.shape[1], item.features.shape[0]))
+    batches = []
+    for first in range(0, len(in_order), BATCH_LISTS):
+        batches.append(pad_lists(in_order[first : first + BATCH_LISTS]))
+    rng = random.Random(1)
+    for epoch in range(EPOCHS):
+        optimizer.param_groups[0]["lr"] = RATE * (1 - epoch / EPOCHS) + LAST_RATE
+        rng.shuffle(batches)
+        for batch in batches:
+            optimizer.zero_grad()
+            chain.loss(batch).backward()
+            optimizer.step()
+    return with_said_weights(chain.numbers(), lists)
+
+
+def with_said_weights(weights: LineWeights, lists: Sequence[LineList]) -> LineWeights:
+    """Return the numbers with the two regressions of P(said)."""
+    said, bias = fit_said(weights, lists, so_far=False)
+    parts = [part for number, item in enumerate(lists) for part in first_parts(item, number)]
+    said_so_far, bias_so_far = fit_said(weights, parts, so_far=True)
+    return replace(
+        weights, said=said, said_bias=bias, said_so_far=said_so_far, said_so_far_bias=bias_so_far
+    )
+
+
+def first_parts(item: LineList, seed: int) -> list[LineList]:
+    """Return a list with what is heard by a second drawn at random, and with all."""
+    fraction = random.Random(seed).uniform(*HEARD_FRACTIONS)
+    parts = []
+    for count in (math.ceil(fraction * len(item.middles)), len(item.middles)):
+        features = item.features[:, :count].copy()
+        features[..., FEATURE_NAMES.index("position")] = 0.0
+        heard_until = item.middles[count - 1]
+        spans = []
+        for span in item.spans:
+            is_heard = span is not None and span[0] <= heard_until
+            spans.append(span if is_heard else None)
+        parts.append(replace(item, features=features, spans=tuple(spans)))
+    return parts
+
+
+def fit_said(
+    weights: LineWeights, lists: Sequence[LineList], *, so_far: bool
+) -> tuple[tuple[float, ...], float]:
+    """Return the weights and the bias of the regression of P(said)."""
+    rows = []
+    labels: list[float] = []
+    for item in lists:
+        chain = LineChain(item.features, weights, so_far=so_far)
+        _, total = chain.posterior()
+        rows.append(said_features(item.features, chain.log_never(total)))
+        labels += [float(span is not None) for span in item.spans]
+    features = np.concatenate(rows)
+    spread = features.std(axis=0)
+    mean = features.mean(axis=0)
+    scaled = np.column_stack([(features - mean) / spread, np.ones(len(features))])
+    columns = scaled.shape[1]
+    fitted = fit_logistic_weights(
+        scaled,
+        np.array(labels),
+        prior_mean=np.zeros(columns),
+        prior_precision=SAID_PENALTY * np.eye(columns),
+    )
+    said = fitted[:-1] / spread
+    return tuple(said.tolist()), float(fitted[-1] - said @ mean)
+
+
+@dataclass
+class Outcome:
+    """What the test lists come to: whether lines are placed right, and P(said) by kind of list."""
+
+    inside: list[bool]
+    near: list[bool]
+    chances: dict[str, list[float]]
+    truths: dict[str, list[bool]]
+
+    def add(self, kind: str, lists: Sequence[LineList], weights: LineWeights) -> None:
+        """Place the lines of these lists and keep what comes of it."""
+        for item in lists:
+            match = match_features(item.features, weights)
+            self.chances.setdefault(kind, []).extend(match.said.tolist())
+            truths = [span is not None for span in item.spans]
+            self.truths.setdefault(kind, []).extend(truths)
+            if kind != "own":
+                continue
+            best = item.middles[match.posterior.argmax(axis=1)] + LAG_SECONDS
+            for second, span in zip(best, item.spans, strict=True):
+                assert span is not None
+                self.inside.append(span[0] <= second <= span[1])
+                early, late = span[0] - NEAR_SECONDS, span[1] + NEAR_SECONDS
+                self.near.append(early <= second <= late)
+
+    def add_so_far(self, kind: str, lists: Sequence[LineList], weights: LineWeights) -> None:
+        """Keep P(said) of the lines while the narration goes on."""
+        for number, item in enumerate(lists):
+            part = first_parts(item, number)[0]
+            match = match_features(part.features, weights, so_far=True)
+            truths = [span is not None for span in part.spans]
+            self.chances.setdefault(f"{kind} so far", []).extend(match.said.tolist())
+            self.truths.setdefault(f"{kind} so far", []).extend(truths)
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures that docs/results has."""
+        own = np.array(self.chances["own"])
+        mixed = np.array(self.chances["mixed"])
+        foreign = np.array(self.chances["foreign"])
+        is_own = np.array(self.truths["mixed"])
+        threshold = np.quantile(own, 1 - OWN_FRACTION)
+        so_far = np.array(self.chances["own so far"])
+        is_heard = np.array(self.truths["own so far"])
+        foreign_so_far = np.array(self.chances["foreign so far"])
+        values = {
+            "R@1": np.mean(self.inside),
+            "within 8 s": np.mean(self.near),
+            "mixed lists: AUC of said": area_under_curve(mixed, is_own),
+            "another's believed at .9 of the own": np.mean(foreign >= threshold),
+            "own believed at .5": np.mean(own >= 0.5),
+            "another's believed at .5": np.mean(foreign >= 0.5),
+            "in mixed lists, own at .5": np.mean(mixed[is_own] >= 0.5),
+            "in mixed lists, another's at .5": np.mean(mixed[~is_own] >= 0.5),
+            "so far: AUC of said": area_under_curve(so_far, is_heard),
+            "so far: said at .5": np.mean(so_far[is_heard] >= 0.5),
+            "so far: not yet said at .5": np.mean(so_far[~is_heard] >= 0.5),
+            "so far: another's at .5": np.mean(foreign_so_far >= 0.5),
+        }
+        return {name: round(float(value), 3) for name, value in values.items()}
+
+
+def area_under_curve(values: np.ndarray, labels: np.ndarray) -> float:
+    """Return the area under the ROC curve; ties count half."""
+    above = values[labels][:, None] > values[~labels]
+    equal = values[labels][:, None] == values[~labels]
+    return float(above.mean() + equal.mean() / 2)
+
+
+def cross_validate(
+    lists: dict[str, list[LineList]], used: Sequence[bool], changes: dict[str, float] | None = None
+) -> dict[str, float]:
+    """Return the figures of dishes left out. changes: prices that are set after the fit."""
+    dishes = sorted({item.dish for item in lists["own"]})
+    random.Random(0).shuffle(dishes)
+    outcome = Outcome([], [], {}, {})
+    for fold in range(FOLDS):
+        held_out = set(dishes[fold::FOLDS])
+        train = [item for item in all_lists(lists) if item.dish not in held_out]
+        weights = fit(train, used)
+        if changes:
+            weights = with_said_weights(replace(weights, **changes), train)
+        for kind, items in lists.items():
+            test = [item for item in items if item.dish in held_out]
+            outcome.add(kind, test, weights)
+            outcome.add_so_far(kind, test, weights)
+    return outcome.figures()
+
+
+def all_lists(lists: dict[str, list[LineList]]) -> list[LineList]:
+    """Return the lists of all kinds."""
+    return [item for items in lists.values() for item in items]
+
+
+def ablation(lists: dict[str, list[LineList]]) -> dict[str, dict[str, float]]:
+    """Return the figures without one part after the other."""
+    parts = {
+        "cosine of the sentence": ("cosine", "contrast"),
+        "cosine with neighbours": ("context",),
+        "shared words": ("words",),
+        "shared words nearby": ("near_words",),
+        "place in the list": ("position",),
+        "length": ("length",),
+        "tells a step": ("step",),
+    }
+    rows = {}
+    for name, left_out in parts.items():
+        rows[f"without {name}"] = cross_validate(lists, [n not in left_out for n in FEATURE_NAMES])
+    everything = [True] * len(FEATURE_NAMES)
+    no_order = {"skip": 0.0, "skip_more": 0.0, "again": 0.0, "back": 0.0, "back_more": 0.0}
+    rows["without order"] = cross_validate(lists, everything, {**no_order, "end": 0.0})
+    return rows
+
+
+def write_weights(weights: LineWeights) -> None:
+    """Write the numbers that the package reads, rounded."""
+    content: dict[str, Any] = {}
+    for name, value in asdict(weights).items():
+        if name == "evidence":
+            rounded = [round(number, DIGITS) for number in value]
+            content[name] = dict(zip(FEATURE_NAMES, rounded, strict=True))
+        elif isinstance(value, tuple):
+            content[name] = [round(number, DIGITS) for number in value]
+        else:
+            content[name] = round(value, DIGITS)
+    TARGET.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Fit, print and perhaps write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("narration", type=Path)
+    parser.add_argument("--step-probabilities", type=Path)
+    parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    chances = {}
+    if options.step_probabilities is not None:
+        chances = json.loads(options.step_probabilities.read_text(encoding="utf-8"))
+    lists = NarrationReader(options.narration, chances).lists()
+    used = [True] * len(FEATURE_NAMES)
+    if options.write:
+        write_weights(fit(all_lists(lists), used))
+        return
+    result = {"all": cross_validate(lists, used)}
+    print(json.dumps(result, indent=1), flush=True)
+    if options.ablation:
+        result |= ablation(lists)
+        print(json.dumps(result, indent=1))
+        RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The sha256 of video files, computed in a thread of its own, so that nobody waits for it."""
+
+import hashlib
+import logging
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+log = logging.getLogger(__name__)
+
+FileVersion: TypeAlias = tuple[Path, int, int]  # the path, the time of change (ns), the bytes
+
+MAX_DIGESTS_IN_MEMORY = 10_000
+BLOCK_BYTES = 2**20  # that are read at a time
+
+
+class FileDigests:
+    """The digests of files in their present versions. on_done: called after each, in the thread."""
+
+    def __init__(self) -> None:
+        self.on_done: Callable[[], None] = lambda: None
+        # None: that it cannot be read
+        self._digests: OrderedDict[FileVersion, str | None] = OrderedDict()
+        self._waiting: queue.SimpleQueue[FileVersion | None] = queue.SimpleQueue()
+        self._asked: set[FileVersion] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = threading.Event()
+
+    def get(self, path: Path) -> str | None:
+        """Return the sha256 of a file, None while it is not known. Raises OSError for a file that
+        is gone."""
+        state = path.stat()
+        version = (path, state.st_mtime_ns, state.st_size)
+        with self._lock:
+            if version in self._digests:
+                return self._digests[version]
+            if version not in self._asked and not self._is_closed.is_set():
+                self._asked.add(version)
+                self._waiting.put(version)
+                self._start()
+        return None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._is_closed.set()
+        self._waiting.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="digests", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while version := self._waiting.get():
+            digest = None
+            try:
+                digest = self._digest(version[0])
+            except OSError as error:
+                log.warning("%s: cannot be compared with its record (%s)", version[0], error)
+            if self._is_closed.is_set():
+                return
+            with self._lock:
+                self._digests[version] = digest
+                self._asked.discard(version)
+                if len(self._digests) > MAX_DIGESTS_IN_MEMORY:
+                    self._digests.popitem(last=False)
+            self.on_done()
+
+    def _digest(self, path: Path) -> str | None:
+        """Return the digest of a file, None where the thread is to end first."""
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                if self._is_closed.is_set():
+                    return None
+                digest.update(block)
+        return digest.hexdigest()

@@ -1,0 +1,131 @@
+"""Which addresses of the network are public, and connections to those alone.
+
+An address is looked at as the connection is made, so that no name changes its meaning in between.
+"""
+
+import ipaddress
+import re
+import socket
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from stepline.errors import MediaError
+
+IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# Of IPv6 only these are given out for the internet (RFC 4291, section 2.4). All others are local,
+# withdrawn (::/96, ::ffff:0:0:0/96, fec0::/10) or reserved.
+GLOBAL_UNICAST_NETWORK = ipaddress.IPv6Network("2000::/3")
+NAT64_NETWORK = ipaddress.IPv6Network("64:ff9b::/96")  # IPv4 within IPv6, RFC 6052
+# What the registry of special addresses leaves out: a cloud's own server of secrets, and the relays
+# of 6to4, which were withdrawn.
+CLOSED_NETWORKS = (
+    ipaddress.IPv4Network("168.63.129.16/32"),
+    ipaddress.IPv4Network("192.88.99.0/24"),
+)
+ISATAP_MARKS = (0x00005EFE, 0x02005EFE)  # before the IPv4 address of a tunnel, RFC 5214
+
+
+def is_public(address: str) -> bool:
+    """Return whether an IP address, and any of IPv4 within it, is of the public internet."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv4Address):
+        return _is_public_ipv4(ip)
+    if ip.ipv4_mapped is not None:
+        return _is_public_ipv4(ip.ipv4_mapped)
+    low = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    if ip in NAT64_NETWORK:
+        return _is_public_ipv4(low)
+    if ip not in GLOBAL_UNICAST_NETWORK or not ip.is_global or ip.is_multicast:
+        return False
+    inner = [each for each in (ip.sixtofour, *(ip.teredo or ())) if each is not None]
+    if int(ip) >> 32 & 0xFFFFFFFF in ISATAP_MARKS:
+        inner.append(low)
+    return all(map(_is_public_ipv4, inner))
+
+
+def _is_public_ipv4(ip: ipaddress.IPv4Address) -> bool:
+    if not ip.is_global or ip.is_multicast:
+        return False
+    return not any(ip in network for network in CLOSED_NETWORKS)
+
+
+class NamedHost:
+    """A host that the user named, which may be private, a camera's say.
+
+    What it is at the first connection, it stays: a public host that becomes a private one is
+    refused.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name.lower()
+        self._may_be_private: bool | None = None  # None: no connection was made yet
+
+    def allows(self, host: str, address: str) -> bool:
+        """Return whether a host may be at a private address."""
+        if host.lower() != self.name:
+            return False
+        if self._may_be_private is None:
+            self._may_be_private = not is_public(address)
+        return self._may_be_private
+
+
+def connect_checked(
+    address: tuple[str, int],
+    silence: float,
+    *,
+    private: bool = False,
+    named: NamedHost | None = None,
+) -> socket.socket:
+    """Return a connection to a host and port.
+
+    silence: seconds without an answer after which it fails. private: it may be at any address.
+    named: a host that may be at a private one. Raises MediaError for any other private address,
+    OSError where nobody answers.
+    """
+    host = address[0]
+    fault = OSError(f"{host}: no address")
+    for family, kind, protocol, _name, place in socket.getaddrinfo(*address, 0, socket.SOCK_STREAM):
+        ip = str(place[0])
+        # It is asked at every address, so that it knows the first one.
+        is_named = named is not None and named.allows(host, ip)
+        if not (private or is_named or is_public(ip)):
+            raise MediaError(
+                f"{ip} is a private address; where you trust it, --set links.private=true"
+            )
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(silence)
+            connection.connect(place)
+        except OSError as error:
+            connection.close()
+            fault = error
+            continue
+        return connection
+    raise fault
+
+
+def check_url(url: str) -> None:
+    """Raise MediaError, with the cure, for a URL that names no host or no port of a network."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")
+        is_address = bool(host.strip(".")) and parts.port != 0
+        fault = "names no host"
+    except ValueError as error:  # UnicodeError too
+        is_address = False
+        fault = str(error)
+    if not is_address:
+        raise MediaError(f"{display_url(url)}: no address ({fault}); correct the address")
+
+
+def display_url(url: str) -> str:
+    """Return a URL without user, password and query, as messages show it."""
+    bare = re.split(r"[?#]", url, maxsplit=1)[0]
+    try:
+        parts = urlsplit(bare)
+    except ValueError:  # a bracket that is not closed
+        scheme, mark, rest = bare.partition("://")
+        return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,162 @@
+"""The library that is attacked, what lies around it, and what must not change there."""
+
+import hashlib
+import json
+import sqlite3
+from contextlib import closing
+
+from studio_server import library
+
+from stepline.library.corrected_library import video_id
+from stepline.library.database import DATABASE_FILE
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.storage import write_parquet
+from stepline.studio.store import Studio
+
+SECRET = "the secret"
+OTHER_TITLE = "Of another library"
+OTHER_IDS = {
+    "video",
+    "upload",
+    "ended upload",
+    "job",
+    "run",
+    "clip",
+}  # that another library has too
+# folders below the root that a studio may change: of the dataset its verdicts
+STUDIO_FOLDERS = {"cache", "tmp", "library", "open", "curated"}
+
+
+class AttackedLibrary:
+    """A library in `folder`, below a root that also holds a secret and a library that nobody
+    serves.
+
+    names: the ids that a valid request needs, by what they name. other_names: the same of the
+    library that is not served.
+    """
+
+    def __init__(self, root, video):
+        self.root = root
+        self.secret = root / "secret.txt"
+        self.secret.write_text(SECRET)
+        self.folder = library(root / "library", video, ("Lemonade", "Tea"))
+        self.variables = {}
+        for name, folder in (("STEPLINE_CACHE", "cache"), ("TMPDIR", "tmp"), ("HOME", "home")):
+            (root / folder).mkdir()
+            self.variables[name] = str(root / folder)
+        (self.folder / "broken.mp4").write_bytes(b"PK\x03\x04" + bytes(4096))
+        (self.folder / "link.mp4").symlink_to(self.secret)
+        (self.folder / "link.events.jsonl").symlink_to(self.secret)
+        (self.folder / "run.events.jsonl").write_text('{"event": "finished"}\n')
+        self.dataset = _made_dataset(root / "curated")
+        self.other = self._made_other_library(video)
+        self.names = {}
+
+    def open_library(self, video):
+        """Write the library of the studio that strangers reach, and return its folder."""
+        folder = library(self.root / "open", video, ("Lemonade",))
+        (folder / "run.events.jsonl").write_text('{"event": "finished"}\n')
+        return folder
+
+    def folder_of_table(self):
+        """Return a library of which only the routes are looked at."""
+        return self.other
+
+    def _made_other_library(self, video):
+        folder = library(self.root / "other", video, (OTHER_TITLE,))
+        (folder / "v0.json").rename(folder / "other.json")
+        (folder / "elsewhere.events.jsonl").write_text('{"event": "finished"}\n')
+        studio = Studio(folder)
+        upload = studio.uploads.add("other.mp4", 1000, {})
+        jobs = [studio.jobs.add("other.mp4", {}) for _ in range(900)]
+        studio.close()
+        self.other_names = {
+            "video": video_id("other.json"),
+            "upload": upload.id,
+            "ended upload": upload.id,
+            "job": str(jobs[-1].id),
+            "run": "elsewhere",
+            "clip": "99.mp4",
+        }
+        return folder
+
+    def fill(self, studio):
+        """Have the studio begin what a valid request needs."""
+        reply, data = studio.ask("POST", "/api/videos", {"path": "broken.mp4"})
+        assert reply.status == 200, data
+        job = json.loads(data)["job"]
+        uploads = []
+        for name in ("film.mp4", "ended.mp4"):
+            reply, data = studio.ask("POST", "/api/uploads", {"name": name, "size": 1000})
+            assert reply.status == 201, data
+            uploads.append(json.loads(data)["upload"])
+        clip = studio.read("/annotate/next?annotator=Ann")
+        audit = studio.ask("GET", "/audit/")[1].decode()
+        asked = json.loads(audit.partition('id="asked">')[2].partition("</script>")[0])["asked"]
+        self.names = {
+            "video": video_id("v0.json"),
+            "upload": uploads[0],
+            "ended upload": uploads[1],
+            "job": str(job),
+            "run": "run",
+            "clip": clip["media"].rpartition("/")[2],
+            "clip id": clip["clip"],
+            "text": asked[0]["id"],
+            "second": "4.0",
+            "static": "login.js",
+        }
+
+    def surroundings(self):
+        """Name -> digest of every file below the root that no studio may change."""
+        digests = {}
+        for path in sorted(self.root.rglob("*")):
+            parts = path.relative_to(self.root).parts
+            if parts[0] not in STUDIO_FOLDERS and not path.is_dir():
+                digests["/".join(parts)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return digests
+
+
+def stored_rows(folder):
+    """What people and programs have put into a library: table -> rows."""
+    file = f"file:{folder / DATABASE_FILE}?mode=ro"
+    with closing(sqlite3.connect(file, uri=True)) as connection:
+        tables = ("correction", "upload", "answer", "verdict", "library")
+        rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+        # A job that another test began may come to its end meanwhile.
+        jobs = connection.execute("SELECT id, source, options, priority FROM job")
+        return rows | {"job": jobs.fetchall()}
+
+
+def library_files(folder):
+    """Name -> bytes of every file of a library but the database's."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".stepline")
+    }
+
+
+def _made_dataset(out):
+    data = out / "dataset" / "data"
+    data.mkdir(parents=True)
+    records = []
+    for number in range(3):
+        said = Sentence(text=f"chop {number}", span=Span(5.0, 7.0), shown=0.8)
+        step = Step(
+            id="a",
+            text=f"Chop {number}",
+            spans=(Span(5.0, 9.0),),
+            score=0.9,
+            status="shown",
+            sources=(0,),
+        )
+        records.append(
+            Record(
+                id=f"v{number}",
+                video=Video(id=f"v{number}", duration=20.0),
+                transcript=Transcript(language="en", sentences=(said,)),
+                steps=(step,),
+            )
+        )
+    write_parquet(records, data / "all.parquet")
+    return out

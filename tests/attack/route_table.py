@@ -1,0 +1,211 @@
+"""Every route of the studio: as the application has them, and a valid request to each for attacks
+to begin from."""
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from pydantic import BaseModel
+from starlette.routing import Route
+
+from stepline.annotate.answers import Answer
+from stepline.annotate.server import Annotator, ClipStart
+from stepline.curate.audit.verdicts import Verdict
+from stepline.studio.annotation import View
+from stepline.studio.api import ShareBody
+from stepline.studio.job_api import PriorityBody
+from stepline.studio.server import PasswordBody
+from stepline.studio.uploads import UploadBody
+from stepline.studio.video_api import CorrectionBody, VideoBody
+
+PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A valid request to a route, and what there is to attack in it.
+
+    names: parameter of the path -> the name in AttackedLibrary.names that fills it. query: its
+    parameters, each with a valid value. model: of its JSON body. statuses: that answer the valid
+    request, the second time too. needs_token: False for what reveals nothing. is_stream: the answer
+    has no end.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
+    body: object = None
+    model: type[BaseModel] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    statuses: tuple[int, ...] = (200,)
+    needs_token: bool = True
+    is_stream: bool = False
+
+
+VIDEO = {"id": "video"}
+JOB = {"id": "job"}
+UPLOAD = {"id": "upload"}
+RUN = {"name": "run"}
+EDIT = {"do": "change", "step": "a", "text": "Slice", "kind": "do", "status": "shown"}
+CORRECTION = {"by": "Ann", "base": 0, "edits": [EDIT], "id": "attack", "window": "w"}
+ANSWER = {"annotator": "Ann", "clip": "{clip id}", "shown": True, "confidence": "very"}
+VERDICT = {"asked": "{text}", "annotator": "Ann", "said": "aligned"}
+PIECE = {"Upload-Offset": "0"}
+
+ENTRIES = {
+    ("GET", "/"): Entry(),
+    ("GET", "/video/{id}"): Entry(VIDEO),
+    ("GET", "/follow/{id}"): Entry(VIDEO),
+    ("GET", "/live/{name}"): Entry(RUN),
+    ("GET", "/login"): Entry(needs_token=False),
+    ("POST", "/login"): Entry(
+        body={"password": "wrong"}, model=PasswordBody, statuses=(403,), needs_token=False
+    ),
+    ("GET", "/static/{name}"): Entry({"name": "static"}, needs_token=False),
+    ("GET", "/favicon.ico"): Entry(),
+    ("GET", "/api/library"): Entry(),
+    ("GET", "/api/videos"): Entry(query={"q": "lemon", "state": "new", "sort": "title"}),
+    ("POST", "/api/videos"): Entry(
+        body={"path": "broken.mp4", "options": {"language": "en"}}, model=VideoBody
+    ),
+    ("GET", "/api/videos/{id}"): Entry(VIDEO),
+    ("GET", "/api/videos/{id}/record"): Entry(VIDEO, {"part": "steps"}),
+    ("GET", "/api/videos/{id}/steps"): Entry(VIDEO, {"format": "json"}),
+    ("GET", "/api/videos/{id}/history"): Entry(VIDEO, {"from": "0"}),
+    ("POST", "/api/videos/{id}/corrections"): Entry(VIDEO, body=CORRECTION, model=CorrectionBody),
+    ("GET", "/api/videos/{id}/media"): Entry(VIDEO),
+    ("GET", "/api/videos/{id}/pictures/{second}.jpg"): Entry(VIDEO | {"second": "second"}),
+    ("GET", "/api/videos/{id}/waveform"): Entry(VIDEO),
+    ("GET", "/api/jobs"): Entry(),
+    ("POST", "/api/jobs/{id:int}/cancel"): Entry(JOB, statuses=(200, 409)),
+    ("POST", "/api/jobs/{id:int}/retry"): Entry(JOB, statuses=(200, 409)),
+    ("POST", "/api/jobs/{id:int}/priority"): Entry(
+        JOB, body={"priority": 1}, model=PriorityBody, statuses=(200, 409)
+    ),
+    ("GET", "/api/uploads"): Entry(),
+    ("POST", "/api/uploads"): Entry(
+        body={"name": "a.mp4", "size": 10, "options": {"language": "en"}},
+        model=UploadBody,
+        statuses=(201,),
+    ),
+    ("HEAD", "/api/uploads/{id}"): Entry(UPLOAD),
+    ("PATCH", "/api/uploads/{id}"): Entry(
+        UPLOAD, body="x" * 10, headers=PIECE, statuses=(200, 409)
+    ),
+    ("DELETE", "/api/uploads/{id}"): Entry({"id": "ended upload"}, statuses=(200, 404)),
+    ("GET", "/api/search"): Entry(query={"q": "slice", "most": "3"}),
+    ("GET", "/api/live"): Entry(),
+    ("GET", "/api/live/{name}/events"): Entry(RUN, is_stream=True),
+    ("POST", "/api/share"): Entry(
+        body={"ids": ["{video}"], "out": "share"}, model=ShareBody, statuses=(200,)
+    ),
+    ("GET", "/api/events"): Entry(is_stream=True),
+    ("GET", "/api/openapi.json"): Entry(),
+    ("GET", "/annotate/"): Entry(),
+    ("GET", "/annotate/page.js"): Entry(),
+    ("GET", "/annotate/page.css"): Entry(),
+    ("GET", "/annotate/next"): Entry(query={"annotator": "Ann"}),
+    ("GET", "/annotate/clip/{name:path}"): Entry({"name": "clip"}),
+    ("POST", "/annotate/begin"): Entry(
+        body={"annotator": "Ann", "clip": "{clip id}"}, model=ClipStart
+    ),
+    ("POST", "/annotate/undo"): Entry(
+        body={"annotator": "Ann"}, model=Annotator, statuses=(200, 400, 409)
+    ),
+    ("POST", "/annotate/answer"): Entry(body=ANSWER, model=Answer, statuses=(200, 400, 409)),
+    ("GET", "/audit/"): Entry(),
+    ("GET", "/audit/verdicts"): Entry(query={"annotator": "Ann"}),
+    ("POST", "/audit/verdict"): Entry(body=VERDICT, model=Verdict),
+}
+
+
+def routes_of(server):
+    """The (method, path) of every route of a StudioServer, those within its views too."""
+    routes = []
+    for route in server._server.config.app.routes:
+        if isinstance(route, Route) and isinstance(route.endpoint, View):
+            routes += route.endpoint._current_router().routes
+        else:
+            routes.append(route)
+    pairs = set()
+    for route in routes:
+        # Starlette adds HEAD to each GET.
+        methods = route.methods - {"HEAD"} if "GET" in route.methods else route.methods
+        pairs |= {(method, route.path) for method in methods}
+    return pairs
+
+
+def parameters_of(server):
+    """The parameters of the query that the API's own table names: (method, path) -> names."""
+    return {(row.method, row.path): set(row.parameters) for row in server.api.operations()}
+
+
+def models_of(server):
+    """The models of bodies that the API's own table names: (method, path) -> model."""
+    return {(row.method, row.path): row.body for row in server.api.operations()}
+
+
+def address(path, entry, names, *, query=None, **values):
+    """The address of an entry's route. values: of parameters of the path instead of the valid
+    ones, as they are to be sent."""
+
+    def value(match):
+        parameter = match[1]
+        if parameter in values:
+            return values[parameter]
+        return quote(names[entry.names[parameter]], safe="")
+
+    query = entry.query if query is None else query
+    pairs = "&".join(f"{name}={quote(text, safe='')}" for name, text in query.items())
+    return PARAMETER.sub(value, path) + (f"?{pairs}" if pairs else "")
+
+
+def with_names(body, names):
+    """A body with the names of the library put where its texts say {name}."""
+    if isinstance(body, dict):
+        return {key: with_names(value, names) for key, value in body.items()}
+    if isinstance(body, list):
+        return [with_names(value, names) for value in body]
+    if isinstance(body, str) and body.startswith("{"):
+        return names[body.strip("{}")]
+    return body
+
+
+def text_fields(model):
+    """The place of every text in a model's JSON, as keys and indices; of a list its first item."""
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    places = set()
+
+    def visit(node, place):
+        if "$ref" in node:
+            visit(definitions[node["$ref"].rpartition("/")[2]], place)
+        for kind in ("anyOf", "oneOf", "allOf"):
+            for choice in node.get(kind, ()):
+                visit(choice, place)
+        if node.get("type") == "string" or "enum" in node or isinstance(node.get("const"), str):
+            places.add(place)
+        for name, part in node.get("properties", {}).items():
+            visit(part, (*place, name))
+        items = node.get("items")
+        if isinstance(items, dict):
+            visit(items, (*place, 0))
+        for number, part in enumerate(node.get("prefixItems", ())):
+            visit(part, (*place, number))
+
+    visit(schema, ())
+    return sorted(places, key=str)
+
+
+def with_value(body, place, value):
+    """A body with a value at a place, whose dicts and lists are made where they lack."""
+    if not place:
+        return value
+    key, *rest = place
+    if isinstance(key, int):
+        items = list(body) if isinstance(body, list) else []
+        items += [None] * (key + 1 - len(items))
+        items[key] = with_value(items[key], rest, value)
+        return items
+    fields = dict(body) if isinstance(body, dict) else {}
+    fields[key] = with_value(fields.get(key), rest, value)
+    return fields

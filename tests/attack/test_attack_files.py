@@ -1,0 +1,146 @@
+"""What links, pipes and files of others in the places that Stepline writes to may try."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from stepline.annotate import Answer
+from stepline.append_log import AppendLog
+from stepline.errors import StoreError
+from stepline.live.run_files import RunFiles
+from stepline.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
+from stepline.media.links import MARK_NAME, Link, _fetched, fetch_link, link_folder
+from stepline.media.settings import LinkSettings
+from stepline.training.run_folder import StepLog
+
+PRECIOUS = b"what a person wrote\n"
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file of the user's outside of the folder that is attacked."""
+    path = tmp_path / "precious.txt"
+    path.write_bytes(PRECIOUS)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "out"
+    path.mkdir()
+    return path
+
+
+# ---------------------------------------------------------------- locks
+
+
+def test_a_lock_that_is_a_link_is_refused_and_its_target_stays(folder, precious):
+    lock = folder / LOCK_NAME
+    lock.symlink_to(precious)
+    with pytest.raises(StoreError, match="is a link.*remove it"), lock_output(lock, folder):
+        pass
+    assert precious.read_bytes() == PRECIOUS
+    assert lock.is_symlink()
+
+
+def test_a_lock_that_is_a_link_to_nothing_makes_no_file(folder, tmp_path):
+    lock = folder / LOCK_NAME
+    lock.symlink_to(tmp_path / "nothing")
+    with pytest.raises(StoreError, match="is a link"), lock_output(lock, folder):
+        pass
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_lock_that_is_a_second_name_of_a_file_is_refused(folder, precious):
+    os.link(precious, folder / LOCK_NAME)
+    with (
+        pytest.raises(StoreError, match="has another name too"),
+        lock_output(folder / LOCK_NAME, folder),
+    ):
+        pass
+    assert precious.read_bytes() == PRECIOUS
+
+
+def test_a_file_of_another_in_the_place_of_a_lock_stays(folder):
+    lock = folder / LOCK_NAME
+    for content in (PRECIOUS, b"{}", b"\x00" * 5000):
+        lock.write_bytes(content)
+        with pytest.raises(StoreError, match="holds something else"), lock_output(lock, folder):
+            pass
+        assert lock.read_bytes() == content
+
+
+def test_a_pipe_in_the_place_of_a_lock_holds_nobody_up(folder):
+    lock = folder / LOCK_NAME
+    os.mkfifo(lock)
+    with pytest.raises(StoreError, match="no plain file"), lock_output(lock, folder):
+        pass
+
+
+def test_a_lock_that_a_killed_run_left_is_taken(folder):
+    lock = folder / LOCK_NAME
+    lock.write_bytes(owner_note())
+    with lock_output(lock, folder) as was_killed:
+        assert was_killed
+        assert lock.read_bytes().startswith(NOTE_START)
+    assert not lock.exists()
+
+
+def test_a_lock_that_was_replaced_is_not_removed_at_the_end(folder):
+    lock = folder / LOCK_NAME
+    with lock_output(lock, folder):
+        lock.unlink()
+        lock.write_bytes(PRECIOUS)
+    assert lock.read_bytes() == PRECIOUS
+
+
+# ---------------------------------------------------------------- files that grow, and downloads
+
+
+def test_a_file_that_grows_does_so_through_no_link(folder, precious):
+    path = folder / "file"
+    path.symlink_to(precious)
+    rows = RunFiles("v", None, rows=path)
+    with pytest.raises(StoreError, match="is a link"):
+        rows.keep_rows(0, np.ones((2, 3), np.float32))
+    with pytest.raises(StoreError, match="is a link"):
+        StepLog(path, 0)
+    precious.write_bytes(b"")  # as of an empty log
+    log = AppendLog(path, Answer, lambda answer: answer.clip, "an answer")
+    with pytest.raises(StoreError, match="a link"):
+        log.add(Answer(clip="c", annotator="a", shown=True, confidence="very"))
+    assert precious.read_bytes() == b""
+
+
+URL = "http://127.0.0.1:1/film.mp4"
+
+
+def link():
+    return Link(url=URL, settings=LinkSettings(private=True), kind="video/mp4", page=False)
+
+
+@pytest.mark.parametrize("name", ["", ".film.mp4.part", "film.mp4"])
+def test_a_download_goes_through_no_link(folder, precious, name):
+    own = link_folder(URL, folder)
+    if name:
+        own.mkdir()
+        (own / name).symlink_to(precious)
+    else:
+        own.symlink_to(precious.parent)
+    with pytest.raises(StoreError, match="is a link"):
+        fetch_link(link(), folder)
+    assert precious.read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize("field", ["path", "captions"])
+def test_what_was_fetched_before_is_in_the_folder_of_downloads(folder, precious, field):
+    own = link_folder(URL, folder)
+    own.mkdir()
+    (own / "film.mp4").write_bytes(PRECIOUS)
+    stored = {"path": "film.mp4", "captions": None, "origin": {"url": URL}, "size": len(PRECIOUS)}
+    (own / MARK_NAME).write_text(json.dumps(stored))
+    assert fetch_link(link(), folder).path == own / "film.mp4"
+    (own / MARK_NAME).write_text(json.dumps(stored | {field: "../../precious.txt"}))
+    assert _fetched(URL, folder) is None  # so it is fetched

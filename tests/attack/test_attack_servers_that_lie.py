@@ -1,0 +1,312 @@
+"""Servers that Stepline asks, and that answer to harm it: whatever the status, an answer ends
+within limits of bytes, memory and time.
+
+Each behaviour is tried against every user of the one client: a language model, a webhook, a link.
+"""
+
+import contextlib
+import functools
+import gzip
+import http.client
+import socket
+import threading
+import time
+import tracemalloc
+import zlib
+
+import pytest
+from web_server import serve
+
+from stepline.chat.servers import OpenAiServer, RequestError
+from stepline.chat.settings import ChatSettings
+from stepline.errors import MediaError, SettingsError, WriterError
+from stepline.media.addresses import is_public
+from stepline.media.http import MAX_WHOLE_BYTES, LinkLimits, TransferLimits, open_url
+from stepline.media.links import fetch_link, find_links
+from stepline.media.settings import LinkSettings
+from stepline.studio.events import Webhook, open_webhook
+from stepline.studio.store import Studio
+
+MIB = 2**20
+MAX_GROWTH_BYTES = 100 * MIB  # of memory, by any answer
+OK = b"HTTP/1.1 200 OK\r\n"
+# Statuses of an answer, an error and a fault that may pass.
+STATUSES = (b"200 OK", b"400 Bad Request", b"404 Not Found", b"429 Busy", b"500 Fault")
+
+
+@functools.cache
+def bomb():
+    """Return the gzip of a page of 256 MiB."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    parts = [packer.compress(b"<html>")]
+    for _ in range(256):
+        parts.append(packer.compress(b" " * MIB))
+    return b"".join([*parts, packer.flush()])
+
+
+def endless(head, piece):
+    def answer():
+        yield head
+        while True:
+            yield piece
+
+    return answer
+
+
+def packed(coding, body):
+    def answer(status):
+        data = body()
+        yield b"HTTP/1.1 " + status + b"\r\n"
+        yield f"Content-Encoding: {coding}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        yield data
+
+    return answer
+
+
+# name: what comes after the request, from its status; each is more than any honest server sends.
+LIES = {
+    "a body without end": lambda status: endless(
+        b"HTTP/1.1 " + status + b"\r\n\r\n<html>", b"x" * 65536
+    )(),
+    "chunks without end": lambda status: endless(
+        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n<html>\r\n",
+        b"10000\r\n" + b"x" * 65536 + b"\r\n",
+    )(),
+    "a chunk's length without end": lambda status: endless(
+        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 65536
+    )(),
+    "trailers without end": lambda status: endless(
+        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+        b"X: " + b"x" * 60000 + b"\r\n",
+    )(),
+    "a gzip bomb": packed("gzip", bomb),
+    "a bomb in a bomb": packed("gzip, gzip", lambda: gzip.compress(bomb())),
+    "a status line without end": lambda _: endless(b"HTTP/1.1 200 ", b"x" * 65536)(),
+    "headers without end": lambda status: endless(
+        b"HTTP/1.1 " + status + b"\r\n", b"X: " + b"x" * 1000 + b"\r\n"
+    )(),
+    "a header without end": lambda status: endless(
+        b"HTTP/1.1 " + status + b"\r\nX: ", b"x" * 65536
+    )(),
+    "interim answers without end": lambda _: endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 999)(),
+}
+
+
+class LyingServer:
+    """Sends the same bytes to whoever connects, however many there are, until nobody reads."""
+
+    def __init__(self, answer):
+        self._answer = answer
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.connections = 0
+        self.requests = []
+
+    def __enter__(self):
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._socket.close()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self._socket.accept()
+                self.connections += 1
+                threading.Thread(target=self._send, args=(line,), daemon=True).start()
+
+    def _send(self, line):
+        with line, contextlib.suppress(OSError):
+            self.requests.append(line.recv(65536))
+            for piece in self._answer():
+                line.sendall(piece)
+
+
+@contextlib.contextmanager
+def little_memory():
+    """Fail where Python's objects of this process grow by more than `MAX_GROWTH_BYTES`."""
+    tracemalloc.start()
+    try:
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MAX_GROWTH_BYTES, peak
+
+
+@pytest.mark.parametrize("status", STATUSES, ids=lambda status: status.decode().split()[0])
+@pytest.mark.parametrize("lie", LIES)
+def test_a_language_model_that_lies_ends_in_one_fault(lie, status):
+    with LyingServer(lambda: LIES[lie](status)) as server, little_memory():
+        model = OpenAiServer(ChatSettings(base_url=f"{server.url}/v1", timeout=20.0))
+        with pytest.raises((RequestError, WriterError)) as caught:
+            model.ask("Which step?", seed=1, until=time.monotonic() + 20.0)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+    assert "in time" not in str(caught.value)  # a limit of bytes ends it, not the clock
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_link_that_lies_ends_in_one_line(lie, tmp_path):
+    settings = LinkSettings(private=True, pause=0.001, attempts=2, largest=8)
+
+    def page(status):
+        pieces = LIES[lie](status)
+        yield next(pieces).replace(b"\r\n", b"\r\nContent-Type: text/html\r\n", 1)
+        yield from pieces
+
+    with (
+        LyingServer(lambda: page(b"200 OK")) as server,
+        little_memory(),
+        pytest.raises(MediaError) as caught,
+    ):
+        for link in find_links(f"{server.url}/page", tmp_path, settings):
+            fetch_link(link, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_page_is_not_read_whole_beyond_its_limit():
+    """However much a video may have."""
+    limits = LinkLimits(LinkSettings(private=True))
+    with (
+        LyingServer(endless(OK + b"\r\n", b"x" * 65536)) as server,
+        open_url(server.url, limits) as answer,
+        pytest.raises(MediaError, match="more than 64 MiB for one page"),
+    ):
+        answer.read()
+    assert MAX_WHOLE_BYTES == 64 * MIB
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "bare deflate"])
+def test_what_comes_compressed_is_read_unpacked(coding):
+    text = b"Whisk the sugar. " * 9999
+    body = {
+        "gzip": gzip.compress(text) + b"junk",
+        "deflate": zlib.compress(text),
+        "bare deflate": zlib.compress(text)[2:-4],
+    }[coding]
+    name = coding.split()[-1]
+    head = f"Content-Encoding: {name}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with LyingServer(lambda: iter([OK + head, body])) as server:
+        for step in (None, 1000):
+            limits = LinkLimits(LinkSettings(private=True))
+            with open_url(server.url, limits) as answer:
+                parts = [answer.read(step)]
+                while parts[-1]:
+                    parts.append(answer.read(step))
+            assert b"".join(parts) == text
+            assert answer.is_packed
+
+
+@pytest.mark.parametrize("body", [gzip.compress(b"x" * 9999)[:-20], b"\x1f\x8bno gzip"])
+def test_what_cannot_be_unpacked_is_a_fault(body):
+    head = f"Content-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with (
+        LyingServer(lambda: iter([OK + head, body])) as server,
+        open_url(server.url, LinkLimits(LinkSettings(private=True))) as answer,
+        pytest.raises(http.client.HTTPException),
+    ):
+        answer.read()
+
+
+def test_a_server_that_drips_headers_is_left_in_time():
+    def dripping():
+        yield OK
+        while True:
+            time.sleep(0.02)
+            yield b"X"
+
+    limits = TransferLimits(most_bytes=1000, seconds=0.5, silence=30.0, private=True)
+    with LyingServer(dripping) as server, pytest.raises(MediaError, match="takes too long"):
+        open_url(server.url, limits)
+
+
+# ---------------------------------------------------------------- webhooks
+
+QUICK = LinkSettings(private=True, seconds=5.0)
+
+
+@pytest.fixture
+def outbox(tmp_path):
+    (tmp_path / "library").mkdir()
+    studio = Studio(tmp_path / "library")
+    studio.events.on_event = lambda: None
+    studio.events.keep_video("v", 1)
+    yield studio.events
+    studio.close()
+
+
+def told(outbox, url):
+    """Try once to send the event that waits, and return the fault."""
+    webhook = Webhook(url, b"k" * 16, QUICK)
+    return webhook._send_or_give_up(outbox, outbox.first())
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_is_no_receipt_of_a_webhook(outbox, code):
+    with serve() as elsewhere, serve() as server:
+        elsewhere.pages["/"] = b"thanks"
+        head = (
+            f"HTTP/1.1 {code} Elsewhere\r\nLocation: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n"
+        )
+        with LyingServer(lambda: iter([head.encode()])) as hook:
+            fault = told(outbox, hook.url)
+        assert elsewhere.asked == []
+        assert server.asked == []
+    assert "leads elsewhere" in fault
+    assert outbox.first().refusals == 1
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_webhook_that_lies_holds_nothing_up(outbox, lie):
+    with LyingServer(lambda: LIES[lie](b"500 Fault")) as hook, little_memory():
+        begun = time.monotonic()
+        fault = told(outbox, hook.url)
+        assert time.monotonic() < begun + 30.0
+    assert fault
+    assert len(fault) <= 200
+    assert outbox.first() is not None
+
+
+@pytest.mark.parametrize("url", ["http://[bad/", "http://a:b/", "http://a:99999/"])
+def test_a_webhook_at_no_address_is_refused_at_the_start(url, tmp_path):
+    with pytest.raises(SettingsError, match="correct the address"):
+        open_webhook(url, tmp_path / "key", QUICK)
+
+
+# ---------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "::127.0.0.1",
+        "::10.0.0.1",
+        "::8.8.8.8",
+        "::ffff:0:127.0.0.1",
+        "::ffff:0:8.8.8.8",
+        "::ffff:168.63.129.16",
+        "64:ff9b:1::1",
+        "64:ff9b:1::8.8.8.8",
+        "64:ff9b::168.63.129.16",
+        "fec0::1",
+        "feff::1",
+        "168.63.129.16",
+        "2002:a83f:8110::1",
+        "2001:470::5efe:7f00:1",
+        "2001:470::200:5efe:a00:1",
+        "192.88.99.1",
+        "5f00::1",
+        "3fff::1" if not __import__("ipaddress").ip_address("3fff::1").is_global else "fd00::1",
+        "fd00:ec2::254",
+        "100.100.100.200",
+    ],
+)
+def test_an_address_that_leads_inside_is_not_public(address):
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["2606:4700::1111", "::ffff:8.8.8.8", "2001:470::200:1:a00:1"])
+def test_an_address_of_the_internet_is_public(address):
+    assert is_public(address)

@@ -1,0 +1,361 @@
+"""What the rows and links of a library from elsewhere may try, and what many at once may."""
+
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import time
+from contextlib import closing
+
+import pytest
+from studio_server import library, serving
+
+from stepline.errors import StoreError
+from stepline.library import SearchIndex
+from stepline.library.corrected_library import CorrectedLibrary, video_id
+from stepline.library.database import DATABASE_FILE, LibraryDatabase
+from stepline.library.search import INDEX_FILE
+from stepline.pipeline.request import StepsSettings
+from stepline.settings import load_settings
+from stepline.studio.events import Broadcast
+from stepline.studio.jobs import JobRunner
+from stepline.studio.store import Studio
+from stepline.studio.uploads import PIECES_FOLDER, VIDEOS_FOLDER, Uploads
+
+PRECIOUS = b"what a person wrote\n"
+UPLOAD = "0123456789abcdef" * 2
+LEMONADE = video_id("v0.json")
+FAST = load_settings(StepsSettings, None, ["vision.backbone=none"])
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file of the user's outside of the library."""
+    path = tmp_path / "precious.txt"
+    path.write_bytes(PRECIOUS)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A library whose database was made by Stepline and may be changed by a stranger."""
+    path = tmp_path / "library"
+    path.mkdir()
+    Studio(path).close()
+    return path
+
+
+def change(folder, statement, *values):
+    """Do to the library's database what a stranger may."""
+    with closing(sqlite3.connect(folder / DATABASE_FILE)) as database, database:
+        database.execute(statement, values)
+
+
+def add_job(folder, source, options="{}", state="waiting"):
+    row = (source, options, state, 0, time.time())
+    change(
+        folder, "INSERT INTO job(source, options, state, priority, made) VALUES (?,?,?,?,?)", *row
+    )
+
+
+def add_upload(folder, id=UPLOAD, job=1):
+    change(folder, "INSERT INTO upload VALUES (?, 'a.mp4', 5, ?, '{}', ?)", id, time.time(), job)
+
+
+def start_uploads(folder):
+    studio = Studio(folder)
+    try:
+        return Uploads(studio, JobRunner(studio, Broadcast()))
+    finally:
+        studio.close()
+
+
+def wait_for_job(server, id=1):
+    ends = time.monotonic() + 60
+    while True:
+        (job,) = [job for job in server.read("/api/jobs")["jobs"] if job["id"] == id]
+        if job["state"] in ("done", "failed"):
+            return job
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+# ---------------------------------------------------------------- rows of uploads and jobs
+
+
+def test_a_row_of_an_upload_moves_no_file_of_the_library_elsewhere(folder, precious):
+    (folder / PIECES_FOLDER).mkdir()
+    (folder / PIECES_FOLDER / UPLOAD).write_bytes(b"evil")
+    for source in (str(precious), str(precious.parent / "new.txt"), "videos/../../new.txt"):
+        change(folder, "DELETE FROM job")
+        change(folder, "DELETE FROM upload")
+        add_job(folder, source)
+        add_upload(folder)
+        start_uploads(folder)
+        assert precious.read_bytes() == PRECIOUS
+        assert not (precious.parent / "new.txt").exists()
+
+
+@pytest.mark.parametrize("id", ["../../precious.txt", "/precious.txt", "", "x" * 32])
+def test_a_row_of_an_upload_deletes_and_moves_no_file_from_elsewhere(folder, precious, id):
+    id = id.replace("/precious.txt", str(precious)) if id.startswith("/") else id
+    add_job(folder, str(folder / VIDEOS_FOLDER / "a.mp4"))
+    for job in (1, None):
+        change(folder, "DELETE FROM upload")
+        add_upload(folder, id, job)
+        change(folder, "UPDATE upload SET made = 0")
+        if job is None:
+            with pytest.raises(StoreError, match="a row of its table upload is not Stepline's"):
+                start_uploads(folder)
+        else:
+            start_uploads(folder)
+        assert precious.read_bytes() == PRECIOUS
+        assert not (folder / VIDEOS_FOLDER / "a.mp4").exists()
+
+
+def test_an_upload_writes_over_no_video(folder):
+    (folder / PIECES_FOLDER).mkdir()
+    (folder / PIECES_FOLDER / UPLOAD).write_bytes(b"evil")
+    (folder / VIDEOS_FOLDER).mkdir()
+    video = folder / VIDEOS_FOLDER / "a.mp4"
+    video.write_bytes(PRECIOUS)
+    add_job(folder, str(video))
+    add_upload(folder)
+    start_uploads(folder)
+    assert video.read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize("name", [PIECES_FOLDER, VIDEOS_FOLDER])
+def test_an_upload_goes_through_no_link(tmp_path, small_video, name):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    made = library(tmp_path / "library", small_video)
+    (made / name).symlink_to(elsewhere)
+    if name == PIECES_FOLDER:
+        with pytest.raises(StoreError, match="--allow"):
+            start_uploads(made)
+        return
+    with serving(made) as server:
+        reply, data = server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 5})
+        id = json.loads(data)["upload"]
+        reply, data = server.ask("PATCH", f"/api/uploads/{id}", b"12345", Upload_Offset="0")
+        assert reply.status == 409, data
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_piece_goes_through_no_link(tmp_path, small_video, precious):
+    with serving(library(tmp_path / "library", small_video)) as server:
+        _, data = server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 500})
+        id = json.loads(data)["upload"]
+        pieces = server.studio.library.folder / PIECES_FOLDER / id
+        pieces.parent.mkdir()
+        pieces.symlink_to(precious)
+        offset = str(len(os.readlink(pieces)))
+        reply, data = server.ask("PATCH", f"/api/uploads/{id}", b"12345", Upload_Offset=offset)
+        assert reply.status == 409, data
+        assert b"is a link" in data
+    assert precious.read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "reason"),
+    [
+        ("/etc/passwd", "{}", "--allow"),
+        ("../outside.mp4", "{}", "--allow"),
+        ("file:///etc/passwd", "{}", "file:"),
+        ("v0.mp4", '{"captions": "/etc/passwd"}', "--allow"),
+        ("v0.mp4", '{"weights": "/etc/passwd"}', "validation error"),
+        ("link.mp4", "{}", "--allow"),
+    ],
+)
+@pytest.mark.parametrize("state", ["waiting", "running"])
+def test_a_row_of_a_job_reads_no_file_from_elsewhere(
+    tmp_path, small_video, source, options, reason, state
+):
+    made = library(tmp_path / "library", small_video)
+    shutil.copyfile(small_video, tmp_path / "outside.mp4")
+    (made / "link.mp4").symlink_to(tmp_path / "outside.mp4")
+    Studio(made).close()
+    add_job(made, source, options, state)
+    with serving(made, settings=FAST) as server:
+        job = wait_for_job(server)
+        assert job["state"] == "failed"
+        assert reason in job["error"]
+        assert "\n" not in job["error"]
+
+
+@pytest.mark.parametrize("options", ["[]", "{", "1e999", '{"a": NaN}'])
+def test_a_row_of_a_job_that_is_none_is_an_error_with_a_cure(folder, options):
+    add_job(folder, "v0.mp4", options)
+    studio = Studio(folder)
+    with pytest.raises(StoreError, match="a row of its table job is not Stepline's.*copy"):
+        studio.jobs.all()
+    studio.close()
+
+
+def test_a_folder_that_links_lead_out_of_is_no_job(tmp_path, small_video):
+    made = library(tmp_path / "library", small_video)
+    shutil.copyfile(small_video, tmp_path / "outside.mp4")
+    (made / "more").mkdir()
+    (made / "more" / "link.mp4").symlink_to(tmp_path / "outside.mp4")
+    with serving(made, settings=FAST) as server:
+        server.ask("POST", "/api/videos", {"path": "more"})
+        assert "a link that leads out" in wait_for_job(server)["error"]
+
+
+def test_a_job_writes_into_no_folder_elsewhere(tmp_path, small_video):
+    made = library(tmp_path / "library", small_video)
+    (tmp_path / "elsewhere").mkdir()
+    (made / "downloads").symlink_to(tmp_path / "elsewhere")
+    with serving(made, settings=FAST) as server:
+        server.ask("POST", "/api/videos", {"path": "v0.mp4"})
+        assert "a link that leads out" in wait_for_job(server)["error"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+# ---------------------------------------------------------------- other rows
+
+
+def test_a_row_of_an_event_is_signed_only_where_it_is_one(folder, caplog):
+    rows = [
+        ("x", "job", '{"event": "job", "id": 1}'),
+        (UPLOAD, "job\r\nX-Evil: 1", '{"event": "job", "id": 1}'),
+        (UPLOAD, "transfer", '{"event": "transfer", "id": 1}'),
+        (UPLOAD, "job", '{"event": "job", "id": 1, "pay": 1000}'),
+        (UPLOAD, "job", "pay 1000"),
+        (UPLOAD, "video", '{"event": "video", "id": "a", "revision": 1}'),
+    ]
+    for row in rows:
+        change(folder, "INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, 0.0)", *row)
+    studio = Studio(folder)
+    assert studio.events.first().body == rows[-1][2]
+    studio.close()
+    assert "no event of Stepline's" in caplog.text
+
+
+@pytest.mark.parametrize("port", ["x", "-1", "99999", "9" * 5000, "²"])
+def test_a_port_that_is_none_is_an_error_with_a_cure(folder, port):
+    change(folder, "UPDATE library SET value = ? WHERE name = 'port'", port)
+    database = LibraryDatabase(folder)
+    with pytest.raises(StoreError, match="table library"):
+        _ = database.port
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        ["no correction"],
+        ['{"id": "c0", "video": "VIDEO", "by": "a", "when": 0, "base": 0, "undoes": "c0"}'],
+        [
+            '{"id": "c0", "video": "VIDEO", "by": "a", "when": 0, "base": 0, "undoes": "c1"}',
+            '{"id": "c1", "video": "VIDEO", "by": "a", "when": 0, "base": 0, "undoes": "c0"}',
+        ],
+        ['{"id": "other", "video": "other", "by": "a", "when": 0, "base": 0, "undoes": "x"}'],
+    ],
+)
+def test_rows_of_corrections_that_are_none_are_an_error_with_a_cure(tmp_path, small_video, bodies):
+    made = library(tmp_path / "library", small_video)
+    Studio(made).close()
+    for number, body in enumerate(bodies):
+        row = (f"c{number}", LEMONADE, body.replace("VIDEO", LEMONADE))
+        change(made, "INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", *row)
+    corrected = CorrectedLibrary(made)
+    with pytest.raises(StoreError, match="table correction"):
+        corrected.corrected(LEMONADE)
+    corrected.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER evil AFTER INSERT ON job BEGIN DELETE FROM correction; END",
+        "CREATE VIEW evil AS SELECT * FROM correction",
+        "CREATE VIRTUAL TABLE evil USING fts5(text)",
+    ],
+)
+def test_a_database_that_runs_something_is_refused(folder, statement):
+    change(folder, statement)
+    with pytest.raises(StoreError, match="'evil'.*not Stepline's"):
+        LibraryDatabase(folder)
+
+
+# ---------------------------------------------------------------- links in the place of databases
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("name", [DATABASE_FILE, INDEX_FILE])
+def test_a_database_is_opened_through_no_link(tmp_path, precious, name, suffix):
+    target = tmp_path / "library"
+    target.mkdir()
+    (target / f"{name}{suffix}").symlink_to(precious)
+    with pytest.raises(StoreError, match="is a link.*remove it"):
+        if name == DATABASE_FILE:
+            LibraryDatabase(target)
+        else:
+            SearchIndex(target, None)
+    assert precious.read_bytes() == PRECIOUS
+
+
+def test_an_index_of_a_stranger_is_made_again(tmp_path, small_video):
+    made = library(tmp_path / "library", small_video)
+    index = SearchIndex(made, None)
+    index.update()
+    index.close()
+    with closing(sqlite3.connect(made / INDEX_FILE)) as database, database:
+        database.execute("UPDATE moment SET text = 'buy lemons from evil'")
+        database.execute("CREATE TRIGGER evil AFTER DELETE ON file BEGIN DELETE FROM moment; END")
+    index = SearchIndex(made, None)
+    index.update()
+    assert [moment.text for moment in index.search("evil")] == []
+    assert index.search("lemons")
+    index.close()
+
+
+def test_vectors_and_steps_that_are_none_are_an_error_with_a_cure(tmp_path, small_video):
+    made = library(tmp_path / "library", small_video)
+    index = SearchIndex(made)
+    index.update()
+    for statement in ("UPDATE moment SET steps = '{\"a\": 1}'", "UPDATE file SET vectors = x'00'"):
+        index._database.execute(statement)
+        with pytest.raises(StoreError, match="delete this index"):
+            index.search("lemons")
+    index.close()
+
+
+def test_what_sqlite_keeps_is_readable_by_its_owner_alone(folder):
+    for suffix in ("", "-wal"):
+        (folder / f"{DATABASE_FILE}{suffix}").touch()
+        (folder / f"{DATABASE_FILE}{suffix}").chmod(0o644)
+    database = LibraryDatabase(folder)
+    database.keep_port(1)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    database.close()
+    assert f"{DATABASE_FILE}-wal" in modes
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_a_new_database_is_readable_by_its_owner_alone(tmp_path):
+    database = LibraryDatabase(tmp_path)
+    database.keep_port(1)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    database.close()
+    assert modes == {0o600}
+
+
+def test_a_full_disk_is_told_as_one(tmp_path, small_video, limited_file_size):
+    made = library(tmp_path / "library", small_video, [f"Title {n} {'x' * 900}" for n in range(30)])
+    index = SearchIndex(made, None)
+    index.update()
+    for path in made.glob("*.json"):
+        os.utime(path, (1, 1))
+    size = (made / INDEX_FILE).stat().st_size
+    with limited_file_size(size - 4096), pytest.raises(StoreError, match="free some space$"):
+        index.update()
+    index.close()
+    studio = Studio(made)
+    with limited_file_size(40_000), pytest.raises(StoreError, match="free some space$"):
+        for number in range(100):
+            studio.jobs.add("x" * 2000, {"number": number})
+    studio.close()

@@ -1,0 +1,155 @@
+"""Lines against narration: the sums of the hidden Markov model equal those over all paths by hand,
+order decides between equals, and lines told nowhere are not believed."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stepline.errors import ShapeError
+from stepline.grounding.line_features import (
+    FEATURE_NAMES,
+    content_words,
+    line_features,
+    word_overlap,
+)
+from stepline.grounding.line_model import (
+    LineChain,
+    LineWeights,
+    load_line_weights,
+    match_features,
+    match_lines,
+)
+
+
+def cosine_only(cosines: list[list[float]]) -> np.ndarray:
+    """Return features (K, S, F) that hold nothing but these cosines."""
+    features = np.zeros((*np.shape(cosines), len(FEATURE_NAMES)))
+    features[..., FEATURE_NAMES.index("cosine")] = cosines
+    return features
+
+
+def simple_weights(**changes: float) -> LineWeights:
+    """Return weights of the cosine alone."""
+    evidence = tuple(float(name == "cosine") for name in FEATURE_NAMES)
+    return replace(load_line_weights(), evidence=evidence, bias=0.0, **changes)
+
+
+def path_weight(path: tuple[tuple[str, int], ...], cosines: np.ndarray, w: LineWeights) -> float:
+    """Return the weight of one path of states ("line" or "pause", position 0 to K), by the table in
+    the module; 0 for one that cannot be."""
+    weight = 1.0
+    kind, position = "pause", 0
+    for s, (next_kind, target) in enumerate(path):
+        if next_kind == "pause":
+            if target != position:
+                return 0.0
+        else:
+            distance = target - position
+            if kind == "line" and distance == 0:
+                price = w.stay
+            else:
+                price = w.direct if kind == "line" else w.enter
+                if distance >= 2:
+                    price += w.skip + w.skip_more * (distance - 2)
+                elif distance == 0:
+                    price += w.again
+                elif distance < 0:
+                    price += w.back + w.back_more * (-distance - 1)
+            weight *= np.exp(price + cosines[target - 1, s])
+        kind, position = next_kind, target
+    return float(weight * np.exp(w.end * (len(cosines) - position)))
+
+
+def test_the_sums_are_those_over_all_paths():
+    cosines = np.array([[1.0, 0.2, 0.5], [0.1, 0.8, -0.3]])
+    w = simple_weights()
+    states = [("pause", 0), ("line", 1), ("pause", 1), ("line", 2), ("pause", 2)]
+    total, told, never = 0.0, np.zeros((2, 3)), np.zeros(2)
+    for path in itertools.product(states, repeat=3):
+        weight = path_weight(path, cosines, w)
+        total += weight
+        for s, (kind, position) in enumerate(path):
+            if kind == "line":
+                told[position - 1, s] += weight
+        for line in (1, 2):
+            never[line - 1] += weight * (("line", line) not in path)
+    chain = LineChain(cosine_only(cosines.tolist()), w)
+    posterior, log_total = chain.posterior()
+    np.testing.assert_allclose(posterior, told / total, rtol=1e-9)
+    np.testing.assert_allclose(log_total, np.log(total), rtol=1e-9)
+    np.testing.assert_allclose(np.exp(chain.log_never(log_total)), never / total, rtol=1e-9)
+
+
+def test_order_decides_between_two_sentences_alike():
+    # the second line fits the first and the last sentence equally; the first line is in the middle
+    features = cosine_only([[0.0, 6.0, 0.0], [4.0, 0.0, 4.0]])
+    weights = simple_weights(skip=-2.0, skip_more=-2.0, again=-2.0, back=-4.0, back_more=-1.0)
+    match = match_features(features, replace(weights, bias=-2.0))
+    assert match.posterior[1, 2] > 5 * match.posterior[1, 0]
+
+
+def test_a_line_told_twice_has_two_places():
+    features = cosine_only([[8.0, 0.0, 0.0, 8.0]])
+    match = match_features(features, replace(simple_weights(again=-1.0), bias=-3.0))
+    assert match.posterior[0, [0, 3]].min() > 0.9
+    assert match.posterior[0, [1, 2]].max() < 0.1
+    assert match.sentences_of(0) in {(0,), (3,)}
+
+
+def test_a_line_left_out_of_an_unfinished_narration_costs_nothing():
+    features = cosine_only([[3.0, 0.0], [0.0, 0.0]])
+    weights = replace(simple_weights(end=-5.0), bias=-3.0)
+    whole = match_features(features, weights).posterior[1].sum()
+    so_far = match_features(features, weights, so_far=True).posterior[1].sum()
+    assert so_far < whole / 2
+
+
+LINES = ["chop the onion", "fry it in butter", "add two cups of rice"]
+TALK = [
+    "hello and welcome to my kitchen",
+    "so first chop the onion really fine",
+    "then fry the onion in some butter",
+    "and now add two cups of rice",
+]
+
+
+def test_the_words_of_a_line_find_their_sentence():
+    # vectors that tell nothing apart: only words do
+    lines = np.ones((3, 2), np.float32)
+    talk = np.ones((4, 2), np.float32)
+    match = match_lines(LINES, TALK, lines, talk)
+    assert match.posterior.argmax(axis=1).tolist() == [1, 2, 3]
+    np.testing.assert_allclose(match.places.sum(axis=1), 1)
+
+
+def test_no_lines_or_no_sentences_match_nothing():
+    vectors = np.zeros((0, 2), np.float32)
+    assert match_lines(LINES, [], np.ones((3, 2)), vectors).said.tolist() == [0, 0, 0]
+    assert match_lines([], TALK, vectors, np.ones((4, 2))).posterior.shape == (0, 4)
+
+
+def test_rare_words_weigh_more_and_numbers_count():
+    overlap = word_overlap(["add salt"], ["add flour", "add salt", "add 2 eggs"])
+    assert overlap.words[0, 1] == pytest.approx(1.0)
+    # "add" is in all three sentences, log(4 / 3.5) of IDF, "salt" in one, log(4 / 1.5)
+    assert overlap.words[0, 0] == pytest.approx(np.log(4 / 3.5) / np.log(16 / 5.25))
+    assert overlap.near_words[0, 0] == pytest.approx(overlap.words[0, 1])
+    assert content_words("Chopped 2 onions, in 1/2 cup") == {"chop", "2", "onion", "1/2", "cup"}
+
+
+def test_a_sentence_that_tells_a_step_is_likelier():
+    vectors = np.ones((1, 2), np.float32)
+    talk = np.ones((2, 2), np.float32)
+    texts = (["stir well"], ["stir well now", "stir well then"])
+    chances = np.array([0.1, 0.9])
+    match = match_lines(*texts, vectors, talk, step_probabilities=chances)
+    assert match.posterior[0, 1] > match.posterior[0, 0]
+    features = line_features(*texts, vectors, talk, chances)
+    assert features[0, :, FEATURE_NAMES.index("step")] == pytest.approx([-2.197, 2.197], abs=1e-3)
+
+
+def test_weights_of_other_features_are_refused():
+    with pytest.raises(ShapeError, match=r"run benchmarks/fit_line_model\.py"):
+        replace(load_line_weights(), evidence=(1.0,))

@@ -1,0 +1,83 @@
+"""What the shipped tagger says of sentences and words."""
+
+import numpy as np
+import pytest
+
+from stepline.errors import ModelError
+from stepline.narration import NarrationTagger, load_tagger
+from stepline.narration.tagger import word_means
+from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, WORD_MARKS
+
+NARRATION = [
+    "Hey everybody, welcome back to my kitchen.",
+    "Cut the onion into thin slices.",
+    "You could also use a leek if you like.",
+    "Fry the slices in two tablespoons of butter for ten minutes.",
+    "Thanks for watching and see you next week.",
+]
+
+
+@pytest.fixture(scope="module")
+def readings():
+    return load_tagger().read_sentences(NARRATION)
+
+
+def test_probabilities_sum_to_one(readings):
+    for reading in readings:
+        assert reading.kinds.sum() == pytest.approx(1, abs=1e-5)
+        assert np.allclose(reading.edits.sum(axis=1), 1, atol=1e-5)
+        assert reading.kinds.shape == (len(SENTENCE_KINDS),)
+
+
+def test_a_step_is_told_from_talk(readings):
+    steps = [reading.step_probability for reading in readings]
+    assert min(steps[1], steps[3]) > 0.5
+    assert max(steps[0], steps[4]) < 0.1
+
+
+def test_each_word_has_an_edit(readings):
+    assert [len(reading.edits) for reading in readings] == [len(t.split()) for t in NARRATION]
+    verb = readings[1].edits[0]
+    assert verb[WORD_EDITS.index("verb")] == verb.max()
+
+
+def test_padding_beside_a_longer_window_changes_nothing(readings):
+    long = ["Stir the sauce slowly. " * 20, *NARRATION]
+    tagger = load_tagger()
+    (alone,) = tagger.read_sentences(long[:1])
+    again = tagger.read_sentences(NARRATION)
+    assert np.allclose(again[1].kinds, readings[1].kinds, atol=1e-6)
+    assert len(alone.edits) == len(long[0].split())
+
+
+def test_a_mark_is_found_where_a_sentence_ends():
+    speech = "so now we chop the carrots then we put them in the pot and stir"
+    words = speech.split()
+    chances = load_tagger().read_marks(words)
+    assert chances.shape == (len(words), len(WORD_MARKS))
+    none = chances[:, WORD_MARKS.index("none")]
+    assert none[words.index("the")] > 0.9
+    assert none[words.index("carrots")] < none[words.index("the")]
+
+
+def test_nothing_is_read_of_nothing():
+    assert load_tagger().read_sentences([]) == []
+    assert load_tagger().read_marks([]).shape == (0, len(WORD_MARKS))
+
+
+def test_a_sentence_without_words_has_a_reading():
+    (reading,) = load_tagger().read_sentences(["..."])
+    assert reading.edits.shape == (0, len(WORD_EDITS))
+
+
+def test_word_means_by_hand():
+    hidden = np.array([[0.0], [1.0], [3.0], [5.0]], np.float32)
+    means = word_means(hidden, (1, 3, 3, 4))
+    assert means[:, 0].tolist() == [2.0, 0.0, 5.0]
+
+
+def test_another_file_is_one_line_with_the_cure(tmp_path):
+    path = tmp_path / "tagger.safetensors"
+    path.write_bytes(b"no weights")
+    with pytest.raises(ModelError, match="stepline train writer"):
+        NarrationTagger(path)
