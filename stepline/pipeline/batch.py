@@ -19,6 +19,7 @@ from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.locks import lock_output
+from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.networks import (
     Networks,
     fingerprint,
@@ -169,7 +170,7 @@ def batch(
     settings = settings or StepsSettings()
     names = USUAL if formats is None else (*formats, "json")
     options = OutputOptions(Path(out), tuple(dict.fromkeys(names)))
-    sources = find_sources(videos, options.out, settings)
+    sources = find_sources(videos, options.out, settings, captions=True)
     networks = load_networks(settings, several=len(sources) > 1)
     for number, source in enumerate(sources, start=1):
         record, fault, path = None, None, Path(source.label)
@@ -196,14 +197,12 @@ def transcribe(
 
     part: as of `steps`. Raises MediaError or CaptionError where a file cannot be read.
     """
-    from stepline.media import probe
-
     settings = settings or StepsSettings()
     opened = open_only_source(video, settings, None, captions=_optional_path(captions), part=part)
     with opened as request:
         path = request.path
         _refuse_odd_name(path)
-        whole = probe(path, settings.media)
+        whole = read_media_info(request, settings)
         info = part_info(whole, part)
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
@@ -406,7 +405,7 @@ def write_files(
             options.out,
             alignment=result.alignment,
             keyframes=pictures,
-            media=request.path,
+            media=None if request.captions_alone else request.path,
             linked=request.kept,
             formats=options.formats,
             files=files,

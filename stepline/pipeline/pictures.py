@@ -109,7 +109,7 @@ def extract_features(
     """
     vision = settings.vision
     if not info.has_picture:
-        return VisualFeatures(warnings=(NO_PICTURE,))
+        return VisualFeatures(warnings=() if request.captions_alone else (NO_PICTURE,))
     if vision.backbone == "none":
         return VisualFeatures()
     from stepline.media import MediaReader

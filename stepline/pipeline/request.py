@@ -32,7 +32,8 @@ class StepsSettings(Settings):
 class Request:
     """One video and what the user gives with it.
 
-    id: keys the outputs. captions: a file that stands for recognition. texts: the user's own lines
+    id: keys the outputs. captions: a file that stands for recognition; where it is the path itself,
+    there is no video. texts: the user's own lines
     to ground, instead of steps written from the speech. origin: of a video that was fetched. kept:
     whether the file stays, so that outputs may name it. part: the seconds that are heard and looked
     at alone.
@@ -50,3 +51,8 @@ class Request:
     def start(self) -> float:
         """Second of the whole video at which what is heard and looked at begins."""
         return 0.0 if self.part is None else self.part.start
+
+    @property
+    def captions_alone(self) -> bool:
+        """Whether there is no video, only what is said in it."""
+        return self.captions == self.path

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.errors import MediaError, StoreError
+from stepline.errors import CaptionError, MediaError, StoreError
 from stepline.outputs.shared_folder import unshared_files_below
+from stepline.pipeline.captions_alone import is_captions, is_folder_captions, without_sidecars
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
 from stepline.storage import read_record
@@ -97,6 +98,11 @@ class VideoSource:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
             id = self.id or next(iter(name_videos([self.place], out)))
+            if is_captions(self.place):
+                if captions not in (None, self.place):
+                    cure = "give the video, or leave --captions out"
+                    raise CaptionError(f"{self.place}: captions already; {cure}")
+                captions = self.place
             yield Request(self.place, id, captions, texts, part=part)
             return
         from stepline.media.links import fetch_link, forget_link
@@ -123,16 +129,21 @@ class VideoSource:
 
 
 def find_sources(
-    arguments: Iterable[VideoArgument], out: Path, settings: StepsSettings
+    arguments: Iterable[VideoArgument],
+    out: Path,
+    settings: StepsSettings,
+    *,
+    captions: bool = False,
 ) -> list[VideoSource]:
     """Return the videos of paths, as `find_videos` does, and after them those of links, playlists
     as many.
 
+    captions: whether folders are searched for captions without a video too.
     Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
     none; one of several ends itself alone, when it is opened.
     """
     paths, urls = _paths_and_links(arguments)
-    files = name_sources(find_videos(paths), out)
+    files = name_sources(find_videos(paths, captions=captions), out)
     is_only = len(files) + len(urls) == 1
     links = _find_links(urls, out, settings, is_only=is_only)
     return [*files, *(VideoSource(link) for link in links)]
@@ -214,24 +225,35 @@ def _find_links(
     return links
 
 
-def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
+def find_videos(
+    paths: Iterable[Path], *, needed: bool = True, captions: bool = False
+) -> list[Path]:
     """Return the named files and the videos inside named folders, in the order named, each once.
 
     A folder's videos come sorted; hidden files, copies in shared folders, and the clips and
-    summaries that Stepline cut are none of them.
+    summaries that Stepline cut are none of them. captions: as of `find_sources`; those of a video
+    that is taken are left out.
     Raises MediaError where a folder holds none and one is needed.
     """
     videos: dict[Path, Path] = {}
     for path in paths:
         files = [path]
         if path.is_dir():
-            files = [file for file in unshared_files_below(path) if _is_video(file)]
+            below = unshared_files_below(path)
+            files = [file for file in below if _is_input(file, captions=captions)]
         if not files and needed:
             kinds = ", ".join(sorted(VIDEO_SUFFIXES))
+            if captions:
+                kinds += "; captions: .srt, .vtt"
             raise MediaError(f"{path}: no video in this folder ({kinds}); name the files instead")
         for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)
-    return list(videos.values())
+    files = list(videos.values())
+    return without_sidecars(files) if captions else files
+
+
+def _is_input(file: Path, *, captions: bool) -> bool:
+    return _is_video(file) or (captions and is_folder_captions(file))
 
 
 def _is_video(file: Path) -> bool:

@@ -24,6 +24,7 @@ from pydantic import JsonValue
 
 from stepline.device import current_device
 from stepline.errors import MediaError
+from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, with_witness
@@ -105,9 +106,7 @@ def understand(
     thumbnails: what keeps pictures of the seconds that are looked at, for a page.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
-    from stepline.media import probe
-
-    whole = probe(request.path, settings.media)
+    whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
     settings = with_witness(settings, networks.witness)
     run = VideoRun(request, settings, networks, part_info(whole, request.part))

@@ -246,6 +246,10 @@ def coarse(video: VideoContext) -> bytes:
     written = read_result(WrittenSteps, video, "write")
     visual = unpack_features(video.results["encode"])
     duration = round_seconds(max(speech.end, visual.end) or probed.duration)
+    captions_alone = video.item.video is None and video.item.captions is not None
+    if duration <= 0 and captions_alone:
+        ends = [sentence.span.end for sentence in speech.transcript.sentences]
+        duration = round_seconds(max(ends, default=0.0))
     if duration <= 0:
         what = "nothing in it can be decoded, and nobody tells how long it is"
         raise MediaError(f"{what}; leave it out")

@@ -156,6 +156,14 @@ def test_a_video_of_no_length_is_an_error() -> None:
         per_video.coarse(work(Recipe(), results=results))
 
 
+def test_captions_without_a_video_last_until_their_last_sentence_ends() -> None:
+    results = cells("Chop the onion.", "Fry it.", steps=(), duration=0.0)
+    results["encode"] = pack_features(VisualFeatures())
+    context = work(Recipe(), VideoItem("v", captions="v.vtt"), results=results)
+    placed = from_bytes(CoarseSteps, per_video.coarse(context))
+    assert placed.duration == placed.transcript.sentences[-1].span.end
+
+
 def test_steps_nobody_can_see_are_only_said_and_nobody_judges() -> None:
     steps = (Step(id="1", text="chop the onion"),)
     results = cells("Chop the onion.", steps=steps) | {

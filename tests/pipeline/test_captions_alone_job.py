@@ -1,0 +1,164 @@
+import json
+import shutil
+
+import pytest
+from small_video import CAPTIONS
+
+from stepline.outputs import USUAL
+from stepline.pipeline.captions_alone import CAPTIONS_ALONE
+from stepline.pipeline.sources import find_videos
+from stepline.storage import read_record
+
+ROWS = (
+    (0.5, 3.0, "Hello everyone and welcome back to my channel."),
+    (3.5, 6.0, "First slice the lemons."),
+    (7.0, 10.0, "Then pour the juice into the bowl."),
+    (11.0, 14.0, "Now whisk the sugar into the water until it dissolves."),
+)
+# formats that are made from the video
+PICTURE_FORMATS = ("mp4", "mkv", "webp", "gif")
+
+
+def write_captions(folder, suffix):
+    """Write the same captions in one of the four forms and return the path."""
+    path = folder / f"talk{suffix}"
+    if suffix == ".srt":
+        path.write_text(CAPTIONS)
+    elif suffix == ".vtt":
+        path.write_text("WEBVTT\n\n" + CAPTIONS.replace(",", "."))
+    elif suffix == ".csv":
+        lines = [f"{start},{end},{text}" for start, end, text in ROWS]
+        path.write_text("\n".join(["start,end,text", *lines]))
+    else:
+        starts, ends, texts = zip(*ROWS, strict=True)
+        path.write_text(json.dumps({"start": starts, "end": ends, "text": texts}))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".csv", ".json"])
+def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
+    captions = write_captions(tmp_path, suffix)
+    result = stepline("steps", captions, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    record = read_record(tmp_path / "out" / "talk.json")
+    juice = next(step for step in record.steps if "juice" in step.text)
+    assert 7.0 <= juice.said.start < juice.said.end <= 10.0
+    assert {step.status for step in record.steps} == {"said"}
+    assert not any(step.spans for step in record.steps)
+    assert CAPTIONS_ALONE in record.warnings
+    assert CAPTIONS_ALONE in result.stderr
+
+
+def test_the_page_of_captions_alone_has_no_video(tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    formats = [name for name in USUAL if name not in PICTURE_FORMATS]
+    options = [part for name in formats for part in ("--format", name)]
+    result = stepline("steps", captions, "--out", tmp_path / "out", *options)
+    assert result.exit_code == 0, result.stderr
+    page = (tmp_path / "out" / "talk.html").read_text()
+    assert "Pour the juice" in page
+    assert "talk.srt" not in page.partition("<script")[0]
+    assert "<video" not in page
+
+
+@pytest.mark.parametrize("name", ["docx", "otio", "edl", "labelstudio", "ffmetadata"])
+def test_a_format_that_needs_no_picture_is_written(name, tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    result = stepline("steps", captions, "--out", tmp_path / "out", "--format", name)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_copy_of_the_video_cannot_be_made(tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    result = stepline("steps", captions, "--out", tmp_path / "out", "--format", "mp4")
+    assert result.exit_code == 1
+    assert "none is given; leave mp4 out" in result.stderr
+
+
+def test_a_part_of_captions_has_the_steps_said_in_it(tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    out = tmp_path / "out"
+    result = stepline("steps", captions, "--out", out, "--from", "6.5", "--to", "10.5")
+    assert result.exit_code == 0, result.stderr
+    (step,) = read_record(out / "talk.json").steps
+    assert 7.0 <= step.said.start < step.said.end <= 10.0
+
+
+def test_the_same_captions_are_not_worked_on_twice(tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    stepline("steps", captions, "--out", tmp_path / "out")
+    again = stepline("steps", captions, "--out", tmp_path / "out")
+    assert "done before" in again.stderr
+    write_captions(tmp_path, ".srt").write_text(CAPTIONS.replace("juice", "syrup"))
+    changed = stepline("steps", captions, "--out", tmp_path / "out")
+    assert "syrup" in changed.stdout
+
+
+def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):
+    names = ["a.mp4", "a.vtt", "a.en.srt", "b.srt", "b.vtt", "c.de.vtt", "d.json", ".e.vtt"]
+    for name in names:
+        (tmp_path / name).touch()
+    found = find_videos([tmp_path], captions=True)
+    assert [path.name for path in found] == ["a.mp4", "b.srt", "c.de.vtt"]
+    assert [path.name for path in find_videos([tmp_path])] == ["a.mp4"]
+
+
+def test_subtitles_that_stepline_wrote_are_no_input(tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    out = tmp_path / "out"
+    stepline("steps", captions, "--out", out, "--format", "vtt")
+    assert (out / "talk.vtt").is_file()
+    assert find_videos([tmp_path], captions=True) == [captions]
+
+
+def test_a_folder_mixes_videos_and_captions(small_video, tmp_path, stepline):
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    shutil.copy(small_video, folder / "film.mp4")
+    write_captions(folder, ".srt")
+    result = stepline("steps", folder, "--out", tmp_path / "out", "--backbone", "none")
+    assert result.exit_code == 0, result.stderr
+    assert "2 of 2 videos done" in result.stderr
+    assert CAPTIONS_ALONE not in read_record(tmp_path / "out" / "film.json").warnings
+    assert CAPTIONS_ALONE in read_record(tmp_path / "out" / "talk.json").warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("", "give srt, vtt, json or a csv"),
+        ("WEBVTT\n", "give other captions"),
+        ("WEBVTT\n\n00:01.000 --> 00:02.000\n[music]\n", "give other captions"),
+    ],
+)
+def test_captions_without_words_end_in_one_line_with_a_cure(text, cure, tmp_path, stepline):
+    (tmp_path / "talk.vtt").write_text(text)
+    result = stepline("steps", tmp_path / "talk.vtt", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert cure in result.stderr
+    assert not (tmp_path / "out" / "talk.json").exists()
+
+
+def test_captions_with_captions_are_refused(captions_file, tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    result = stepline("steps", captions, "--captions", captions_file, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "leave --captions out" in result.stderr
+
+
+def test_transcribe_reads_captions_alone(tmp_path, stepline):
+    result = stepline("transcribe", write_captions(tmp_path, ".srt"), "--format", "vtt")
+    assert result.exit_code == 0, result.stderr
+    assert "slice the lemons" in result.stdout.lower()
+
+
+def test_own_lines_are_found_in_captions_alone(tmp_path, stepline):
+    captions = write_captions(tmp_path, ".srt")
+    (tmp_path / "recipe.txt").write_text(
+        "pour the juice into the bowl\nwhisk the sugar into the water\n"
+    )
+    out = tmp_path / "out"
+    result = stepline("steps", captions, "--texts", tmp_path / "recipe.txt", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    starts = [step.said.start for step in read_record(out / "talk.json").steps]
+    assert starts == [7.0, 11.0]
