@@ -25,6 +25,11 @@ from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, 
 from stepline.writing.types import instruction_kind
 
 MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
+# When a narration has just begun, the model knows too little of it: a line is said by a sentence that
+# is as like it as the headings of 53 tutorials are to theirs, and hardly more like another line.
+MIN_MODEL_SENTENCES = 4
+EARLY_COSINE = 0.66
+MAX_EARLY_LEAD = 0.15
 
 
 def coarse_spans(
@@ -154,8 +159,13 @@ def steps_from_texts(
         step_probabilities=step_probabilities,
         so_far=so_far,
     )
-    best_cosines = cosine_matrix(text_vectors, sentence_vectors).max(axis=1)  # (K,)
+    cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
+    best_cosines = cosines.max(axis=1)  # (K,)
     is_said = (match.said >= MIN_SAID_PROBABILITY) & (best_cosines >= settings.likeness)
+    if so_far and len(sentences) < MIN_MODEL_SENTENCES:
+        rivals = cosines.max(axis=0)[cosines.argmax(axis=1)]  # (K,) best at its sentence
+        is_near = rivals - best_cosines <= MAX_EARLY_LEAD
+        is_said |= (best_cosines >= EARLY_COSINE) & is_near
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
