@@ -78,6 +78,7 @@ def test_the_readme_names_everything_that_import_stepline_offers():
 
 RUNS_NO_NETWORK = {
     "annotate vnd",
+    "train writer",
     "completion",
     "curate status",
     "datasets",
