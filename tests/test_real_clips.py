@@ -63,7 +63,8 @@ def test_the_four_shown_steps_of_the_money_clip_are_found_where_they_are_seen(mo
     for marked in (each for each in seen if each["shown"]):
         steps = spoken_in(money, marked)
         assert steps, marked["text"]
-        spans = [Span(*span) for span in marked["shown"]]
+        # a second of slack either way, as benchmarks/real_clips.py allows
+        spans = [Span(max(0.0, start - 1), end + 1) for start, end in marked["shown"]]
         # a marked step is two written ones where a sentence says two things: "take your other two
         # and put them aside"
         assert all(step.status == "shown" for step in steps), marked["text"]

@@ -126,7 +126,7 @@ def match_lines(
     sentence tells a step), where known. so_far: the narration goes on, so that lines not reached
     yet cost nothing.
     """
-    chosen = weights or load_line_weights()
+    line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
     if 0 in shape:
         return LinePosterior(np.zeros(shape), np.zeros(len(lines)), np.zeros(shape))
@@ -134,7 +134,7 @@ def match_lines(
     if so_far:
         # where a line stands in the list says nothing of where in an unfinished narration it is
         features[..., FEATURE_NAMES.index("position")] = 0.0
-    return match_features(features, chosen, parts=sentence_parts(sentences), so_far=so_far)
+    return match_features(features, line_weights, parts=sentence_parts(sentences), so_far=so_far)
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
