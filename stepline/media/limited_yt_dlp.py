@@ -22,8 +22,8 @@ Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
 
 # How a video may come. By others yt-dlp runs programs of this machine (rtmpdump, ffmpeg), which
 # look at no address.
-PROTOCOLS = frozenset({"http", "https", "m3u8", "m3u8_native", "http_dash_segments"})
-PROTOCOL_FILTER = f"[protocol~='^({'|'.join(sorted(PROTOCOLS))})$']"
+VIDEO_PROTOCOLS = frozenset({"http", "https", "m3u8", "m3u8_native", "http_dash_segments"})
+PROTOCOL_FILTER = f"[protocol~='^({'|'.join(sorted(VIDEO_PROTOCOLS))})$']"
 MAX_PROTOCOL_CHARS = 40  # in a message
 
 
@@ -55,8 +55,8 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     from yt_dlp.utils import determine_protocol
 
     class LimitedRH(UrllibRH):  # type: ignore[misc]
-        def _create_instance(self, *given: Any, **named: Any) -> Any:
-            opener = super()._create_instance(*given, **named)
+        def _create_instance(self, *arguments: Any, **options: Any) -> Any:
+            opener = super()._create_instance(*arguments, **options)
             opener.handle_open.pop("ftp", None)
             for handler in opener.handlers:
                 if isinstance(handler, HTTPHandler):
@@ -71,13 +71,13 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
         def _request_director(self) -> Any:
             return self.build_request_director([LimitedRH])
 
-        def dl(self, name: str, info: Info, *given: Any, **named: Any) -> Any:
+        def dl(self, name: str, info: Info, *arguments: Any, **options: Any) -> Any:
             """Fetch a file, unless another program would."""
             protocol = str(determine_protocol(info))
-            if not PROTOCOLS.issuperset(protocol.split("+")):
+            if not VIDEO_PROTOCOLS.issuperset(protocol.split("+")):
                 way = repr(protocol[:MAX_PROTOCOL_CHARS])
                 raise MediaError(f"the video comes by {way}, which is not fetched; give another")
-            return super().dl(name, info, *given, **named)
+            return super().dl(name, info, *arguments, **options)
 
     return LimitedYoutubeDL
 
