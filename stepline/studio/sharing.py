@@ -16,6 +16,7 @@ from stepline.outputs.html import template
 from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem
 from stepline.pipeline.batch import keyframes
+from stepline.progress import trim_memory
 from stepline.records import Record
 
 INDEX_FILE = "index.html"
@@ -57,6 +58,9 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    finally:
+        # Each thread that answers would keep what it freed, for as long as the studio runs.
+        trim_memory()
 
 
 def share(library: CorrectedLibrary, ids: Sequence[str], out: Path) -> Path:
@@ -93,4 +97,5 @@ def share(library: CorrectedLibrary, ids: Sequence[str], out: Path) -> Path:
         )
     page = files("stepline.studio") / "pages" / "shared.html"
     write_atomic(folder / INDEX_FILE, template(page.read_text(encoding="utf-8")).render(rows=rows))
+    trim_memory()
     return folder / INDEX_FILE
