@@ -374,9 +374,9 @@ def test_the_own_narrations_keep_their_recall_and_precision(bench: ModuleType) -
     own = ["bike_brake_pads", "garden_tomatoes", "makeup_eyes", "sewing_tote", "wall_shelf"]
     scores = [got for _, got in bench.measure(WritingSettings(), own)]
     assert len(scores) == 5
-    assert sum(got.chat for got in scores) <= 2
+    assert sum(got.chat for got in scores) <= 3
     assert min(got.recall for got in scores) >= 0.65
-    assert min(got.precision for got in scores) >= 0.7
+    assert min(got.precision for got in scores) >= 0.65
 
 
 # ---------------------------------------------------------------- coreference
