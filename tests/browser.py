@@ -24,6 +24,8 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 PATIENCE = 30.0  # s after which an unanswered command is an error
+# What Chromium answers for a page that is about to be another.
+GOING = ("navigated or closed", "context was destroyed", "Cannot find context")
 CHROMIUM = shutil.which("chromium")
 
 CONTRAST = """(() => {
@@ -162,9 +164,18 @@ class Page:
     def wait_until(self, expression):
         """Wait for a JavaScript expression to become true."""
         deadline = time.monotonic() + PATIENCE
-        while not self.run(f"Boolean({expression})"):
+        while not self._is_true(expression):
             assert time.monotonic() < deadline, f"never true: {expression}"
             time.sleep(0.02)
+
+    def _is_true(self, expression):
+        """A page that leads to another may go while it is asked; the next one is asked then."""
+        try:
+            return self.run(f"Boolean({expression})")
+        except AssertionError as error:
+            if not any(reason in str(error) for reason in GOING):
+                raise
+            return False
 
     def click(self, selector):
         """Click with the mouse in the middle of the first element that matches."""

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from stepline.errors import MediaError
 from stepline.media.addresses import NamedHost, connect_checked
-from stepline.media.http import CHUNK_BYTES
+from stepline.media.http import CHUNK_BYTES, MAX_HEAD_BYTES
 from stepline.media.settings import LinkSettings
 
 
@@ -92,7 +92,30 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                     [*lines, *(f"{name}: {value}" for name, value in kept), "", ""]
                 ).encode()
             )
+            with contextlib.suppress(OSError):
+                self._pass_head(server)
             self._pass({server: self.connection})
+
+    def _pass_head(self, server: socket.socket) -> None:
+        """Pass on an answer's status and headers, and that the connection ends after this answer.
+
+        Without that FFmpeg sends its next request down a connection that is closed by then, and
+        takes the failure for the end of the video.
+        """
+        head = b""
+        while b"\r\n\r\n" not in head and len(head) < MAX_HEAD_BYTES:
+            received = server.recv(CHUNK_BYTES)
+            if not received:
+                break
+            head += received
+        status, separator, rest = head.partition(b"\r\n")
+        lines = rest.partition(b"\r\n\r\n")[0].split(b"\r\n")
+        for line in lines:
+            if line.partition(b":")[0].strip().lower() in (b"connection", b"keep-alive"):
+                rest = rest.replace(line + b"\r\n", b"", 1)
+        if separator:
+            rest = b"Connection: close\r\n" + rest
+        self.connection.sendall(status + separator + rest)
 
     def _connect(self, host: str, port: str) -> socket.socket | None:
         """Return a connection, None where there is none; then the answer says so."""

@@ -155,11 +155,15 @@ class OpenMedia:
     settings: MediaSettings
     damage: Damage = field(default_factory=Damage)
     on_gpu: bool = False  # `settings.decoder` holds
+    live: "LiveInput | None" = None  # what was opened, where it is no file
 
     def rewind(self) -> None:
-        """Open the file anew, at its start."""
+        """Open the file, or the live source, anew, at its start."""
         self.container.close()
-        self.container = _open_container(self.path, self.settings, on_gpu=self.on_gpu)
+        if self.live is not None:
+            self.container = _open_live_container(self.live, self.settings)
+        else:
+            self.container = _open_container(self.path, self.settings, on_gpu=self.on_gpu)
         self.picture, self.sound = _streams(self.path, self.container, self.settings)
 
     def clock(self) -> StreamClock:
@@ -291,6 +295,24 @@ class LiveInput:
 @contextlib.contextmanager
 def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
     """Yield a live source, opened. Raises MediaError, with the cure, for what cannot be."""
+    container = _open_live_container(live, settings)
+    media = None
+    try:
+        picture, sound = _streams(Path(live.shown), container, settings)
+        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
+        duration = None
+        if container.duration and container.duration > 0:
+            duration = container.duration / MICROSECONDS_PER_SECOND
+        media = OpenMedia(
+            Path(live.shown), container, picture, sound, start, duration, False, settings, live=live
+        )
+        yield media
+    finally:
+        opened = container if media is None else media.container
+        opened.close()
+
+
+def _open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
     import av
 
     options = {"max_streams": str(max(1000, settings.max_streams)), **dict(live.options)}
@@ -303,7 +325,7 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
         cure = f"send it with {sent} and name udp://127.0.0.1:5000"
         raise MediaError(f"{live.shown}: this build of PyAV reads no {live.format} devices; {cure}")
     try:
-        container = av.open(
+        return av.open(
             live.url,
             format=live.format,
             options=options,
@@ -315,19 +337,6 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
         raise MediaError(
             f"{live.shown}: cannot be opened ({reason}); check that it runs, and its address"
         ) from error
-    try:
-        picture, sound = _streams(Path(live.shown), container, settings)
-        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
-        duration = (
-            container.duration / MICROSECONDS_PER_SECOND
-            if container.duration and container.duration > 0
-            else None
-        )
-        yield OpenMedia(
-            Path(live.shown), container, picture, sound, start, duration, False, settings
-        )
-    finally:
-        container.close()
 
 
 def _check_file(path: Path, settings: MediaSettings) -> None:

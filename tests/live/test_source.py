@@ -306,6 +306,34 @@ def test_the_proxy_serves_no_page_and_no_other_host(asked):
         assert line.recv(100).split()[1] in (b"400", b"403")
 
 
+def test_the_proxy_says_that_a_connection_ends_with_its_answer():
+    """FFmpeg would send its next request down a connection that is closed by then."""
+    with serve() as server, ForwardProxy(NamedHost("127.0.0.1"), PATIENT) as proxy:
+        server.pages["/v.ts"] = b"video"
+        with socket.create_connection(proxy.server_address) as line:
+            line.sendall(f"GET {server.url}/v.ts HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            answer = b""
+            while part := line.recv(1000):
+                answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.splitlines()[0] == b"HTTP/1.1 200 OK"
+    assert b"Connection: close" in head.splitlines()
+    assert body == b"video"
+
+
+@pytest.mark.parametrize("begin", [0.0, 3.0])
+def test_a_film_at_an_address_is_read_whole_from_any_second(small_video, begin):
+    with serve() as server:
+        server.pages["/v.mp4"] = small_video.read_bytes()
+        for _ in range(5):
+            source = LiveSource(
+                parse_sources(f"{server.url}/v.mp4")[0], links=PATIENT, speed=1000, start=begin
+            )
+            _, blocks, gaps = read(source)
+            assert not gaps
+            assert blocks[-1].start > 14
+
+
 def test_a_camera_says_how_it_is_read_where_pyav_reads_none(monkeypatch):
     monkeypatch.setattr(av, "formats_available", {"mpegts"})
     with pytest.raises(
