@@ -27,9 +27,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stepline.grounding.fusion import SpeechPrior, fuse
+from stepline.grounding.ground import line_seconds, prior_of
+from stepline.grounding.inputs import GroundingInputs, WeightedPassages
 from stepline.grounding.line_features import FEATURE_NAMES, line_features
-from stepline.grounding.line_model import LineChain, LineWeights, match_features, said_features
+from stepline.grounding.line_model import (
+    LineChain,
+    LinePosterior,
+    LineWeights,
+    match_features,
+    said_features,
+)
+from stepline.grounding.settings import GroundSettings
 from stepline.numeric import fit_logistic_weights
+from stepline.records import Span, Step
 from stepline.text import embed
 
 TARGET = Path(__file__).resolve().parents[1] / "stepline/grounding/line_model.json"
@@ -58,13 +69,18 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class LineList:
-    """Lines against one narration. features: (K, S, F); middles: (S,) seconds; spans: (K,) where
-    each line is shown, None for a line of another dish."""
+    """Lines against one narration. features: (K, S, F); sentences: (S,) where each is said; spans:
+    (K,) where each line is shown, None for a line of another dish."""
 
     dish: str
     features: np.ndarray
-    middles: np.ndarray
+    sentences: tuple[Span, ...]
     spans: tuple[tuple[float, float] | None, ...]
+
+    @property
+    def middles(self) -> np.ndarray:
+        """(S,) seconds."""
+        return np.array([span.center for span in self.sentences])
 
     @property
     def hits(self) -> np.ndarray:
@@ -128,22 +144,36 @@ class NarrationReader:
             None if chances is None else np.array(chances),
         )
         spans = tuple(span for _, span in lines)
-        return LineList(video["title"], features, sentence_middles(video["sentences"]), spans)
+        return LineList(video["title"], features, sentence_spans(video["sentences"]), spans)
 
     def _embed(self, texts: Sequence[str]) -> np.ndarray:
         return self._vectors[[self._rows[text] for text in texts]]
 
 
-def sentence_middles(rows: Sequence[dict[str, Any]]) -> np.ndarray:
-    """Return the second in the middle of each sentence, which ends where the next begins, or
-    earlier."""
-    middles = []
+def sentence_spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
+    """Return where each sentence is said; it ends where the next begins, or earlier."""
+    spans = []
     for number, row in enumerate(rows):
         end = row["start"] + LEAST_SECONDS + SECONDS_PER_WORD * len(row["text"].split())
         if number + 1 < len(rows):
             end = min(end, max(rows[number + 1]["start"], row["start"] + 0.1))
-        middles.append((row["start"] + end) / 2)
-    return np.array(middles)
+        spans.append(Span(row["start"], end))
+    return tuple(spans)
+
+
+def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
+    """Return the second at which each line is likeliest shown, (K,), as the product grounds it by
+    words alone."""
+    lines = len(item.spans)
+    seconds = math.ceil(item.sentences[-1].end)
+    steps = [Step(id=str(number), text="line") for number in range(lines)]
+    inputs = GroundingInputs(steps, seconds)
+    settings = GroundSettings(typical=line_seconds(inputs))
+    passages = [WeightedPassages(item.sentences, row) for row in match.places]
+    prior = prior_of(passages, settings.lag_usual, seconds)
+    speech = SpeechPrior(prior, np.full(lines, settings.shown_rate), np.ones(lines, bool))
+    posterior = fuse(speech, np.zeros(prior.shape), 0.0, settings)
+    return posterior.best + 0.5
 
 
 @dataclass(frozen=True)
@@ -340,7 +370,9 @@ def first_parts(item: LineList, seed: int) -> list[LineList]:
         for span in item.spans:
             is_heard = span is not None and span[0] <= heard_until
             spans.append(span if is_heard else None)
-        parts.append(replace(item, features=features, spans=tuple(spans)))
+        parts.append(
+            replace(item, features=features, sentences=item.sentences[:count], spans=tuple(spans))
+        )
     return parts
 
 
@@ -388,8 +420,7 @@ class Outcome:
             self.truths.setdefault(kind, []).extend(truths)
             if kind != "own":
                 continue
-            best = item.middles[match.posterior.argmax(axis=1)] + LAG_SECONDS
-            for second, span in zip(best, item.spans, strict=True):
+            for second, span in zip(shown_seconds(item, match), item.spans, strict=True):
                 assert span is not None
                 self.inside.append(span[0] <= second <= span[1])
                 early, late = span[0] - NEAR_SECONDS, span[1] + NEAR_SECONDS

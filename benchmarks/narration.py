@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stepline.asr import read_captions
-from stepline.records import Sentence, Span, Step, Transcript
-from stepline.text import embed
+from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
 
 # A sentence ends where the next begins, or earlier: SOURCE.md of the yardstick.
@@ -46,17 +45,22 @@ def written_rows(transcript: Transcript, settings: WritingSettings) -> list[dict
     return rows
 
 
-def given_rows(transcript: Transcript, texts: list[str]) -> list[dict[str, float | None]]:
-    """Return the second at which each given line is placed by the narration alone."""
-    from stepline.grounding.speech import steps_from_texts
+def given_rows(transcript: Transcript, texts: list[str]) -> list[dict[str, float]]:
+    """Return the second at which each given line is likeliest shown, by the narration alone."""
+    from stepline.grounding import ground
+    from stepline.pipeline.request import StepsSettings
+    from stepline.pipeline.user_lines import place_user_lines
 
-    vectors = embed([sentence.text for sentence in transcript.sentences])
-    steps = steps_from_texts(texts, transcript, vectors, embed(texts))
-    return [{"at": _middle(step)} for step in steps]
-
-
-def _middle(step: Step) -> float | None:
-    return None if step.said is None else (step.said.start + step.said.end) / 2
+    placed = place_user_lines(texts, transcript, StepsSettings())
+    duration = transcript.sentences[-1].span.end
+    grounding = ground(
+        placed.steps,
+        duration=duration,
+        transcript=transcript,
+        written=False,
+        tellings=placed.tellings,
+    )
+    return [{"at": float(row.argmax()) + 0.5} for row in grounding.alignment.scores]
 
 
 def predict_videos(narration: Path, only: str, settings: WritingSettings) -> dict[str, Any]:

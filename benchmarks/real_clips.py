@@ -38,7 +38,8 @@ from stepline.pipeline.networks import load_networks
 from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import propose_steps, understand
+from stepline.pipeline.understand import understand
+from stepline.pipeline.user_lines import place_user_lines
 from stepline.records import FeatureSequence, Record, Span, Step, Transcript
 from stepline.storage import read_record, write_record
 from stepline.text import embed
@@ -224,13 +225,19 @@ def placed_anew(record: Record, seen: VisualFeatures, texts: Sequence[str] = ())
         Step(id=s.id, text=s.text, kind=s.kind, said=s.said, sources=s.sources)
         for s in record.steps
     )
+    tellings = None
     if texts:
         request = Request(Path(record.video.path or ""), record.id, texts=tuple(texts))
-        steps = propose_steps(request, transcript, settings).steps
+        lines = place_user_lines(request.texts, transcript, settings)
+        steps = lines.steps
+        tellings = lines.tellings
     if not steps:
         return record
-    grounded = ground_steps(steps, record.video.duration or 0.0, transcript, seen, settings).steps
-    return record.model_copy(update={"steps": grounded})
+    duration = record.video.duration or 0.0
+    grounding = ground_steps(
+        steps, duration, transcript, seen, settings, written=not texts, tellings=tellings
+    )
+    return record.model_copy(update={"steps": grounding.steps})
 
 
 def without(seen: VisualFeatures, kinds: Collection[str]) -> VisualFeatures:

@@ -38,7 +38,7 @@ from stepline.grounding.fusion import (
     part_neighbours,
     with_verdict,
 )
-from stepline.grounding.inputs import GroundingInputs, VideoEvidence, weigh_video
+from stepline.grounding.inputs import GroundingInputs, VideoEvidence, WeightedPassages, weigh_video
 from stepline.grounding.report import GroundReport, evidence_note, merge_reports
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
@@ -67,6 +67,11 @@ LAST_CASE_PROBABILITY = 0.5
 MEAN_WORDING_LOG_ODDS = 0.15
 VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
 MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
+# A user's line is shown for about so much of the time that there is for each line (the median of
+# YouCook2's 2,441 steps is .42; of 27 short clips .69), within limits in seconds.
+LINE_FRACTION = 0.4
+MIN_LINE_SECONDS = 4.0
+MAX_LINE_SECONDS = 20.0
 MOVED_SECONDS = 2  # from where speech alone has the step, beyond which the picture moved it
 
 
@@ -92,6 +97,7 @@ def ground(
     on_screen: Sequence[TimedText] = (),
     visible: Sequence[float] | None = None,
     written: bool = True,
+    tellings: Array | None = None,
     settings: GroundSettings | None = None,
 ) -> Grounding:
     """Return the steps placed where they are shown; without features and activity, by speech alone.
@@ -100,8 +106,9 @@ def ground(
     `sources` say so more finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the
     features. on_screen: what is written in the picture. visible: P(shown) of each step by its
     wording alone (`text.visibility`). written: whether the steps are all that the transcript tells,
-    not a user's own lines; then how many sentences tell one says whether it instructs at all. A
-    long video is grounded in windows. Raises ShapeError when arrays do not fit together.
+    not a user's own lines; then how many sentences tell one says whether it instructs at all.
+    tellings: (K, S) P(the sentence tells the step), of the transcript's sentences. A long video is
+    grounded in windows. Raises ShapeError when arrays do not fit together.
     """
     inputs = GroundingInputs(
         tuple(steps),
@@ -114,6 +121,7 @@ def ground(
         on_screen,
         visible,
         written,
+        tellings,
     )
     return ground_inputs(inputs, settings or GroundSettings())
 
@@ -121,6 +129,8 @@ def ground(
 def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Grounding:
     """Return the steps of a whole video placed where they are shown, as `ground` does."""
     video = weigh_video(inputs)
+    if inputs.tellings is not None and inputs.steps:
+        settings = settings.model_copy(update={"typical": line_seconds(inputs)})
     windows = cut_into_windows(inputs.steps, inputs.duration, settings)
     if len(windows) == 1:
         grounding = ground_window(inputs, video, settings)
@@ -128,6 +138,12 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
         grounding = _ground_windows(inputs, video, windows, settings)
     log.info("grounding: %s", grounding.report.note)
     return replace(grounding, steps=_doubt_last_case(part_neighbours(grounding.steps)))
+
+
+def line_seconds(inputs: GroundingInputs) -> float:
+    """Return for how many seconds each of a user's lines is shown, as far as their number says."""
+    seconds = LINE_FRACTION * inputs.duration / len(inputs.steps)
+    return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 
 def _doubt_last_case(steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -208,7 +224,7 @@ def ground_window(
 def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
     """Return prior(t | said_k) and pi of each step."""
     return SpeechPrior(
-        prior=prior_of(inputs.passages, settings.lag_usual, inputs.seconds),
+        prior=prior_of(inputs.weighted_passages, settings.lag_usual, inputs.seconds),
         shown_prior=shown_before_evidence(
             inputs.said, settings.shown_rate, inputs.visible, settings
         ),
@@ -217,10 +233,13 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
     )
 
 
-def prior_of(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
+def prior_of(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
     """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the
     words."""
-    rows = [load_prior().distribution(spans, seconds, lag=lag) for spans in passages]
+    rows = []
+    for item in passages:
+        row = load_prior().distribution(item.spans, seconds, weights=item.weights, lag=lag)
+        rows.append(row)
     return np.array(rows).reshape(-1, seconds)
 
 
@@ -282,7 +301,7 @@ def place_by_shots(
         visible = _visibility_of_wording(inputs)
     units = shot_units(activity, shots, appearance, inputs.features)
     assignment = assign_to_shots(
-        functools.partial(prior_of, inputs.passages, seconds=inputs.seconds),
+        functools.partial(prior_of, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
         settings.likeness_shots * likeness,
         shown_before_evidence(speech.said, settings.shown_rate_shots, visible, settings),

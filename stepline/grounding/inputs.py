@@ -27,10 +27,16 @@ if TYPE_CHECKING:
     from stepline.vision import Activity
 
 
+# share of the telling of a line, below which a sentence counts for nothing
+MIN_TELLING = 0.001
+
+
 @dataclass(frozen=True)
 class GroundingInputs:
     """The arguments of `ground`, which explains them; of a whole video or of one window.
 
+    tellings: (K, S) P(the sentence tells the step), rows of sum P(said); None: the passages that
+    say a step tell it, all alike.
     ahead: seconds yet to come after `duration`, of a video that still runs: a step may be shown
     there too. Raises ShapeError when arrays do not fit together.
     """
@@ -45,6 +51,7 @@ class GroundingInputs:
     on_screen: Sequence[TimedText] = ()
     visible: Sequence[float] | None = None
     written: bool = True
+    tellings: Array | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -56,6 +63,12 @@ class GroundingInputs:
         if self.visible is not None and len(self.visible) != steps:
             raise ShapeError(
                 f"visible must hold one probability a step: {steps}, not {len(self.visible)}"
+            )
+        sentences = len(self.transcript.sentences) if self.transcript is not None else 0
+        if self.tellings is not None and self.tellings.shape != (steps, sentences):
+            raise ShapeError(
+                f"tellings must be steps by sentences: {(steps, sentences)}, "
+                f"not {self.tellings.shape}"
             )
 
     @property
@@ -99,6 +112,20 @@ class GroundingInputs:
         """Where each step is said, K lists, inside the video."""
         return [spoken_passages(step, self.transcript, self.end) for step in self.steps]
 
+    @functools.cached_property
+    def weighted_passages(self) -> "list[WeightedPassages]":
+        """Where each step may be told, K items: by `tellings`, else its passages alike."""
+        if self.tellings is None or self.transcript is None:
+            return [WeightedPassages(spans) for spans in self.passages]
+        spans = [sentence.span for sentence in self.transcript.sentences]
+        items = []
+        for row in self.tellings:
+            is_likely = row >= MIN_TELLING
+            likely = [n for n, span in enumerate(spans) if is_likely[n] and span.start < self.end]
+            inside = [Span(spans[n].start, min(spans[n].end, self.end)) for n in likely]
+            items.append(WeightedPassages(inside, row[likely]))
+        return items
+
     def before(self, second: float) -> "GroundingInputs":
         """Return what was shown before a second, and all that was said."""
         past = GroundingWindow(Span(0.0, second), (), frozenset())
@@ -113,6 +140,11 @@ class GroundingInputs:
     def cut(self, window: GroundingWindow) -> "GroundingInputs":
         """Return what belongs to one window, its times counted from the window's start."""
         rows = list(window.steps)
+        tellings = self.tellings
+        if tellings is not None and self.transcript is not None:
+            sentences = self.transcript.sentences
+            is_inside = [item.span.overlap(window.context) > 0 for item in sentences]
+            tellings = tellings[rows][:, is_inside]
         steps, transcript = cut_steps(self.steps, window, self.transcript)
         return replace(
             self,
@@ -123,7 +155,17 @@ class GroundingInputs:
             step_vectors=None if self.step_vectors is None else self.step_vectors[rows],
             activity=cut_activity(self.activity, window),
             visible=None if self.visible is None else [self.visible[row] for row in rows],
+            tellings=tellings,
         )
+
+
+@dataclass(frozen=True)
+class WeightedPassages:
+    """Where a step may be told. weights: (P,), P(the passage tells it), of sum 1 or less; None: all
+    alike, of sum 1."""
+
+    spans: Sequence[Span]
+    weights: Array | None = None
 
 
 def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:

@@ -48,16 +48,27 @@ class ShownPrior:
         power = np.where(distance < 0, self.before_power, self.after_power)
         return np.asarray((1 + np.abs(distance) / scale) ** -power)
 
-    def distribution(self, passages: Sequence[Span], seconds: int, *, lag: float = 0.0) -> Array:
+    def distribution(
+        self,
+        passages: Sequence[Span],
+        seconds: int,
+        *,
+        weights: Array | None = None,
+        lag: float = 0.0,
+    ) -> Array:
         """Return P(shown at t | said), (T,) that sums to 1 over the seconds of the video.
 
-        Several passages count equally; none at all gives the uniform distribution. lag: seconds by
-        which the pictures of this video follow its words.
+        No passage at all gives the uniform distribution. weights: (P,) P(said in this passage), of
+        sum 1 or less; what lacks is spread over all seconds. None: they count equally. lag: seconds
+        by which the pictures of this video follow its words.
         """
         if not passages or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))
         curves = [self._curves(span, seconds, lag).mean(axis=0) for span in passages]
-        return np.asarray(np.mean(curves, axis=0))
+        if weights is None:
+            return np.asarray(np.mean(curves, axis=0))
+        unsaid = max(0.0, 1 - float(weights.sum()))
+        return np.asarray(weights @ np.array(curves) + unsaid / seconds)
 
     def _curves(self, span: Span, seconds: int, lag: float) -> Array:
         """Return (P, T): the normalised curve around each of P positions in the passage that could

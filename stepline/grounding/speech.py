@@ -13,6 +13,7 @@ The user's own lines (a recipe) as steps: each said where `line_model` has it, i
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +124,15 @@ def grow_window(
     return start, end
 
 
+@dataclass(frozen=True)
+class PlacedTexts:
+    """steps: one a text, in the order given. tellings: (K, S) P(the sentence tells the text); rows
+    sum to P(said)."""
+
+    steps: tuple[Step, ...]
+    tellings: npt.NDArray[np.float64]
+
+
 def steps_from_texts(
     texts: Sequence[str],
     transcript: Transcript,
@@ -142,6 +152,28 @@ def steps_from_texts(
     so_far: the narration goes on. step_probabilities: (S,) P(the sentence tells a step), if known.
     Raises ShapeError when the vectors do not fit.
     """
+    return place_texts(
+        texts,
+        transcript,
+        sentence_vectors,
+        text_vectors,
+        so_far=so_far,
+        step_probabilities=step_probabilities,
+        settings=settings,
+    ).steps
+
+
+def place_texts(
+    texts: Sequence[str],
+    transcript: Transcript,
+    sentence_vectors: Matrix,
+    text_vectors: Matrix,
+    *,
+    so_far: bool = False,
+    step_probabilities: npt.NDArray[np.float64] | None = None,
+    settings: CoarseSettings | None = None,
+) -> PlacedTexts:
+    """Return the steps of `steps_from_texts`, and how likely each sentence tells each."""
     settings = settings or CoarseSettings()
     steps = tuple(
         Step(id=str(number), text=text, kind=instruction_kind(text))
@@ -149,7 +181,7 @@ def steps_from_texts(
     )
     sentences = transcript.sentences
     if not steps or not sentences:
-        return steps
+        return PlacedTexts(steps, np.zeros((len(steps), len(sentences))))
     _check_vectors(text_vectors, sentence_vectors, (len(steps), len(sentences)))
     match = match_lines(
         texts,
@@ -175,7 +207,7 @@ def steps_from_texts(
             said = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said, "sources": sources})
         placed.append(step)
-    return tuple(placed)
+    return PlacedTexts(tuple(placed), match.places * match.said[:, None])
 
 
 def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

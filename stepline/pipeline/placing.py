@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from stepline.chat.pictures import PictureReader
     from stepline.grounding.ground import Grounding
+    from stepline.grounding.said_to_shown import Array
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
@@ -64,10 +65,13 @@ def place_steps(
     settings: StepsSettings,
     networks: Networks,
     duration: float,
+    *,
+    tellings: "Array | None" = None,
 ) -> PlacedSteps:
     """Return the steps where they are shown, by speech, pictures and a witness, with what speaks
     for and against each.
 
+    tellings: (K, S) of `grounding.ground`, of sentences that begin with those inside.
     Of a sound without a picture no step is shown. Steps that a writer saw and nobody says stand
     where it saw them.
     """
@@ -85,6 +89,7 @@ def place_steps(
             settings,
             networks.aligner,
             written=not request.texts,
+            tellings=_inside_tellings(tellings, spoken, transcript),
         )
         if settings.vision.witness.named:
             answers = ask_witness(request, grounding, visual, settings, duration)
@@ -107,6 +112,15 @@ def place_steps(
     return PlacedSteps(steps, alignment, grounding, answers)
 
 
+def _inside_tellings(
+    tellings: "Array | None", steps: Sequence[Step], transcript: Transcript
+) -> "Array | None":
+    """Return the columns of the sentences inside the video; they are its first."""
+    if tellings is None or len(tellings) != len(steps):
+        return None
+    return tellings[:, : len(transcript.sentences)]
+
+
 def _without_picture(step: Step) -> Step:
     """Return a step of a sound without a picture, where nothing is shown."""
     status = "said" if step.said else "not found"
@@ -122,6 +136,7 @@ def ground_steps(
     aligner: "LoadedAligner | None" = None,
     *,
     written: bool = True,
+    tellings: "Array | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
 
@@ -155,6 +170,7 @@ def ground_steps(
         sentence_vectors=sentence_vectors,
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
+        tellings=tellings,
     )
     return ground_inputs(inputs, settings.nasva.ground)
 

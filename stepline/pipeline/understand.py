@@ -45,6 +45,7 @@ from stepline.pipeline.speech import (
     near_the_video,
     recognise_speech,
 )
+from stepline.pipeline.user_lines import UserLines, place_user_lines
 from stepline.progress import Progress, StoppedError, trim_memory
 from stepline.records import Alignment, Record, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
@@ -153,7 +154,10 @@ def _find_steps(
     inside = drop_speech_past_end(
         duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
-    placed = place_steps(request, run.info, inside, visual, settings, networks, duration)
+    tellings = written.tellings if isinstance(written, UserLines) else None
+    placed = place_steps(
+        request, run.info, inside, visual, settings, networks, duration, tellings=tellings
+    )
     if settings.writing.llm.pictures:
         placed = replace(placed, steps=_with_checked_amounts(run, placed.steps, inside, visual))
     descriptions = describe_pictures(
@@ -321,14 +325,7 @@ def propose_steps(
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
-        from stepline.grounding.speech import steps_from_texts
-        from stepline.text import embed
-
-        sentences = embed([sentence.text for sentence in transcript.sentences])
-        vectors = embed(request.texts)
-        coarse = settings.nasva.coarse
-        steps = steps_from_texts(request.texts, transcript, sentences, vectors, settings=coarse)
-        return WrittenSteps(steps)
+        return place_user_lines(request.texts, transcript, settings)
     pictures, llm = None, settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
         from stepline.chat.pictures import VideoPictures

@@ -60,3 +60,12 @@ def test_the_shipped_curve_is_a_distribution_with_heavy_tails(said: Span):
     assert p.sum() == pytest.approx(1.0)
     # a Gaussian of the data's spread (12 s) would give less than 1e-6 at 50 s
     assert p.min() > 1e-3
+
+
+def test_passages_count_as_likely_as_they_are_and_the_rest_is_anywhere():
+    first, second = Span(2.0, 4.0), Span(20.0, 22.0)
+    curves = [SIMPLE.distribution([span], 30) for span in (first, second)]
+    expected = 0.6 * curves[0] + 0.1 * curves[1] + 0.3 / 30
+    p = SIMPLE.distribution([first, second], 30, weights=np.array([0.6, 0.1]))
+    np.testing.assert_allclose(p, expected)
+    assert p.sum() == pytest.approx(1.0)
