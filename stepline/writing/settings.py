@@ -73,6 +73,8 @@ class WritingSettings(Settings):
     writer: WriterName = "extractive"
     # how many sentences count as telling a step: the sure ones, as people mark them, or all likely
     steps: Literal["few", "usual", "all"] = "usual"
+    # whether halves ("and stir it") are steps: joined freely, as in a recipe, or each told alone
+    detail: Literal["brief", "usual", "full"] = "usual"
     # a narration tagger that `stepline train writer` wrote; None: the one that is shipped
     step_scorer: Path | None = None
     llm: LlmSettings = LlmSettings()  # read only when writer = "llm"

@@ -186,7 +186,10 @@ def test_the_lemonade_of_the_paper_gives_its_steps_in_order() -> None:
         "add in the lemon juice",
         "pour in the pink Moscato lemonade",
     ]
-    assert [step.text for step in steps if step.text in wanted] == wanted
+    told = "; ".join(step.text for step in steps)
+    places = [told.find(text) for text in wanted]
+    assert places == sorted(places), told
+    assert -1 not in places, told
 
 
 # ------------------------------------------------------------------ merging of repeats, numbering

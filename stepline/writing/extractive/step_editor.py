@@ -242,10 +242,18 @@ class SentenceEditor:
             bare = bare_word(self.words[place])
             is_pronoun = bare in PRONOUN_WORDS and not self._is_determiner(place)
             if is_pronoun and name[place] > drop[place] / 2:
-                words.append(DraftWord(_plain(self.words[place]), place, is_pronoun=True))
+                words.append(DraftWord(self._plain_word(place), place, is_pronoun=True))
             elif self.keep[place] and not (skip_negation and _is_negation(bare)):
-                words.append(DraftWord(_plain(self.words[place]), place, is_pronoun))
+                words.append(DraftWord(self._plain_word(place), place, is_pronoun))
         return words
+
+    def _plain_word(self, place: int) -> str:
+        """Return a word as a step has it, in small letters unless it is a name."""
+        word = _plain(self.words[place])
+        token = self.tokens[place]
+        is_name = token is None or token.pos_ == "PROPN"
+        is_capitalised = word[:1].isupper() and word[1:].islower()
+        return word.lower() if is_capitalised and not is_name else word
 
     def _is_determiner(self, place: int) -> bool:
         token = self.tokens[place]

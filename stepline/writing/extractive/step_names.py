@@ -42,16 +42,31 @@ class StepNamer:
 
     def name_at(self, sentence: int, place: int) -> str | None:
         """Return what the pronoun at a word stands for, without an article; None where unsure."""
+        token = self._pronoun(sentence, place)
+        if token is None:
+            return None
+        antecedent = self._finder.find(sentence, token)
+        if antecedent is None or antecedent.probability < MIN_NAME:
+            return None
+        return antecedent.name.lower() if antecedent.name.istitle() else antecedent.name
+
+    def likely_names(self, sentence: int, places: Sequence[int]) -> tuple[str, ...]:
+        """Return what the pronouns at these words most likely stand for, sure or not."""
+        names = []
+        for place in places:
+            token = self._pronoun(sentence, place)
+            antecedent = None if token is None else self._finder.find(sentence, token)
+            if antecedent is not None:
+                names.append(antecedent.name)
+        return tuple(names)
+
+    def _pronoun(self, sentence: int, place: int) -> int | None:
+        """Return the token of the pronoun at a word; None where it is none."""
         starts = self._tokens[sentence]
         if place >= len(starts):
             return None
         token = self._docs[sentence][starts[place]]
-        if token.lower_ not in NAMEABLE_PRONOUNS:
-            return None
-        antecedent = self._finder.find(sentence, token.i)
-        if antecedent is None or antecedent.probability < MIN_NAME:
-            return None
-        return antecedent.name.lower() if antecedent.name.istitle() else antecedent.name
+        return token.i if token.lower_ in NAMEABLE_PRONOUNS else None
 
     def with_names(self, draft: DraftStep) -> DraftStep | None:
         """Return the step with the names of its pronouns; None where only pronouns are left."""

@@ -17,7 +17,9 @@ from stepline.narration.words import SENTENCE_KINDS, looks_english, spoken_words
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
+from stepline.writing.extractive.granularity import ToldStep, join_halves
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
+from stepline.writing.extractive.stated_amounts import amount_told, with_amount, with_digits
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
 from stepline.writing.extractive.step_names import StepNamer
 from stepline.writing.extractive.step_score import step_probabilities
@@ -31,6 +33,8 @@ __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
 # P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.4, "all": 0.2}
+# The same of a sentence without a verb that no list goes before: of 52 below it 13 tell a step.
+MIN_LISTED_PROBABILITY: Final = 0.5
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
@@ -67,12 +71,14 @@ def write_extractive(
     docs = list(parse([" ".join(unit.words) for unit in units]))
     threshold = MIN_STEP_PROBABILITY[settings.steps]
     namer = StepNamer(docs, readings)
-    steps: list[Step] = []
+    steps: list[ToldStep] = []
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(units, readings, strict=True)):
         chance = float(chances[number])
         is_warning = _warns(reading)
         if chance < threshold and not is_warning:
+            if _adds_amount(steps, docs[number], unit):
+                continue
             if chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
@@ -85,8 +91,15 @@ def write_extractive(
         for draft in drafts:
             named = namer.with_names(draft)
             if named is not None:
-                steps.append(_step(named, unit))
-    folded = fold_by_meaning(merge_repeats(steps))
+                meant = namer.likely_names(number, draft.places)
+                listed = _listed(named)
+                is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
+                steps.append(ToldStep(_step(named, unit), listed, is_sure, meant))
+    joined = join_halves(steps, settings.detail)
+    for step in joined.refused:
+        reason = "names things, and says nothing to do with them"
+        dropped.append(Rejected(what="step", text=step.text, reason=reason))
+    folded = fold_by_meaning(merge_repeats(joined.steps))
     return WrittenSteps(number_steps(folded), tuple(dropped))
 
 
@@ -131,6 +144,26 @@ def _as_draft(action: GrammarAction, number: int) -> DraftStep:
     words = [DraftWord(action.text, place) for place in action.places[:1]]
     others = [DraftWord("", place) for place in action.places[1:]]
     return DraftStep((*words, *others), number, action.is_negated)
+
+
+def _adds_amount(steps: list[ToldStep], doc: "Doc", unit: "_Unit") -> bool:
+    """Give the last step the amount that this sentence tells of it; tell whether it does."""
+    amount = amount_told(doc) if steps else None
+    if amount is None:
+        return False
+    step = with_amount(steps[-1].step, amount, unit.first)
+    if step is None:
+        return False
+    steps[-1] = replace(steps[-1], step=step)
+    return True
+
+
+def _listed(draft: DraftStep) -> str | None:
+    """Return the words behind a verb that the speaker did not say; None where he said one."""
+    first, *others = draft.words
+    if first.place is not None or draft.is_negated:
+        return None
+    return replace(draft, words=tuple(others)).text
 
 
 @dataclass(frozen=True)
@@ -214,7 +247,7 @@ def _step(draft: DraftStep, unit: _Unit) -> Step:
     for number in sources:
         places = [place for own, place in rests_on if own == number]
         spans.append(_said(unit.sentences[number - unit.first], places))
-    return Step(id="0", text=draft.text, said=covering_span(spans), sources=sources)
+    return Step(id="0", text=with_digits(draft.text), said=covering_span(spans), sources=sources)
 
 
 def _said(sentence: Sentence, places: Sequence[int]) -> Span:

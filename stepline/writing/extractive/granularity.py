@@ -1,0 +1,171 @@
+"""How finely work is told: halves of a step are joined to it, so that the list reads like a recipe.
+
+    add the noodles; give it a stir            add the noodles and stir
+    drain the pasta; rinse it                  drain the pasta and rinse
+    add two bouillon cubes; A can of beans.    add two bouillon cubes, a can of beans
+    add the noodles; I used 125 grams.         add the noodles, 125 grams
+
+A half acts on a pronoun or on nothing, soon after the step before. Of such actions in YouCook2's
+captions annotators put 82 % and 79 % into one step with the action before, of those with an object
+of their own 9 %.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from stepline.narration.words import word_set
+from stepline.records import Step, covering_span
+from stepline.writing.extractive.english import parse
+from stepline.writing.types import instruction_kind
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+Detail = Literal["brief", "usual", "full"]
+
+MAX_PAUSE_SECONDS: Final = 6.0  # between a step and a half of it
+MAX_LIST_PAUSE_SECONDS: Final = 3.0  # between a step and more of its list
+# words of a step that is joined, by detail; "full" joins nothing
+MAX_JOINED_WORDS: Final = {"brief": 30, "usual": 22}
+MAX_HALF_WORDS: Final = 12
+OBJECT_PRONOUNS: Final = word_set("it this that them these those")
+OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
+
+
+@dataclass(frozen=True)
+class ToldStep:
+    """A step as one sentence tells it.
+
+    listed: its words without a verb, where the sentence has none and one was put in front: they may
+    go on with the list of the step before. is_sure: it is a step also where nothing goes before.
+    meant: what its bare pronouns most likely stand for.
+    """
+
+    step: Step
+    listed: str | None = None
+    is_sure: bool = True
+    meant: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JoinedSteps:
+    """steps: in their order. refused: those that would have been steps only as part of another."""
+
+    steps: tuple[Step, ...]
+    refused: tuple[Step, ...]
+
+
+def join_halves(steps: Sequence[ToldStep], detail: Detail) -> JoinedSteps:
+    """Return the steps in their order, halves joined to the step before as far as `detail` says."""
+    if detail == "full":
+        sure = tuple(item.step for item in steps if item.is_sure)
+        return JoinedSteps(sure, tuple(item.step for item in steps if not item.is_sure))
+    docs = parse([item.step.text for item in steps])
+    joined: list[_JoinedStep] = []
+    refused: list[Step] = []
+    for item, doc in zip(steps, docs, strict=True):
+        longer = _lengthened(joined[-1], item, doc, detail) if joined else None
+        if longer is not None:
+            joined[-1] = longer
+        elif not item.is_sure:
+            refused.append(item.step)
+        else:
+            joined.append(_JoinedStep((item.step,), (item.step.text,), _verb(doc)))
+    return JoinedSteps(tuple(item.as_step() for item in joined), tuple(refused))
+
+
+@dataclass(frozen=True)
+class _JoinedStep:
+    """Steps that are told as one. parts: what each adds to the text; one that begins with a comma
+    goes on with a list. verb: of the first."""
+
+    steps: tuple[Step, ...]
+    parts: tuple[str, ...]
+    verb: str
+
+    @property
+    def text(self) -> str:
+        """The parts as one order: "peel, slice and salt the apple"."""
+        text = self.parts[0]
+        for number, part in enumerate(self.parts[1:], start=2):
+            is_last = number == len(self.parts)
+            if part.startswith(","):
+                text += part
+            elif not is_last or " and " in part:
+                text += f", {part}"
+            elif " and " in text:
+                text += f", and {part}"
+            else:
+                text += f" and {part}"
+        return text
+
+    def as_step(self) -> Step:
+        """Return one step that rests on all sentences."""
+        if len(self.steps) == 1:
+            return self.steps[0]
+        sources = sorted({source for step in self.steps for source in step.sources})
+        said = covering_span(step.said for step in self.steps if step.said is not None)
+        update = {"text": self.text, "sources": tuple(sources), "said": said}
+        return self.steps[0].model_copy(update=update)
+
+
+def _lengthened(
+    before: _JoinedStep, item: ToldStep, doc: "Doc", detail: Detail
+) -> _JoinedStep | None:
+    """Return the step before with this one at its end; None where they are two."""
+    last = before.steps[-1]
+    is_order = instruction_kind(item.step.text) == instruction_kind(before.text) == "do"
+    if not is_order or not _is_near(last, item.step, MAX_PAUSE_SECONDS):
+        return None
+    part = None
+    half = half_text(doc)
+    is_short = half is not None and len(half.split()) <= MAX_HALF_WORDS
+    if item.listed is not None and _is_near(last, item.step, MAX_LIST_PAUSE_SECONDS):
+        part = f", {item.listed}"
+    elif is_short and _means_the_same(before, item):
+        part = half
+    elif detail == "brief" and _verb(doc) == before.verb:
+        part = item.step.text.partition(" ")[2]
+    if not part:
+        return None
+    parts = before.parts if part in before.parts else (*before.parts, part)
+    longer = _JoinedStep((*before.steps, item.step), parts, before.verb)
+    return longer if len(longer.text.split()) <= MAX_JOINED_WORDS[detail] else None
+
+
+def _means_the_same(before: _JoinedStep, item: ToldStep) -> bool:
+    """Tell whether a half goes on with what the step before names.
+
+    Within one sentence it does nearly always; else its pronouns must stand for that.
+    """
+    if {*before.steps[-1].sources} & {*item.step.sources}:
+        return True
+    words = {word.strip(",").lower() for word in before.text.split()}
+    return bool(item.meant) and all(words & {*name.lower().split()} for name in item.meant)
+
+
+def _is_near(before: Step, step: Step, seconds: float) -> bool:
+    """Tell whether a step is told within so many seconds of the one before."""
+    if before.said is None or step.said is None:
+        return False
+    return -seconds <= step.said.start - before.said.end <= seconds
+
+
+def half_text(doc: "Doc") -> str | None:
+    """Return an order without its bare pronoun: of "rinse it" "rinse", of "let it cool" "let cool".
+    None where it names what it acts on."""
+    pronouns: list[Token] = []
+    for token in doc:
+        if token.dep_ not in OBJECT_ROLES:
+            continue
+        is_subject_of_clause = token.dep_ == "nsubj" and token.head.tag_ != "VB"
+        if token.lower_ not in OBJECT_PRONOUNS or is_subject_of_clause:
+            return None
+        pronouns.append(token)
+    words = [token.text_with_ws for token in doc if token not in pronouns]
+    return "".join(words).strip() or None
+
+
+def _verb(doc: "Doc") -> str:
+    return doc[0].lemma_.lower() if len(doc) else ""

@@ -1,0 +1,185 @@
+"""Halves of a step are joined to it, amounts that are told after it are put into it."""
+
+import pytest
+
+from stepline.records import Sentence, Span, Step, Transcript
+from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.granularity import ToldStep, half_text, join_halves
+from stepline.writing.extractive.stated_amounts import amount_told, with_amount, with_digits
+from stepline.writing.extractive.writer import write_extractive
+from stepline.writing.settings import WritingSettings
+
+
+def doc_of(text):
+    (doc,) = parse([text])
+    return doc
+
+
+def step(text, start, *, sources, end=None):
+    return Step(id="0", text=text, said=Span(start, end or start + 2.0), sources=sources)
+
+
+def texts(steps, detail="usual"):
+    return [item.text for item in join_halves(steps, detail).steps]
+
+
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [
+        ("rinse it", "rinse"),
+        ("return it to the pot", "return to the pot"),
+        ("let it cool", "let cool"),
+        ("stir gently", "stir gently"),
+        ("peel the apple", None),
+        ("make sure it's full", None),
+        ("make sure the lid is closed", None),
+    ],
+)
+def test_a_half_names_nothing_that_it_acts_on(text, half):
+    assert half_text(doc_of(text)) == half
+
+
+def test_what_acts_on_the_same_thing_is_one_step():
+    steps = [
+        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
+        ToldStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
+        ToldStep(step("return it to the pot", 6.0, sources=(1,)), meant=("pasta",)),
+    ]
+    (joined,) = join_halves(steps, "usual").steps
+    assert joined.text == "drain the pasta, rinse and return to the pot"
+    assert joined.said == Span(0.0, 8.0)
+    assert joined.sources == (0, 1)
+
+
+def test_what_acts_on_something_else_stays_a_step():
+    steps = [
+        ToldStep(step("remove the drain plug", 0.0, sources=(0,))),
+        ToldStep(step("slide it under", 3.0, sources=(1,)), meant=("pan",)),
+    ]
+    assert texts(steps) == ["remove the drain plug", "slide it under"]
+
+
+def test_a_half_that_comes_late_stays_a_step():
+    steps = [
+        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
+        ToldStep(step("rinse it", 60.0, sources=(9,)), meant=("pasta",)),
+    ]
+    assert texts(steps) == ["drain the pasta", "rinse it"]
+
+
+def test_full_detail_joins_nothing():
+    steps = [
+        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
+        ToldStep(step("rinse it", 3.0, sources=(0,)), meant=("pasta",)),
+    ]
+    assert texts(steps, "full") == ["drain the pasta", "rinse it"]
+    assert texts(steps, "usual") == ["drain the pasta and rinse"]
+
+
+def test_brief_joins_what_is_done_in_the_same_way():
+    steps = [
+        ToldStep(step("add a teaspoon of oil", 0.0, sources=(0,))),
+        ToldStep(step("add the garlic", 3.0, sources=(1,))),
+    ]
+    assert texts(steps, "usual") == ["add a teaspoon of oil", "add the garlic"]
+    assert texts(steps, "brief") == ["add a teaspoon of oil and the garlic"]
+
+
+def test_an_order_not_to_do_something_is_never_joined():
+    steps = [
+        ToldStep(step("let the tofu sit", 0.0, sources=(0,))),
+        ToldStep(step("do not disturb it", 3.0, sources=(0,)), meant=("tofu",)),
+        ToldStep(step("turn it", 6.0, sources=(0,)), meant=("tofu",)),
+    ]
+    assert texts(steps) == ["let the tofu sit", "do not disturb it", "turn it"]
+
+
+def test_a_list_goes_on_in_the_next_sentence():
+    steps = [
+        ToldStep(step("add two bouillon cubes", 0.0, sources=(0,))),
+        ToldStep(step("add a can of beans", 3.0, sources=(1,)), listed="a can of beans"),
+    ]
+    assert texts(steps) == ["add two bouillon cubes, a can of beans"]
+
+
+def test_things_that_no_list_goes_before_are_refused_where_unsure():
+    item = ToldStep(step("add hair clips", 0.0, sources=(0,)), listed="hair clips", is_sure=False)
+    joined = join_halves([item], "usual")
+    assert joined.steps == ()
+    assert [refused.text for refused in joined.refused] == ["add hair clips"]
+
+
+@pytest.mark.parametrize("detail", ["brief", "usual", "full"])
+def test_no_sentence_is_lost_by_joining(detail):
+    steps = [
+        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
+        ToldStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
+        ToldStep(step("add the sauce", 6.0, sources=(2,))),
+        ToldStep(step("stir", 9.0, sources=(2,))),
+    ]
+    joined = join_halves(steps, detail).steps
+    assert sorted({source for item in joined for source in item.sources}) == [0, 1, 2]
+    assert [item.said.start for item in joined] == sorted(item.said.start for item in joined)
+
+
+# ------------------------------------------------------------------ amounts
+
+
+@pytest.mark.parametrize(
+    ("sentence", "amount"),
+    [
+        ("I used about 125 grams worth.", "about 125 grams"),
+        ("So this takes roughly four quarts.", "roughly four quarts"),
+        ("Around 350 degrees.", "around 350 degrees"),
+        ("It took 5 minutes to get there with my mother.", None),
+        ("I used three of them.", None),
+        ("That is all.", None),
+    ],
+)
+def test_a_short_sentence_may_tell_an_amount_and_nothing_else(sentence, amount):
+    assert amount_told(doc_of(sentence)) == amount
+
+
+def test_an_amount_is_put_to_the_step_before_it():
+    noodles = step("add the noodles", 0.0, sources=(4,))
+    told = with_amount(noodles, "about 125 grams", 5)
+    assert told.text == "add the noodles, about 125 grams"
+    assert told.sources == (4, 5)
+
+
+def test_a_step_with_an_amount_of_its_own_takes_no_other():
+    noodles = step("add 200 grams of noodles", 0.0, sources=(4,))
+    assert with_amount(noodles, "about 125 grams", 5) is None
+    assert with_amount(step("add the noodles", 0.0, sources=(4,)), "125 grams", 9) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("add two and a half cups of water", "add 2.5 cups of water"),
+        ("add a cup and a half of peas", "add 1.5 cups of peas"),
+        ("cut it in half", "cut it in half"),
+        ("add half a cup of milk", "add half a cup of milk"),
+    ],
+)
+def test_halves_are_digits(said, read):
+    assert with_digits(said) == read
+
+
+def test_the_writer_joins_as_its_setting_says():
+    lines = (
+        "First you want to peel the onion.",
+        "Then chop it finely.",
+        "Next, heat a tablespoon of oil in a pan.",
+        "Add the onion to the pan.",
+    )
+    sentences = []
+    for number, line in enumerate(lines):
+        sentences.append(Sentence(text=line, span=Span(4.0 * number, 4.0 * number + 3.0)))
+    transcript = Transcript(language="en", sentences=tuple(sentences))
+    counts = {}
+    for detail in ("brief", "usual", "full"):
+        steps = write_extractive(transcript, WritingSettings(detail=detail)).steps
+        counts[detail] = len(steps)
+        assert {source for item in steps for source in item.sources} == {0, 1, 2, 3}
+    assert counts["brief"] <= counts["usual"] <= counts["full"] == 4
