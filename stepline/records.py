@@ -26,6 +26,7 @@ Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
 Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
+TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
 
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
@@ -107,8 +108,10 @@ class Video(FrozenModel):
     """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about
     it.
 
+    title_source: where the title is from: the user, the page of a link, the file's metadata, what
+    is said, or the file's name; None where a dataset gave it, or an older version.
     sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin:
-    of one that was named by its address; JSON holds it there alone.
+    of one that was named by its address. JSON holds both only where they are known.
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -118,6 +121,7 @@ class Video(FrozenModel):
     task: str | None = None
     sha256: str | None = None
     origin: LinkOrigin | None = None
+    title_source: TitleSource | None = None
 
 
 class Word(FrozenModel):

@@ -14,6 +14,7 @@ the other encodes pictures.
 """
 
 import contextlib
+import logging
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from stepline.device import current_device
-from stepline.errors import MediaError
+from stepline.errors import MediaError, ModelError
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
@@ -45,6 +46,7 @@ from stepline.pipeline.speech import (
     near_the_video,
     recognise_speech,
 )
+from stepline.pipeline.titles import choose_title
 from stepline.progress import Progress, StoppedError, trim_memory
 from stepline.records import Alignment, Record, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
@@ -54,6 +56,9 @@ from stepline.weights import sha256
 if TYPE_CHECKING:
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing import WrittenSteps
+    from stepline.writing.extractive.reading import NarrationReading
+
+log = logging.getLogger(__name__)
 
 MEDIA_DECIMALS = 3  # of a second, in a record's durations
 
@@ -121,18 +126,41 @@ def understand(
 
     if request.part is not None:
         duration = round(whole.duration, MEDIA_DECIMALS)
+    narration = narration_of(written, speech.transcript, settings)
+    title, title_source = choose_title(request, run.info, narration)
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
         duration=duration,
-        title=request.origin.title if request.origin else None,
+        title=title,
         sha256=digest,
         origin=request.origin,
+        title_source=title_source,
     )
     record = _build_record(run, video, results, made_from)
     if request.part is None:
         return StepsResult(record, results.placed.alignment)
     return StepsResult(*in_whole_video(record, results.placed.alignment, request.start))
+
+
+def narration_of(
+    written: "WrittenSteps", transcript: Transcript, settings: StepsSettings
+) -> "NarrationReading | None":
+    """Return the reading of a narration, the writer's own where it made one; None where there is
+    nothing in English to read, or what reads it is not installed."""
+    if written.narration is not None:
+        return written.narration
+    if not transcript.sentences or settings.procx.when == "alone":
+        return None
+    from stepline.writing.extractive.reading import foreign_note, read_narration
+
+    if foreign_note(transcript) is not None:
+        return None
+    try:
+        return read_narration(transcript, settings.writing)
+    except ModelError as error:  # the steps do without; the reason goes to the log
+        log.warning("no title and no materials from what is said: %s", error)
+        return None
 
 
 def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
