@@ -184,6 +184,38 @@ class Step(FrozenModel):
     seen: tuple[str, ...] = ()
 
 
+class Amount(FrozenModel):
+    """How much of a thing is said: a number or a range, low <= high, of a unit.
+
+    unit: a short name for units of mass, volume and length (g, ml, tsp, tbsp, cup, cm, inch); of
+    others the singular (clove, can, pinch); None for a bare count. text: as it is said.
+    """
+
+    low: Annotated[float, Field(ge=0.0)]
+    high: Annotated[float, Field(ge=0.0)]
+    unit: str | None = None
+    text: str = ""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Amount":
+        if self.low > self.high:
+            raise ValueError(f"amount {self.low:g}-{self.high:g}: need low <= high")
+        return self
+
+
+class Material(FrozenModel):
+    """A thing that the work needs: what goes into it, or a tool.
+
+    amounts: those that are said of it, in order; none where none is. at: second at which it is
+    named first. sources: indices of the sentences that name it so.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    amounts: tuple[Amount, ...] = ()
+    at: Seconds
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+
+
 RejectedKind: TypeAlias = Literal[
     "video",
     "duration",
@@ -236,13 +268,16 @@ class Record(FrozenModel):
 
     id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
     settings, models: what made it (plain values). warnings: what the user should know (a truncated
-    file).
+    file). materials, tools: what the speaker says the work needs; JSON holds both only where there
+    are any.
     """
 
     id: Annotated[str, Field(min_length=1)]
     video: Video
     transcript: Transcript | None = None
     steps: tuple[Step, ...] = ()
+    materials: tuple[Material, ...] = ()
+    tools: tuple[Material, ...] = ()
     recipe: tuple[str, ...] = ()
     captions: tuple[Step, ...] = ()
     reference: tuple[Step, ...] = ()
@@ -281,6 +316,11 @@ class Record(FrozenModel):
             if step.sources and max(step.sources) >= known:
                 raise ValueError(
                     f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}"
+                )
+        for thing in (*self.materials, *self.tools):
+            if thing.sources and max(thing.sources) >= known:
+                raise ValueError(
+                    f"{thing.name!r} cites sentence {max(thing.sources)}; there are {known}"
                 )
         return self
 

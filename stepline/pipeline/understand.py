@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing import WrittenSteps
     from stepline.writing.extractive.reading import NarrationReading
+    from stepline.writing.materials import NeededThings
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,10 @@ class VideoRun:
 
 @dataclass(frozen=True)
 class StageResults:
-    """What the stages found in one video. judge: who judged its sentences, if anybody did."""
+    """What the stages found in one video. judge: who judged its sentences, if anybody did.
+
+    narration: what was read of it, where it is in English.
+    """
 
     speech: Speech
     written: "WrittenSteps"
@@ -94,6 +98,7 @@ class StageResults:
     descriptions: Descriptions
     transcript: Transcript
     judge: str | None
+    narration: "NarrationReading | None"
 
 
 @embedded_once()
@@ -126,8 +131,7 @@ def understand(
 
     if request.part is not None:
         duration = round(whole.duration, MEDIA_DECIMALS)
-    narration = narration_of(written, speech.transcript, settings)
-    title, title_source = choose_title(request, run.info, narration)
+    title, title_source = choose_title(request, run.info, results.narration)
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
@@ -208,7 +212,10 @@ def _find_steps(
             networks.detector,
             request.path if request.part is None else None,
         )
-    return StageResults(speech, written, visual, inside, placed, descriptions, transcript, judge)
+    narration = narration_of(written, speech.transcript, settings)
+    return StageResults(
+        speech, written, visual, inside, placed, descriptions, transcript, judge, narration
+    )
 
 
 def _with_checked_amounts(
@@ -242,10 +249,13 @@ def _build_record(
         warnings += placed.answers.notes
     warnings += [*results.inside.warnings, *descriptions.notes]
     dropped = results.speech.dropped + results.written.dropped + results.inside.dropped
+    needed = _needed_things(results)
     return Record(
         id=run.request.id,
         video=video,
         transcript=results.transcript,
+        materials=needed.materials,
+        tools=needed.tools,
         steps=placed.steps or descriptions.steps,
         recipe=run.request.texts,
         captions=descriptions.captions,
@@ -253,6 +263,18 @@ def _build_record(
         warnings=tuple(dict.fromkeys(warnings)),  # each once
         settings=made_from,
         models=_models_used(run, results),
+    )
+
+
+def _needed_things(results: StageResults) -> "NeededThings":
+    """Return what the speaker says that the work needs, in the sentences that the video holds."""
+    from stepline.writing.materials import NeededThings, find_materials, materials_within
+
+    if results.narration is None:
+        return NeededThings()
+    needed, count = find_materials(results.narration), len(results.transcript.sentences)
+    return NeededThings(
+        materials_within(needed.materials, count), materials_within(needed.tools, count)
     )
 
 

@@ -210,7 +210,7 @@ def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Tok
 
 
 def _parts(token: "Token") -> bool:
-    return token.is_punct and token.text != "-"
+    return bool(token.is_punct) and token.text != "-"
 
 
 def _text(tokens: "list[Token]") -> str:
