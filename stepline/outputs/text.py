@@ -115,6 +115,12 @@ def material_text(thing: Material) -> str:
     return f"{amounts} {one_line(thing.name)}".strip()
 
 
+def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
+    """Return what the work needs under its headings, those that are not empty."""
+    headed = [("Materials", record.materials), ("Tools", record.tools)]
+    return [(heading, things) for heading, things in headed if things]
+
+
 def from_pictures(record: Record) -> bool:
     """Tell whether a network told the steps from the pictures: then a score is its confidence, not
     calibrated."""

@@ -112,7 +112,7 @@ def test_what_is_talked_about_or_left_out_is_not_needed():
 
 
 def test_the_second_is_that_of_the_word_where_words_have_times():
-    texts = "Add two cups of flour".split()
+    texts = ["Add", "two", "cups", "of", "flour"]
     words = tuple(
         Word(text=text, span=Span(float(place), place + 0.9)) for place, text in enumerate(texts)
     )
