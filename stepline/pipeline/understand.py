@@ -84,21 +84,26 @@ class VideoRun:
 
 
 @dataclass(frozen=True)
-class StageResults:
-    """What the stages found in one video. judge: who judged its sentences, if anybody did.
-
-    narration: what was read of it, where it is in English.
-    """
+class SoundAndPicture:
+    """What was heard, written and seen of one video. narration: the reading of what is said, None
+    where there is nothing in English to read."""
 
     speech: Speech
     written: "WrittenSteps"
     visual: VisualFeatures
+    narration: "NarrationReading | None" = None
+
+
+@dataclass(frozen=True)
+class StageResults:
+    """What the stages found in one video. judge: who judged its sentences, if anybody did."""
+
+    read: SoundAndPicture
     inside: SpeechInVideo
     placed: PlacedSteps
     descriptions: Descriptions
     transcript: Transcript
     judge: str | None
-    narration: "NarrationReading | None"
 
 
 @embedded_once()
@@ -124,14 +129,14 @@ def understand(
     digest = sha256(request.path)
     made_from = fingerprint(request, settings, networks)
 
-    speech, written, visual = _read_sound_and_picture(run, progress, thumbnails)
+    read = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
-    duration = _decoded_seconds(run, speech, visual)
-    results = _find_steps(run, speech, written, visual, duration)
+    duration = _decoded_seconds(run, read.speech, read.visual)
+    results = _find_steps(run, read, duration)
 
     if request.part is not None:
         duration = round(whole.duration, MEDIA_DECIMALS)
-    title, title_source = choose_title(request, run.info, results.narration)
+    title, title_source = choose_title(request, run.info, read.narration)
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
@@ -147,26 +152,6 @@ def understand(
     return StepsResult(*in_whole_video(record, results.placed.alignment, request.start))
 
 
-def narration_of(
-    written: "WrittenSteps", transcript: Transcript, settings: StepsSettings
-) -> "NarrationReading | None":
-    """Return the reading of a narration, the writer's own where it made one; None where there is
-    nothing in English to read, or what reads it is not installed."""
-    if written.narration is not None:
-        return written.narration
-    if not transcript.sentences or settings.procx.when == "alone":
-        return None
-    from stepline.writing.extractive.reading import foreign_note, read_narration
-
-    if foreign_note(transcript) is not None:
-        return None
-    try:
-        return read_narration(transcript, settings.writing)
-    except ModelError as error:  # the steps do without; the reason goes to the log
-        log.warning("no title and no materials from what is said: %s", error)
-        return None
-
-
 def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
     """Return how long the video really is: what could be decoded, or else what its file claims."""
     seconds = max(speech.end, visual.end) or run.info.duration
@@ -177,13 +162,12 @@ def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> f
     return duration
 
 
-def _find_steps(
-    run: VideoRun, speech: Speech, written: "WrittenSteps", visual: VisualFeatures, duration: float
-) -> StageResults:
+def _find_steps(run: VideoRun, read: SoundAndPicture, duration: float) -> StageResults:
     """Place, describe and judge: all that follows once sound and picture have been read."""
     request, settings, networks = run.request, run.settings, run.networks
+    visual = read.visual
     inside = drop_speech_past_end(
-        duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
+        duration, read.speech.transcript, read.written.steps, keep_all_steps=bool(request.texts)
     )
     placed = place_steps(request, run.info, inside, visual, settings, networks, duration)
     if settings.writing.llm.pictures:
@@ -212,10 +196,7 @@ def _find_steps(
             networks.detector,
             request.path if request.part is None else None,
         )
-    narration = narration_of(written, speech.transcript, settings)
-    return StageResults(
-        speech, written, visual, inside, placed, descriptions, transcript, judge, narration
-    )
+    return StageResults(read, inside, placed, descriptions, transcript, judge)
 
 
 def _with_checked_amounts(
@@ -239,16 +220,16 @@ def _build_record(
     run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
 ) -> Record:
     """Return the record of a video, with every warning and everything that was left out."""
-    placed, descriptions = results.placed, results.descriptions
-    warnings = [*run.info.warnings, *results.speech.warnings, *results.visual.warnings]
-    warnings += results.written.notes
-    warnings += _picture_warnings(results.visual, video.duration or 0.0)
+    placed, descriptions, read = results.placed, results.descriptions, results.read
+    warnings = [*run.info.warnings, *read.speech.warnings, *read.visual.warnings]
+    warnings += read.written.notes
+    warnings += _picture_warnings(read.visual, video.duration or 0.0)
     if placed.grounding is not None:
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes
     warnings += [*results.inside.warnings, *descriptions.notes]
-    dropped = results.speech.dropped + results.written.dropped + results.inside.dropped
+    dropped = read.speech.dropped + read.written.dropped + results.inside.dropped
     needed = _needed_things(results)
     return Record(
         id=run.request.id,
@@ -270,9 +251,9 @@ def _needed_things(results: StageResults) -> "NeededThings":
     """Return what the speaker says that the work needs, in the sentences that the video holds."""
     from stepline.writing.materials import NeededThings, find_materials, materials_within
 
-    if results.narration is None:
+    if results.read.narration is None:
         return NeededThings()
-    needed, count = find_materials(results.narration), len(results.transcript.sentences)
+    needed, count = find_materials(results.read.narration), len(results.transcript.sentences)
     return NeededThings(
         materials_within(needed.materials, count), materials_within(needed.tools, count)
     )
@@ -281,7 +262,7 @@ def _needed_things(results: StageResults) -> "NeededThings":
 def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
     """Return what recognised, wrote, encoded, placed and judged, and the device where it is not a
     CPU, as a record names them."""
-    placed, backbone = results.placed, results.visual.backbone
+    placed, backbone = results.placed, results.read.visual.backbone
     unwritten = run.request.texts or run.settings.procx.when == "alone"
     models: dict[str, JsonValue] = {
         "stepline": __version__,
@@ -301,7 +282,7 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
 
 def _read_sound_and_picture(
     run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
-) -> "tuple[Speech, WrittenSteps, VisualFeatures]":
+) -> SoundAndPicture:
     """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C
     stops both.
 
@@ -336,11 +317,12 @@ def _read_sound_and_picture(
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
-                return speech, WrittenSteps(), VisualFeatures()
+                return SoundAndPicture(speech, WrittenSteps(), VisualFeatures())
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = near_the_video(speech.transcript, info.duration)
-            written = propose_steps(request, near, settings, info)
-            return speech, written, look.result()
+            narration = _read_narration(request, near, settings)
+            written = propose_steps(request, near, settings, info, narration)
+            return SoundAndPicture(speech, written, look.result(), narration)
         except StoppedError:
             look.result()  # raises what went wrong there
             raise
@@ -355,16 +337,38 @@ def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
     return run.networks.describer is not None or run.settings.vision.witness.named
 
 
+def _read_narration(
+    request: Request, transcript: Transcript, settings: StepsSettings
+) -> "NarrationReading | None":
+    """Return the reading of what is said; None where there is nothing in English to read, or where
+    what reads it is not installed and no writer needs it."""
+    if not transcript.sentences or settings.procx.when == "alone":
+        return None
+    from stepline.writing.extractive.reading import foreign_note, read_narration
+
+    if foreign_note(transcript) is not None:
+        return None
+    try:
+        return read_narration(transcript, settings.writing)
+    except ModelError as error:
+        if settings.writing.writer == "extractive" and not request.texts:
+            raise
+        log.warning("no title and no materials from what is said: %s", error)
+        return None
+
+
 def propose_steps(
     request: Request,
     transcript: Transcript,
     settings: StepsSettings,
     info: "MediaInfo | None" = None,
+    narration: "NarrationReading | None" = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, else what a writer makes of the
     transcript.
 
-    info: of the video, for a writer that is shown pictures of it.
+    info: of the video, for a writer that is shown pictures of it. narration: the transcript as it
+    was read already.
     """
     from stepline.writing import WrittenSteps, write_steps
 
@@ -388,4 +392,4 @@ def propose_steps(
             request.path, llm.picture_size, start=request.start, media=settings.media
         )
         pictures = VideoPictures(reader, info.duration, request.start)
-    return write_steps(transcript, settings.writing, pictures=pictures)
+    return write_steps(transcript, settings.writing, pictures=pictures, narration=narration)

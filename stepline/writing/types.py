@@ -1,13 +1,9 @@
 """What a step writer returns."""
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from stepline.records import Rejected, Step, StepKind
-
-if TYPE_CHECKING:
-    from stepline.writing.extractive.reading import NarrationReading
 
 # An order not to do: "don't move them", "be careful not to tear it"; "don't forget to stir" is one
 # to do.
@@ -30,13 +26,11 @@ class WrittenSteps:
     is grounded. One that nobody says and a picture shows cites none; `at` is the second of that
     picture.
     notes: one line each, for example that a deadline passed and another writer served a part.
-    narration: what the extractive writer read, for those that read the same narration after it.
     """
 
     steps: tuple[Step, ...] = ()
     dropped: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
-    narration: "NarrationReading | None" = field(default=None, compare=False, repr=False)
 
 
 def under_condition(text: str) -> bool:

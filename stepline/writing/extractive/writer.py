@@ -14,7 +14,12 @@ from stepline.narration import NarrationTagger, SentenceReading, load_tagger
 from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
-from stepline.writing.extractive.reading import NarrationUnit, foreign_note, read_narration
+from stepline.writing.extractive.reading import (
+    NarrationReading,
+    NarrationUnit,
+    foreign_note,
+    read_narration,
+)
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
 from stepline.writing.extractive.step_names import StepNamer
@@ -43,10 +48,14 @@ REASONS: Final = {
 
 
 def write_extractive(
-    transcript: Transcript, settings: WritingSettings | None = None
+    transcript: Transcript,
+    settings: WritingSettings | None = None,
+    *,
+    narration: NarrationReading | None = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript tells, each from the words of its sentences.
 
+    narration: what `read_narration` made of the same, where it was read already.
     Reads English only: for another language it returns no steps and a note that says so.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
@@ -54,7 +63,8 @@ def write_extractive(
     foreign = foreign_note(transcript)
     if foreign is not None:
         return WrittenSteps(notes=(foreign,))
-    narration = read_narration(transcript, settings)
+    if narration is None:
+        narration = read_narration(transcript, settings)
     tagger = load_tagger(settings.step_scorer)
     readings, docs = narration.readings, narration.docs
     chances = step_probabilities(readings, narration.texts)
@@ -80,7 +90,7 @@ def write_extractive(
             if named is not None:
                 steps.append(_step(named, unit))
     folded = fold_by_meaning(merge_repeats(steps))
-    return WrittenSteps(number_steps(folded), tuple(dropped), narration=narration)
+    return WrittenSteps(number_steps(folded), tuple(dropped))
 
 
 def sentence_step_probabilities(
