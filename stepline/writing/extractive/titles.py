@@ -30,7 +30,9 @@ MAX_TITLE_WORDS: Final = 12
 LIGHT_VERBS: Final = word_set(
     "make do have get cook prepare build show teach introduce cover see try look talk take go be"
 )
-ARTICLES: Final = word_set("a an the my our your some this that these those us me it")
+ARTICLES: Final = word_set(
+    "a an the my our your some this that these those us me it favorite favourite own very"
+)
 PARTS_OF_NAME: Final = word_set(
     "compound amod nmod poss case nummod prep pobj pcomp conj cc quantmod det punct"
 )

@@ -28,8 +28,7 @@ MAX_OTHER: Final = 0.9  # P(neither material nor tool) of what is measured in gr
 MIN_LISTED: Final = 0.5  # P(either) of what is listed as needed
 MIN_COUNTED: Final = 0.5  # P(material) of what is counted
 MIN_BARE: Final = 0.75  # P(material) of what is added without an amount
-MIN_KNOWN: Final = 0.85  # the same of "the onions", which may be what was made before
-MIN_TOOL: Final = 0.6  # P(tool) of what the work is done with or in
+MIN_TOOL: Final = 0.5  # P(tool) of what the work is done with or in
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def _is_material(mention: Mention, material: float, tool: float, *, is_list: boo
         return material >= tool and material + tool >= MIN_LISTED
     if mention.role == "some" or (amount is not None and not amount.is_article):
         return material >= MIN_COUNTED
-    return material >= (MIN_KNOWN if mention.is_definite else MIN_BARE)
+    return material >= MIN_BARE
 
 
 def _is_tool(mention: Mention, material: float, tool: float, *, is_list: bool) -> bool:
