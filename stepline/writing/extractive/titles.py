@@ -33,6 +33,7 @@ LIGHT_VERBS: Final = word_set(
 ARTICLES: Final = word_set(
     "a an the my our your some this that these those us me it favorite favourite own very"
 )
+TOPIC_PREPOSITIONS: Final = word_set("about at through over into")
 PARTS_OF_NAME: Final = word_set(
     "compound amod nmod poss case nummod prep pobj pcomp conj cc quantmod det punct"
 )
@@ -160,7 +161,7 @@ def _objects(verb: "Token") -> "Iterator[Token]":
         if child.dep_ in ("dobj", "attr", "oprd"):
             yield child
     for child in verb.children:
-        if child.dep_ == "prep" and child.i == verb.i + 1:
+        if child.lower_ in TOPIC_PREPOSITIONS and child.i == verb.i + 1:
             yield from (deep for deep in child.children if deep.dep_ == "pobj")
 
 
