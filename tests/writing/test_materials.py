@@ -37,6 +37,8 @@ def materials(*texts: str) -> list[str]:
         ("three quarters of a cup of sugar", 0.75, 0.75, "cup"),
         ("six feet of rope", 6, 6, "foot"),
         ("two more tablespoons of butter", 2, 2, "tbsp"),
+        ("teaspoon of dried oregano", 1, 1, "tsp"),
+        ("couple tablespoons of oil", 2, 2, "tbsp"),
     ],
 )
 def test_an_amount_is_read_with_its_unit(said, low, high, unit):

@@ -31,6 +31,8 @@ SIZES: Final = word_set(
 )
 LENGTH_PIECES: Final = word_set("piece strip length knob bit")
 ARTICLES: Final = word_set("a an another")
+# "the glass of water", "each slice of bread" speak of one that is there
+NOT_BEFORE_UNIT: Final = word_set("the that this your my our his her its each every any no of - by")
 MEASURED_KINDS: Final = word_set("mass volume length")
 
 
@@ -91,12 +93,25 @@ def _number(words: Sequence[str], place: int) -> tuple[tuple[float, float], int]
     word = words[place]
     if list(words[place : place + 2]) == ["a", "couple"]:
         return (2.0, 2.0), place + 2
-    if word in ("couple", "dozen", "third", "second", "zero"):
+    if word == "couple":
+        return (2.0, 2.0), place + 1
+    if word in ("dozen", "third", "second", "zero"):
         return None
+    if _is_bare_unit(words, place):
+        return (1.0, 1.0), place
     number = number_at(words, place)
     if number is not None:
         return number
     return ((1.0, 1.0), place + 1) if word in ARTICLES else None
+
+
+def _is_bare_unit(words: Sequence[str], place: int) -> bool:
+    """Return whether a unit stands without a number: "salt, pepper, teaspoon of thyme"."""
+    word = words[place]
+    is_unit = word in COUNT_UNITS or (word in UNITS and UNITS[word][0] in ("mass", "volume"))
+    if not is_unit or word in VAGUE or word.endswith("s"):
+        return False
+    return _word_at(words, place + 1) == "of" and _word_at(words, place - 1) not in NOT_BEFORE_UNIT
 
 
 def _unit(words: Sequence[str], place: int, *, is_written: bool) -> tuple[str, str, int] | None:
