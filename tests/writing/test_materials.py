@@ -1,6 +1,8 @@
 """Materials, amounts and tools of the work, from what is said."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stepline.outputs.text import material_text
 from stepline.records import Sentence, Span, Transcript, Word
@@ -131,3 +133,37 @@ def test_what_later_sentences_name_goes_with_them():
 
 def test_nothing_said_needs_nothing():
     assert needed() == NeededThings()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "327b",
+        "1.2.3",
+        "24/7/3",
+        "2x4",
+        "1/0",
+        "3/",
+        "9" * 400,
+        "m²",
+        "½",
+        "1½",
+        "٣",
+        "10,00",
+        ".",
+        "-",
+    ],
+)
+def test_no_word_stops_the_reading(odd):
+    found = needed(f"Add {odd} cups of flour and {odd} eggs.", f"You will need {odd}, {odd} {odd}.")
+    for thing in found.materials:
+        assert all(0 < amount.low <= amount.high < 1e9 for amount in thing.amounts)
+
+
+@given(st.lists(st.text(max_size=40), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_any_text_is_read(texts):
+    spoken = [text for text in texts if text.strip()]
+    for thing in (*needed(*spoken).materials, *needed(*spoken).tools):
+        assert thing.name.strip()
+        assert all(source < len(spoken) for source in thing.sources)

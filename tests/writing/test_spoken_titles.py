@@ -1,6 +1,8 @@
 """What a speaker announces at the beginning is the title of the video."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing.extractive.reading import read_narration
@@ -49,3 +51,10 @@ def test_what_is_said_after_the_work_has_begun_is_no_title() -> None:
     begun = ["Slice the onions.", "Fry the onions in the pan.", "Pour in the stock."]
     late = "Tomorrow I'm going to show you how to paint a fence."
     assert title_of(*begun, late) is None
+
+
+@given(st.lists(st.text(max_size=40), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_any_text_is_read(texts: list[str]) -> None:
+    title = title_of(*(text for text in texts if text.strip()))
+    assert title is None or title.strip()

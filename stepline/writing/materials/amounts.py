@@ -61,6 +61,8 @@ def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
     if number is None:
         return None
     (low, high), after = number
+    if high <= 0:
+        return None
     is_article = words[place] in ARTICLES and after == place + 1
     unit_place = _past(words, after, SIZES | ARTICLES | {"of", "the", "-"})
     unit = _unit(words, unit_place, is_written=words[place][:1].isdigit())

@@ -5,6 +5,7 @@ thing counts where it is listed as needed, is the object of a verb of adding or 
 work is done with or in.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
 
+NUMBER_PATTERN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
+MAX_NUMBER_CHARS: Final = 9
+NO_NUMBER: Final = "#"
 MAX_NAME_TOKENS: Final = 4  # more are a list without commas, of which no name is sure
 # Verbs whose object joins the work, and those whose object does the work.
 ADDING_VERBS: Final = word_set(
@@ -105,14 +109,18 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[Mention]:
 
 
 def _spelt(token: "Token") -> str:
-    """Return a token in lower case, a one-letter fraction as digits: "½" is 1/2, "1½" is 1.5."""
+    """Return a token in lower case, a one-letter fraction as digits: "½" is 1/2, "1½" is 1.5.
+
+    What begins with a digit and is no number, as "2x4", begins with NO_NUMBER instead.
+    """
     word: str = token.lower_
-    last = word[-1:]
-    if not last or unicodedata.category(last) != "No":
-        return word
-    part = unicodedata.numeric(last)
-    whole = word[:-1]
-    return f"{int(whole) + part:g}" if whole.isdigit() else f"{part:g}"
+    if "FRACTION" in unicodedata.name(word[-1:] or " ", ""):
+        whole = word[:-1] or "0"
+        if whole.isdecimal():
+            word = f"{int(whole[:MAX_NUMBER_CHARS]) + unicodedata.numeric(token.text[-1]):g}"
+    is_number = NUMBER_PATTERN.fullmatch(word) is not None and len(word) <= MAX_NUMBER_CHARS
+    begins_with_number = word[:1].isdecimal() or (word[:1] == "." and word[1:2].isdecimal())
+    return NO_NUMBER + word if begins_with_number and not is_number else word
 
 
 def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[Mention]:
