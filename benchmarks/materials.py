@@ -94,8 +94,8 @@ def main() -> None:
     verbose = "--all" in sys.argv
     totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for narration, lists in read_lists().items():
-        found = find_materials(read_narration(read_transcript(narration)))
-        for kind, things in (("material", found.materials), ("tool", found.tools)):
+        needed = find_materials(read_narration(read_transcript(narration)))
+        for kind, things in (("material", needed.materials), ("tool", needed.tools)):
             if verbose:
                 print(narration, kind)
             for name, count in compare(things, lists[kind], verbose=verbose).items():

@@ -182,8 +182,8 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
     for correction in active_corrections(corrections):
         for edit in correction.edits:
             if isinstance(edit, TitleEdit):
-                named = {"title": one_line(edit.title), "title_source": "user"}
-                video = video.model_copy(update=named)
+                new_title = {"title": one_line(edit.title), "title_source": "user"}
+                video = video.model_copy(update=new_title)
             else:
                 steps.apply(edit)
     arranged = steps.arranged()
@@ -193,8 +193,8 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
         for field, value in step_fields(step).items():
             if step.id not in current or current[step.id][field] != value:
                 machine.setdefault(step.id, {})[field] = value
-    changed = record.model_copy(update={"steps": arranged, "video": video})
-    return CorrectedRecord(changed, machine, len(corrections))
+    corrected_record = record.model_copy(update={"steps": arranged, "video": video})
+    return CorrectedRecord(corrected_record, machine, len(corrections))
 
 
 def step_fields(step: Step) -> dict[str, JsonValue]:

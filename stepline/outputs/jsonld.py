@@ -110,8 +110,8 @@ def _supplies_and_tools(record: Record) -> dict[str, JsonValue]:
         if thing.amounts:
             supply["requiredQuantity"] = " + ".join(map(amount_text, thing.amounts))
         supplies.append(supply)
-    named: dict[str, JsonValue] = {"supply": supplies} if supplies else {}
-    return named | _tools(record)
+    entries: dict[str, JsonValue] = {"supply": supplies} if supplies else {}
+    return entries | _tools(record)
 
 
 def _tools(record: Record) -> dict[str, JsonValue]:

@@ -117,8 +117,8 @@ def material_text(thing: Material) -> str:
 
 def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
     """Return what the work needs under its headings, those that are not empty."""
-    headed = [("Materials", record.materials), ("Tools", record.tools)]
-    return [(heading, things) for heading, things in headed if things]
+    headings = [("Materials", record.materials), ("Tools", record.tools)]
+    return [(heading, things) for heading, things in headings if things]
 
 
 def from_pictures(record: Record) -> bool:

@@ -22,12 +22,12 @@ def choose_title(
 ) -> tuple[str, TitleSource]:
     """Return the title of a video and its source, the first that has one: user, link, file, speech,
     name."""
-    given: dict[TitleSource, str | None] = {
+    candidates: dict[TitleSource, str | None] = {
         "user": request.title,
         "link": request.origin.title if request.origin else None,
         "file": info.title,
     }
-    for source, text in given.items():
+    for source, text in candidates.items():
         title = one_line(text or "")
         if any(letter.isalnum() for letter in title):
             return shorten(title, MAX_TITLE_CHARS), source

@@ -45,7 +45,7 @@ NO_TOPICS: Final = (
     | word_set(
         """
         everything something way one version method job work dish recipe batch trick secret tip
-        level exercise letter word question channel
+        level exercise letter word question channel moment
         """
     )
 )
@@ -75,14 +75,14 @@ def spoken_title(narration: NarrationReading) -> str | None:
 
 def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
     """Return the title that one sentence announces, "how to" before what is made."""
-    announced = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
+    announcement = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
     is_named, is_planned = _names_the_time(doc), _plans(doc)
     tells = _tells_the_viewer(doc)
-    if announced >= MIN_HOW_TO or (is_planned and tells):
+    if announcement >= MIN_HOW_TO or (is_planned and tells):
         for tokens in _how_to(doc):
             return _sentence_case(f"how to {_text(tokens)}")
     topics: list[list[Token]] = []
-    if announced >= MIN_ANNOUNCEMENT and (is_named or is_planned or tells):
+    if announcement >= MIN_ANNOUNCEMENT and (is_named or is_planned or tells):
         topics = _topics(doc, SUBJECTS_OF_WORK)
     elif is_named and is_planned:
         topics = _topics(doc, SUBJECTS_AFTER_WHAT)
@@ -200,16 +200,16 @@ def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Tok
             waiting += token.children
     words.sort(key=lambda token: token.i)
     end = head.i
-    joined: list[Token] = []
+    unbroken: list[Token] = []
     for token in words:
         is_cut = token.i > head.i and any(_parts(deep) for deep in head.doc[end : token.i])
         if is_cut:
             break
-        joined.append(token)
+        unbroken.append(token)
         end = max(end, token.i)
-    while joined and joined[-1].dep_ in ("cc", "prep", "aux", "det", "punct"):
-        joined.pop()
-    return joined[:MAX_TITLE_WORDS]
+    while unbroken and unbroken[-1].dep_ in ("cc", "prep", "aux", "det", "punct"):
+        unbroken.pop()
+    return unbroken[:MAX_TITLE_WORDS]
 
 
 def _parts(token: "Token") -> bool:

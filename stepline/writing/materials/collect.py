@@ -119,12 +119,12 @@ def _thing(mention: Mention, unit: NarrationUnit, doc: "Doc", *, is_list: bool) 
         span = sentence.words[place].span
         at = span.start if span is not None else at
     amounts: tuple[Amount, ...] = ()
-    stated = mention.amount
-    if stated is not None and not stated.is_article:
-        text = doc[stated.begin : stated.end].text
-        amounts = (Amount(low=stated.low, high=stated.high, unit=stated.unit or None, text=text),)
-    elif stated is not None:
-        amounts = (Amount(low=1.0, high=1.0, text=doc[stated.begin : stated.end].text),)
+    amount = mention.amount
+    if amount is not None and not amount.is_article:
+        text = doc[amount.begin : amount.end].text
+        amounts = (Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text),)
+    elif amount is not None:
+        amounts = (Amount(low=1.0, high=1.0, text=doc[amount.begin : amount.end].text),)
     return _Thing(mention, amounts, at, (number,), is_list and bool(amounts))
 
 
@@ -159,8 +159,8 @@ def _merged(first: _Thing, again: _Thing) -> _Thing:
     amounts = first.amounts
     is_part = again.mention.is_definite and bool(amounts)  # of what was told before
     if not first.is_listed and not is_part:
-        known = {(amount.low, amount.high, amount.unit) for amount in amounts}
-        new = [a for a in again.amounts if (a.low, a.high, a.unit) not in known]
+        earlier = {(amount.low, amount.high, amount.unit) for amount in amounts}
+        new = [a for a in again.amounts if (a.low, a.high, a.unit) not in earlier]
         if again.is_listed:
             amounts = again.amounts
         elif not amounts or (again.mention.amount and again.mention.amount.unit):
@@ -177,9 +177,9 @@ def _material(thing: _Thing) -> Material:
 
 def materials_within(things: Sequence[Material], sentences: int) -> tuple[Material, ...]:
     """Return the things that the first so many sentences name, each with those of its sentences."""
-    within = []
+    things_inside = []
     for thing in things:
         sources = tuple(source for source in thing.sources if source < sentences)
         if sources:
-            within.append(thing.model_copy(update={"sources": sources}))
-    return tuple(within)
+            things_inside.append(thing.model_copy(update={"sources": sources}))
+    return tuple(things_inside)

@@ -92,18 +92,18 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[Mention]:
     """
     words = [_spelt(token) for token in doc]
     mentions = list(_with_amounts(doc, words))
-    taken = {place for mention in mentions for place in _places(mention)}
+    mentioned_places = {place for mention in mentions for place in _places(mention)}
     for token in doc:
-        if token.pos_ not in ("NOUN", "PROPN") or token.i in taken:
+        if token.pos_ not in ("NOUN", "PROPN") or token.i in mentioned_places:
             continue
-        role = _role(token, taken, is_list=is_list)
+        role = _role(token, mentioned_places, is_list=is_list)
         if role is None:
             continue
         name = _name_before(doc, token.i + 1)
         if len(name) == 1 and singular(token.lower_) in COUNT_UNITS - CONTAINERS:
             continue
-        if name and not taken & {part.i for part in name}:
-            taken |= {part.i for part in name}
+        if name and not mentioned_places & {part.i for part in name}:
+            mentioned_places |= {part.i for part in name}
             mentions.append(_mention(name, role, None))
     return sorted(mentions, key=lambda mention: mention.at)
 
@@ -265,10 +265,10 @@ def _is_part(token: "Token", *, is_first: bool) -> bool:
     return token.tag_ in PARTICIPLES and any(after.pos_ == "NOUN" for after in follows)
 
 
-def _role(token: "Token", taken: set[int], *, is_list: bool) -> Role | None:
+def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role | None:
     """Return how a noun without an amount is part of the work; None where it is not.
 
-    taken: tokens of things that are mentioned already; what is joined to them is too.
+    mentioned_places: tokens of things that are mentioned already; what is joined to them is too.
     """
     if token.dep_ == "compound" and token.head.i > token.i:
         return None
@@ -276,7 +276,7 @@ def _role(token: "Token", taken: set[int], *, is_list: bool) -> Role | None:
     verb = head.head
     if _is_compared(token):
         return None
-    if head is not token and head.i in taken:
+    if head is not token and head.i in mentioned_places:
         return "added"
     if _is_vague_amount(token):
         return "some"
