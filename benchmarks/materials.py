@@ -20,7 +20,7 @@ from stepline.writing.extractive.reading import read_narration
 from stepline.writing.materials import find_materials
 from stepline.writing.quantities import stem
 
-NARRATIONS = Path(__file__).resolve().parents[1] / "research" / "narrations"
+NARRATIONS_FOLDER = Path(__file__).resolve().parents[1] / "research" / "narrations"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ListedThing:
 def read_transcript(name: str) -> Transcript:
     """Return a narration, a sentence every five seconds."""
     sentences = []
-    path = NARRATIONS / (name if "/" in name else f"texts/{name}")
+    path = NARRATIONS_FOLDER / (name if "/" in name else f"texts/{name}")
     for line in path.with_suffix(".txt").read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             start = 5.0 * len(sentences)
@@ -50,7 +50,7 @@ def read_transcript(name: str) -> Transcript:
 def read_lists() -> dict[str, dict[str, list[ListedThing]]]:
     """Return the listed things, by narration and kind."""
     lists: dict[str, dict[str, list[ListedThing]]] = defaultdict(lambda: defaultdict(list))
-    for line in (NARRATIONS / "materials.tsv").read_text("utf-8").splitlines():
+    for line in (NARRATIONS_FOLDER / "materials.tsv").read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             narration, kind, names, *amounts = line.split("\t")
             thing = ListedThing(tuple(names.split("|")), tuple("|".join(amounts).split("|")))

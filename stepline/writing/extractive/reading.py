@@ -79,10 +79,10 @@ def foreign_note(transcript: Transcript) -> str | None:
     if language is not None:
         if language.lower().split("-")[0] in ("en", "english"):
             return None
-        heard = f"the extractive writer reads English only, the transcript is {language!r}"
+        reason = f"the extractive writer reads English only, the transcript is {language!r}"
         was_recognised = transcript.recogniser not in (None, "captions")
         translate = "translate it with --translate, or " if was_recognised else ""
-        return f"{heard}; {translate}use the llm writer"
+        return f"{reason}; {translate}use the llm writer"
     words = [
         word
         for sentence in transcript.sentences
@@ -90,7 +90,8 @@ def foreign_note(transcript: Transcript) -> str | None:
     ]
     if looks_english(words):
         return None
-    return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"
+    reason = "the extractive writer reads English only, and this transcript does not look like it"
+    return f"{reason}; use the llm writer"
 
 
 @dataclass(frozen=True)

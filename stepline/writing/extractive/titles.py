@@ -30,7 +30,7 @@ MAX_TITLE_WORDS: Final = 12
 LIGHT_VERBS: Final = word_set(
     "make do have get cook prepare build show teach introduce cover see try look talk take go be"
 )
-ARTICLES: Final = word_set(
+ARTICLE_WORDS: Final = word_set(
     "a an the my our your some this that these those us me it favorite favourite own very"
 )
 TOPIC_PREPOSITIONS: Final = word_set("about at through over into")
@@ -178,7 +178,7 @@ def _name(thing: "Token") -> "list[Token]":
     if not _names_something(thing):
         return []
     words = sorted([thing, *_limited(thing, PARTS_OF_NAME)], key=lambda token: token.i)
-    while words and (words[0].lower_ in ARTICLES or words[0].is_punct):
+    while words and (words[0].lower_ in ARTICLE_WORDS or words[0].is_punct):
         del words[0]
     return words
 

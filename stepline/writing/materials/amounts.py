@@ -20,17 +20,19 @@ COUNT_UNITS: Final = word_set(
     square pair bucket sack shot dusting coat
     """
 )
-CONTAINERS: Final = word_set("can tin bottle jar bag box carton tub tube bucket roll board block")
+CONTAINER_WORDS: Final = word_set(
+    "can tin bottle jar bag box carton tub tube bucket roll board block"
+)
 # Names of these come before the unit as well: "two garlic cloves".
 UNITS_BEHIND_NAME: Final = word_set("clove slice stick stalk sprig rib sheet cube")
-SIZES: Final = word_set(
+SIZE_WORDS: Final = word_set(
     """
     good big large small little medium nice generous heaped heaping level rounded scant whole full
     wee tiny huge proper great more extra fluid single fresh
     """
 )
 LENGTH_PIECES: Final = word_set("piece strip length knob bit")
-ARTICLES: Final = word_set("a an another")
+ARTICLE_WORDS: Final = word_set("a an another")
 # "the glass of water", "each slice of bread" speak of one that is there
 NOT_BEFORE_UNIT: Final = word_set("the that this your my our his her its each every any no of - by")
 MEASURED_KINDS: Final = word_set("mass volume length")
@@ -63,8 +65,8 @@ def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
     (low, high), after = number
     if high <= 0:
         return None
-    is_article = words[place] in ARTICLES and after == place + 1
-    unit_place = _past(words, after, SIZES | ARTICLES | {"of", "the", "-"})
+    is_article = words[place] in ARTICLE_WORDS and after == place + 1
+    unit_place = _past(words, after, SIZE_WORDS | ARTICLE_WORDS | {"of", "the", "-"})
     unit = _unit(words, unit_place, is_written=words[place][:1].isdigit())
     if unit is None:
         is_other = unit_place < len(words) and words[unit_place] in UNITS
@@ -104,7 +106,7 @@ def _number(words: Sequence[str], place: int) -> tuple[tuple[float, float], int]
     number = number_at(words, place)
     if number is not None:
         return number
-    return ((1.0, 1.0), place + 1) if word in ARTICLES else None
+    return ((1.0, 1.0), place + 1) if word in ARTICLE_WORDS else None
 
 
 def _is_bare_unit(words: Sequence[str], place: int) -> bool:

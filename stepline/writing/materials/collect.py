@@ -8,17 +8,14 @@ merging     what is named again is one thing
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Amount, Material
-from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
+from stepline.writing.extractive.reading import NarrationReading
 from stepline.writing.materials.mentions import Mention, find_mentions
-from stepline.writing.materials.thing_kinds import thing_kinds
+from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
 from stepline.writing.quantities import UNITS
-
-if TYPE_CHECKING:
-    from spacy.tokens import Doc
 
 MIN_WORK: Final = 0.5  # P(a sentence tells a step or lists what is needed) from which it is read
 MIN_MEASURED: Final = 0.3  # the same of what is measured, in grams or cups
@@ -40,6 +37,15 @@ class NeededThings:
 
 
 @dataclass(frozen=True)
+class _Row:
+    """A mention, the number of its unit, and whether that lists what is needed."""
+
+    mention: Mention
+    unit: int
+    is_list: bool
+
+
+@dataclass(frozen=True)
 class _Thing:
     """A thing while others are merged into it. is_listed: its amount is of the list of what is
     needed, which says how much in all."""
@@ -54,63 +60,80 @@ class _Thing:
 def find_materials(narration: NarrationReading) -> NeededThings:
     """Return the materials and tools that a narration says are used, each with when it is named."""
     rows = list(_all_mentions(narration))
-    chances = thing_kinds([mention.name for _, mention, _ in rows])
+    chances = thing_kinds([row.mention.name for row in rows])
     materials: list[_Thing] = []
     tools: list[_Thing] = []
-    for (number, mention, is_list), (material, tool, _) in zip(rows, chances, strict=True):
-        thing = _thing(mention, narration.units[number], narration.docs[number], is_list=is_list)
-        if mention.role != "used" and _find(materials, mention) is not None:
+    for row, chance in zip(rows, chances, strict=True):
+        thing = _thing(row, narration)
+        kind = _kind(row, chance, materials, tools)
+        if kind == "material":
             _add(materials, thing)
-        elif _find(tools, mention) is not None:
+        elif kind == "tool":
             _add(tools, replace(thing, amounts=()))
-        elif _is_material(mention, float(material), float(tool), is_list=is_list):
-            _add(materials, thing)
-        elif _is_tool(mention, float(material), float(tool), is_list=is_list):
-            _add(tools, replace(thing, amounts=()))
-    return NeededThings(tuple(map(_material, materials)), tuple(map(_material, tools)))
+    return NeededThings(_as_records(materials), _as_records(tools))
 
 
-def _all_mentions(narration: NarrationReading) -> Iterator[tuple[int, Mention, bool]]:
-    """Yield what sentences of the work name: the number of the unit, the mention, whether the unit
-    lists what is needed."""
-    for number, (doc, reading) in enumerate(zip(narration.docs, narration.readings, strict=True)):
-        step = reading.step_probability
-        items = float(reading.kinds[SENTENCE_KINDS.index("items")])
-        option = float(reading.kinds[SENTENCE_KINDS.index("option")])
-        if step + items < MIN_MEASURED:
+def _all_mentions(narration: NarrationReading) -> Iterator[_Row]:
+    """Yield what sentences of the work name."""
+    rows = zip(narration.docs, narration.readings, strict=True)
+    for number, (doc, reading) in enumerate(rows):
+        kinds = dict(zip(SENTENCE_KINDS, map(float, reading.kinds), strict=True))
+        work = kinds["step"] + kinds["items"]
+        if work < MIN_MEASURED:
             continue
-        is_list = items >= MIN_LIST
+        is_list = kinds["items"] >= MIN_LIST
+        is_option = kinds["option"] >= MIN_OPTION
         for mention in find_mentions(doc, is_list=is_list):
-            is_measured = mention.amount is not None and mention.amount.unit in UNITS
-            is_measured = is_measured and option < MIN_OPTION
-            if step + items >= MIN_WORK or is_measured:
-                yield number, mention, is_list
+            is_measured = _is_measured(mention) and not is_option
+            if work >= MIN_WORK or is_measured:
+                yield _Row(mention, number, is_list)
 
 
-def _is_material(mention: Mention, material: float, tool: float, *, is_list: bool) -> bool:
+def _is_measured(mention: Mention) -> bool:
+    """Return whether an amount in grams, cups or metres stands with a mention."""
+    return mention.amount is not None and mention.amount.unit in UNITS
+
+
+def _kind(
+    row: _Row, chance: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
+) -> ThingKind:
+    """Return what a mention is: what it was before, else by its name and how it is named."""
+    mention = row.mention
+    if mention.role != "used" and _find(materials, mention) is not None:
+        return "material"
+    if _find(tools, mention) is not None:
+        return "tool"
+    material = float(chance[THING_KINDS.index("material")])
+    tool = float(chance[THING_KINDS.index("tool")])
+    if _is_measured(mention):
+        return "material" if material + tool > 1 - MAX_OTHER else "other"
+    if row.is_list:
+        return _listed_kind(mention, material, tool)
     amount = mention.amount
-    if amount is not None and amount.unit in UNITS:
-        return material + tool > 1 - MAX_OTHER
-    if is_list:
-        return material >= tool and material + tool >= MIN_LISTED
-    if mention.role == "some" or (amount is not None and not amount.is_article):
-        return material >= MIN_COUNTED
-    return material >= MIN_BARE
+    is_counted = amount is not None and not amount.is_article
+    floor = MIN_COUNTED if is_counted or mention.role == "some" else MIN_BARE
+    if material >= floor:
+        return "material"
+    if is_counted or mention.role in ("some", "added") or tool < MIN_TOOL:
+        return "other"
+    return "tool" if amount is None or not amount.unit else "other"
 
 
-def _is_tool(mention: Mention, material: float, tool: float, *, is_list: bool) -> bool:
-    amount = mention.amount
-    if mention.role in ("some", "added") or (amount is not None and amount.unit):
-        return False
-    if is_list:
-        return tool > material and material + tool >= MIN_LISTED
-    is_several = amount is not None and not amount.is_article
-    return tool >= MIN_TOOL and not is_several
+def _listed_kind(mention: Mention, material: float, tool: float) -> ThingKind:
+    """Return what a thing of a list of needed things is: nothing but a material is measured."""
+    if material + tool < MIN_LISTED:
+        return "other"
+    if material >= tool:
+        return "material"
+    has_unit = mention.amount is not None and bool(mention.amount.unit)
+    return "other" if has_unit or mention.role == "some" else "tool"
 
 
-def _thing(mention: Mention, unit: NarrationUnit, doc: "Doc", *, is_list: bool) -> _Thing:
-    """Return a mention with its sentence, and the second at which that begins to name it."""
-    word = sum(bool(token.whitespace_) for token in doc[: mention.at])
+def _thing(row: _Row, narration: NarrationReading) -> _Thing:
+    """Return a mention with its sentence, and the second at which that names it."""
+    unit = narration.units[row.unit]
+    doc = narration.docs[row.unit]
+    word = sum(bool(token.whitespace_) for token in doc[: row.mention.at])
     places = list(unit.places())
     number, place = places[min(word, len(places) - 1)]
     sentence = unit.sentences[number - unit.first]
@@ -119,13 +142,12 @@ def _thing(mention: Mention, unit: NarrationUnit, doc: "Doc", *, is_list: bool) 
         span = sentence.words[place].span
         at = span.start if span is not None else at
     amounts: tuple[Amount, ...] = ()
-    amount = mention.amount
-    if amount is not None and not amount.is_article:
+    amount = row.mention.amount
+    if amount is not None:
         text = doc[amount.begin : amount.end].text
-        amounts = (Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text),)
-    elif amount is not None:
-        amounts = (Amount(low=1.0, high=1.0, text=doc[amount.begin : amount.end].text),)
-    return _Thing(mention, amounts, at, (number,), is_list and bool(amounts))
+        unit_name = amount.unit or None
+        amounts = (Amount(low=amount.low, high=amount.high, unit=unit_name, text=text),)
+    return _Thing(row.mention, amounts, at, (number,), row.is_list and bool(amounts))
 
 
 def _add(things: list[_Thing], thing: _Thing) -> None:
@@ -155,24 +177,47 @@ def _is_same(earlier: Mention, later: Mention) -> bool:
 
 
 def _merged(first: _Thing, again: _Thing) -> _Thing:
-    """Return the first naming with the amounts of both; those of a list are of all that is used."""
-    amounts = first.amounts
-    is_part = again.mention.is_definite and bool(amounts)  # of what was told before
-    if not first.is_listed and not is_part:
-        earlier = {(amount.low, amount.high, amount.unit) for amount in amounts}
-        new = [a for a in again.amounts if (a.low, a.high, a.unit) not in earlier]
-        if again.is_listed:
-            amounts = again.amounts
-        elif not amounts or (again.mention.amount and again.mention.amount.unit):
-            amounts = (*amounts, *new)
-    sources = tuple(dict.fromkeys((*first.sources, *again.sources)))
-    is_listed = first.is_listed or again.is_listed
-    return replace(first, amounts=amounts, sources=sources, is_listed=is_listed)
+    """Return the first naming with the amounts and sentences of both."""
+    sources = dict.fromkeys((*first.sources, *again.sources))
+    return replace(
+        first,
+        amounts=_merged_amounts(first, again),
+        sources=tuple(sources),
+        is_listed=first.is_listed or again.is_listed,
+    )
 
 
-def _material(thing: _Thing) -> Material:
-    name = thing.mention.name
-    return Material(name=name, amounts=thing.amounts, at=thing.at, sources=thing.sources)
+def _merged_amounts(first: _Thing, again: _Thing) -> tuple[Amount, ...]:
+    """Return the amounts of two namings; those of a list are of all that is used.
+
+    A part of what was told before ("a cup of the milk") adds none, and neither does "an egg".
+    """
+    is_part = again.mention.is_definite and bool(first.amounts)
+    if first.is_listed or is_part:
+        return first.amounts
+    if again.is_listed or not first.amounts:
+        return again.amounts
+    amount = again.mention.amount
+    if amount is None or not amount.unit:
+        return first.amounts
+    amounts = list(first.amounts)
+    for new in again.amounts:
+        if not any(_is_equal(new, other) for other in amounts):
+            amounts.append(new)
+    return tuple(amounts)
+
+
+def _is_equal(one: Amount, other: Amount) -> bool:
+    return (one.low, one.high, one.unit) == (other.low, other.high, other.unit)
+
+
+def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
+    materials = []
+    for thing in things:
+        name = thing.mention.name
+        material = Material(name=name, amounts=thing.amounts, at=thing.at, sources=thing.sources)
+        materials.append(material)
+    return tuple(materials)
 
 
 def materials_within(things: Sequence[Material], sentences: int) -> tuple[Material, ...]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stepline.narration.words import word_set
 from stepline.writing.materials.amounts import (
-    ARTICLES,
-    CONTAINERS,
+    ARTICLE_WORDS,
+    CONTAINER_WORDS,
     COUNT_UNITS,
-    SIZES,
+    SIZE_WORDS,
     UNITS_BEHIND_NAME,
     StatedAmount,
     amount_at,
@@ -44,8 +44,8 @@ ADDING_VERBS: Final = word_set(
 )
 USING_VERBS: Final = word_set("use take grab get need have bring want pick")
 # What follows is done to the thing at hand ("fill the jar with sand"), or is where it goes.
-MEANS: Final = word_set("with using")
-PLACES: Final = word_set("in into on onto over inside through under")
+MEANS_WORDS: Final = word_set("with using")
+PLACE_WORDS: Final = word_set("in into on onto over inside through under")
 # "the starter goes on top": what comes in is told by the verb's subject.
 COMING_VERBS: Final = word_set("go come")
 # Amounts without a number.
@@ -54,9 +54,9 @@ REST_WORDS: Final = word_set("last remaining other")
 KNOWN_DETERMINERS: Final = word_set("the that this those these them")
 NAME_PARTS: Final = word_set("NOUN PROPN ADJ")
 MISREAD_NOUNS: Final = word_set("VERB ADV X ADJ INTJ")  # a parser's reading of rare nouns
-PARTICIPLES: Final = word_set("VBN VBG")
+PARTICIPLE_TAGS: Final = word_set("VBN VBG")
 # They say how good or which, not what.
-EMPTY_WORDS: Final = SIZES | word_set(
+EMPTY_WORDS: Final = SIZE_WORDS | word_set(
     "own other same first second last next few whole entire only favourite usual couple"
 )
 
@@ -100,7 +100,7 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[Mention]:
         if role is None:
             continue
         name = _name_before(doc, token.i + 1)
-        if len(name) == 1 and singular(token.lower_) in COUNT_UNITS - CONTAINERS:
+        if len(name) == 1 and singular(token.lower_) in COUNT_UNITS - CONTAINER_WORDS:
             continue
         if name and not mentioned_places & {part.i for part in name}:
             mentioned_places |= {part.i for part in name}
@@ -136,7 +136,7 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[Mention]:
         name = _name_after(doc, amount.end, is_measured=bool(amount.unit))
         if not name and amount.unit in UNITS and _word(words, place - 1) == ",":
             name = _name_before(doc, place - 1)
-        is_unit = len(name) == 1 and singular(name[0].lower_) in COUNT_UNITS - CONTAINERS
+        is_unit = len(name) == 1 and singular(name[0].lower_) in COUNT_UNITS - CONTAINER_WORDS
         if not name or is_unit or _is_compared(name[-1]):
             place += 1
             continue
@@ -146,7 +146,7 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[Mention]:
 
 def _with_unit_before(words: Sequence[str], place: int, unit: str) -> StatedAmount | None:
     """Return a number before "of" as an amount in the unit that was said before."""
-    if not unit or words[place] in ARTICLES:
+    if not unit or words[place] in ARTICLE_WORDS:
         return None
     number = number_at(words, place)
     if number is None or _word(words, number[1]) != "of":
@@ -216,7 +216,8 @@ def _name_after(doc: "Doc", place: int, *, is_measured: bool) -> "list[Token]":
     is_measured: a unit stands before it, so that a word after "of" is a name whatever it looks like.
     """
     while place < len(doc) and (
-        doc[place].lower_ in EMPTY_WORDS | ARTICLES or doc[place].lower_ in ("of", "the", "your")
+        doc[place].lower_ in EMPTY_WORDS | ARTICLE_WORDS
+        or doc[place].lower_ in ("of", "the", "your")
     ):
         place += 1
     end = place
@@ -262,7 +263,7 @@ def _is_part(token: "Token", *, is_first: bool) -> bool:
         return not is_first and not token.doc[token.i - 1].whitespace_
     # "minced lamb", "baking powder": a participle before its noun
     follows = token.doc[token.i + 1 : token.i + 2]
-    return token.tag_ in PARTICIPLES and any(after.pos_ == "NOUN" for after in follows)
+    return token.tag_ in PARTICIPLE_TAGS and any(after.pos_ == "NOUN" for after in follows)
 
 
 def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role | None:
@@ -281,12 +282,12 @@ def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role 
     if _is_vague_amount(token):
         return "some"
     if head.dep_ == "pobj":
-        if verb.lower_ in MEANS | PLACES:
-            return "with" if verb.lower_ in MEANS and _is_added(verb.head) else "used"
+        if verb.lower_ in MEANS_WORDS | PLACE_WORDS:
+            return "with" if verb.lower_ in MEANS_WORDS and _is_added(verb.head) else "used"
         return None
     if is_list and head.dep_ != "pobj":
         return "listed"
-    if head.dep_ == "dobj" and verb.lower_ in MEANS:
+    if head.dep_ == "dobj" and verb.lower_ in MEANS_WORDS:
         return "used"
     if head.dep_ == "ROOT":
         return "added"

@@ -17,14 +17,14 @@ from stepline.numeric import softmax
 from stepline.text import embed
 
 ThingKind: TypeAlias = Literal["material", "tool", "other"]
-KINDS: Final[tuple[ThingKind, ...]] = get_args(ThingKind)
+THING_KINDS: Final[tuple[ThingKind, ...]] = get_args(ThingKind)
 WEIGHTS_FILE: Final = "thing_kinds.json"
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
 
 def thing_kinds(names: Sequence[str]) -> Array:
-    """Return P of each of KINDS of each name, (N, 3)."""
+    """Return P of each of THING_KINDS of each name, (N, 3)."""
     weights, biases = _read_weights()
     probabilities: Array = softmax(embed([name.lower() for name in names]) @ weights.T + biases)
     return probabilities
