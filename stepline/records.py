@@ -26,6 +26,7 @@ Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
 Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
+TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
 
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
@@ -107,8 +108,10 @@ class Video(FrozenModel):
     """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about
     it.
 
+    title_source: where the title is from: the user, the page of a link, the file's metadata, what
+    is said, or the file's name; None where a dataset gave it, or an older version.
     sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin:
-    of one that was named by its address; JSON holds it there alone.
+    of one that was named by its address. JSON holds both only where they are known.
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -118,6 +121,7 @@ class Video(FrozenModel):
     task: str | None = None
     sha256: str | None = None
     origin: LinkOrigin | None = None
+    title_source: TitleSource | None = None
 
 
 class Word(FrozenModel):
@@ -180,6 +184,38 @@ class Step(FrozenModel):
     seen: tuple[str, ...] = ()
 
 
+class Amount(FrozenModel):
+    """How much of a thing is said: a number or a range, low <= high, of a unit.
+
+    unit: a short name for units of mass, volume and length (g, ml, tsp, tbsp, cup, cm, inch); of
+    others the singular (clove, can, pinch); None for a bare count. text: as it is said.
+    """
+
+    low: Annotated[float, Field(ge=0.0)]
+    high: Annotated[float, Field(ge=0.0)]
+    unit: str | None = None
+    text: str = ""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Amount":
+        if self.low > self.high:
+            raise ValueError(f"amount {self.low:g}-{self.high:g}: need low <= high")
+        return self
+
+
+class Material(FrozenModel):
+    """A thing that the work needs: what goes into it, or a tool.
+
+    amounts: those that are said of it, in order; none where none is. at: second at which it is
+    named first. sources: indices of the sentences that name it so.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    amounts: tuple[Amount, ...] = ()
+    at: Seconds
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+
+
 RejectedKind: TypeAlias = Literal[
     "video",
     "duration",
@@ -232,13 +268,16 @@ class Record(FrozenModel):
 
     id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
     settings, models: what made it (plain values). warnings: what the user should know (a truncated
-    file).
+    file). materials, tools: what the speaker says the work needs; JSON holds both only where there
+    are any.
     """
 
     id: Annotated[str, Field(min_length=1)]
     video: Video
     transcript: Transcript | None = None
     steps: tuple[Step, ...] = ()
+    materials: tuple[Material, ...] = ()
+    tools: tuple[Material, ...] = ()
     recipe: tuple[str, ...] = ()
     captions: tuple[Step, ...] = ()
     reference: tuple[Step, ...] = ()
@@ -277,6 +316,11 @@ class Record(FrozenModel):
             if step.sources and max(step.sources) >= known:
                 raise ValueError(
                     f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}"
+                )
+        for thing in (*self.materials, *self.tools):
+            if thing.sources and max(thing.sources) >= known:
+                raise ValueError(
+                    f"{thing.name!r} cites sentence {max(thing.sources)}; there are {known}"
                 )
         return self
 

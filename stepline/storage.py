@@ -21,14 +21,20 @@ from stepline.records import VERSION, Record
 # ---------------------------------------------------------------- JSON
 
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
+THING_FIELDS = ("materials", "tools")  # of a record, stored only where there are any
+KNOWN_ONLY_VIDEO_FIELDS = ("origin", "title_source")  # stored only where they are known
 
 
 def to_json(record: Record) -> str:
     """Return the record in the public JSON form (docs/json.md): times flat, spans as pairs, 2-space
     indent."""
     tree = record.model_dump(mode="json")
-    if tree["video"]["origin"] is None:
-        del tree["video"]["origin"]
+    for field in THING_FIELDS:
+        if not tree[field]:
+            del tree[field]
+    for field in KNOWN_ONLY_VIDEO_FIELDS:
+        if tree["video"][field] is None:
+            del tree["video"][field]
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
             sentence.update(sentence.pop("span"))

@@ -52,6 +52,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     type=PATH_TYPE,
     help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
 )
+@click.option("--title", help="What to call the video, instead of what its file or speaker does.")
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
 @click.option(
     "--step-scorer",
@@ -126,6 +127,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     sources = [] if options["watch"] else find_sources(videos, output.out, settings, captions=True)
     several = len(sources) > 1 or options["watch"]
     check_captions(options["captions"], several=several)
+    check_title(options["title"], several=several)
     if several and options["weights"] is not None and options["backbone"] == "precomputed":
         raise SettingsError(
             "--backbone precomputed is for one video; run each video with its own feature file"
@@ -142,6 +144,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         captions=options["captions"],
         texts=texts,
         part=part,
+        title=options["title"],
         keep=options["keep"],
     )
     arrivals: Iterable[list[VideoSource]] = [sources]
@@ -172,6 +175,14 @@ def check_captions(captions: Path | None, *, several: bool) -> None:
         raise SettingsError(
             "--captions is for one video; run each video with its own captions file"
         )
+
+
+def check_title(title: str | None, *, several: bool) -> None:
+    """Raise SettingsError for a title that says nothing, or is given to several videos."""
+    if title is not None and several:
+        raise SettingsError("--title is for one video; run each video with its own title")
+    if title is not None and not title.strip():
+        raise SettingsError("--title: holds no word; write one, or leave --title out")
 
 
 def output_from_options(options: dict[str, Any], formats: Iterable[str]) -> "OutputOptions":

@@ -34,6 +34,8 @@ Place: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
 
 STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
 ORDER_PLACE: Place = ("", "order")
+TITLE_PLACE: Place = ("", "title")
+MAX_TITLE_CHARS = 200
 MAX_EDITS = 10_000  # of one correction
 VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
 
@@ -104,9 +106,15 @@ class OrderEdit(FrozenModel):
         return self
 
 
-Edit: TypeAlias = Annotated[
-    ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit | OrderEdit, Field(discriminator="do")
-]
+class TitleEdit(FrozenModel):
+    """Another title of the video."""
+
+    do: Literal["title"]
+    title: Annotated[str, Field(max_length=MAX_TITLE_CHARS, pattern=r"\S")]
+
+
+StepEdit: TypeAlias = ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit | OrderEdit
+Edit: TypeAlias = Annotated[StepEdit | TitleEdit, Field(discriminator="do")]
 
 
 class Correction(FrozenModel):
@@ -170,9 +178,14 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
     """Return the record with those corrections that are not undone. Raises StoreError where they
     are not its own."""
     steps = _StepTable(record, _anchors(record, corrections))
+    video = record.video
     for correction in active_corrections(corrections):
         for edit in correction.edits:
-            steps.apply(edit)
+            if isinstance(edit, TitleEdit):
+                new_title = {"title": one_line(edit.title), "title_source": "user"}
+                video = video.model_copy(update=new_title)
+            else:
+                steps.apply(edit)
     arranged = steps.arranged()
     current = {step.id: step_fields(step) for step in arranged}
     machine: dict[str, dict[str, JsonValue]] = {}
@@ -180,7 +193,8 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
         for field, value in step_fields(step).items():
             if step.id not in current or current[step.id][field] != value:
                 machine.setdefault(step.id, {})[field] = value
-    return CorrectedRecord(record.model_copy(update={"steps": arranged}), machine, len(corrections))
+    corrected_record = record.model_copy(update={"steps": arranged, "video": video})
+    return CorrectedRecord(corrected_record, machine, len(corrections))
 
 
 def step_fields(step: Step) -> dict[str, JsonValue]:
@@ -279,6 +293,9 @@ def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> f
             case OrderEdit():
                 places.add(ORDER_PLACE)
                 continue
+            case TitleEdit():
+                places.add(TITLE_PLACE)
+                continue
             case AddEdit():
                 steps: tuple[str, ...] = (edit.id,)
             case DeleteEdit():
@@ -321,7 +338,7 @@ class _StepTable:
         self.anchors = anchors
         self.order: tuple[str, ...] = ()
 
-    def apply(self, edit: Edit) -> None:
+    def apply(self, edit: StepEdit) -> None:
         match edit:
             case ChangeEdit():
                 self.steps[edit.step] = _changed(self._step(edit.step), edit)

@@ -10,6 +10,7 @@ from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
 MOST_PACKETS = 2000  # read in search of the first picture and sound; about half a minute of video
+MAX_TITLE_CHARS = 1000  # of metadata, more than any title has
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class MediaInfo:
 
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
-    warnings: streams that are there and cannot be decoded.
+    warnings: streams that are there and cannot be decoded. title: what the file's metadata says, on
+    one line; None where it says nothing.
     """
 
     path: Path
@@ -30,6 +32,7 @@ class MediaInfo:
     has_picture: bool
     has_sound: bool
     warnings: tuple[str, ...]
+    title: str | None = None
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
@@ -65,7 +68,14 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             has_picture=has_picture,
             has_sound=has_sound,
             warnings=warnings,
+            title=_title(media),
         )
+
+
+def _title(media: OpenMedia) -> str | None:
+    """Return the title among the metadata of the container, which anybody may have written."""
+    words = str(media.container.metadata.get("title", "")).split()
+    return " ".join(words)[:MAX_TITLE_CHARS] or None
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:

@@ -14,8 +14,16 @@ from typing import Any
 
 from stepline.errors import ModelError, SettingsError
 from stepline.outputs.html import media_link
-from stepline.outputs.text import shown_span, step_line, step_time, title
-from stepline.records import Record
+from stepline.outputs.text import (
+    clock,
+    material_text,
+    needed_things,
+    shown_span,
+    step_line,
+    step_time,
+    title,
+)
+from stepline.records import Material, Record
 
 # what CommonMark, GitHub or Obsidian could read as markup
 MARKUP_PATTERN = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")
@@ -44,13 +52,16 @@ FONT_FOLDERS = (
 
 
 def markdown(record: Record, pictures: Mapping[str, str], media: str | None = None) -> str:
-    """Return a heading a step, when it is shown, and its picture, in CommonMark; every text is
-    escaped.
+    """Return what is needed, and a heading a step, when it is shown, and its picture, in CommonMark;
+    every text is escaped.
 
     pictures: the path of each step's picture as seen from the file, by the step's id; media: the
     video's.
     """
     blocks = [f"# {_escape(title(record))}"]
+    for heading, things in needed_things(record):
+        lines = [f"- {_escape(material_text(thing))} ({_moment(thing, media)})" for thing in things]
+        blocks += [f"## {heading}", "\n".join(lines)]
     for number, step in enumerate(record.steps, start=1):
         span, when, text = shown_span(step), step_time(step), _escape(step_line(step))
         if span is not None and media is not None:
@@ -59,6 +70,12 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
         if step.id in pictures:
             blocks.append(f"![{text}]({media_link(pictures[step.id])})")
     return "\n\n".join(blocks) + "\n"
+
+
+def _moment(thing: Material, media: str | None) -> str:
+    """Return when a thing is named, as a link where there is a video."""
+    when = clock(thing.at)
+    return when if media is None else f"[{when}]({media_link(media)}#t={thing.at:g})"
 
 
 def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
@@ -83,6 +100,10 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     about.title, about.author, about.comments = _xml(title(record))[:255], "Stepline", ""
     about.created = about.modified = WRITTEN_DATE.replace(tzinfo=None)
     document.add_heading(_xml(title(record)), 0)
+    for heading, things in needed_things(record):
+        document.add_heading(heading, 2)
+        for thing in things:
+            document.add_paragraph(_xml(material_text(thing)), style="List Bullet")
     for number, step in enumerate(record.steps, start=1):
         document.add_heading(f"{number}. {_xml(step_line(step))}", 2)
         document.add_paragraph(step_time(step))
@@ -109,6 +130,7 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     document.set_margin(20)
     document.set_auto_page_break(True, margin=20)
     texts = [title(record), *map(step_line, record.steps), *map(step_time, record.steps)]
+    texts += [material_text(thing) for _, things in needed_things(record) for thing in things]
     family = _choose_font(document, "".join(texts))
     document.add_page()
 
@@ -117,6 +139,11 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         page.multi_cell(0, size * 0.5, text, new_x="LMARGIN", new_y="NEXT")
 
     line(document, title(record), 20)
+    for heading, things in needed_things(record):
+        document.ln(4)
+        line(document, heading, 13)
+        for thing in things:
+            line(document, f"- {material_text(thing)}", 10)
     for number, step in enumerate(record.steps, start=1):
         with document.unbreakable() as part:
             part.ln(4)

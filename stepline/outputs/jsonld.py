@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from stepline.outputs.html import media_link
-from stepline.outputs.text import shown_span, step_line, title
+from stepline.outputs.text import amount_text, material_text, one_line, shown_span, step_line, title
 from stepline.records import Record
 
 # JSON says the same, HTML cannot be left
@@ -48,6 +48,7 @@ def jsonld(record: Record) -> str:
         steps.append(entry)
     video["hasPart"] = clips
     tree: dict[str, JsonValue] = {"@context": "https://schema.org", "@type": "HowTo", "name": name}
+    tree |= _supplies_and_tools(record)
     tree |= {"video": video, "step": steps}
     if record.transcript is not None and record.transcript.language is not None:
         tree["inLanguage"] = record.transcript.language
@@ -58,8 +59,8 @@ def recipe_jsonld(record: Record, pictures: Mapping[str, str], media: str | None
     """Return a schema.org Recipe, as recipe managers import it: an image and a clip of the video
     for each step.
 
-    pictures: the link of each step's picture, by the step's id; media: the video's. What the recipe
-    takes and makes is not known, so no ingredient and no yield is claimed.
+    pictures: the link of each step's picture, by the step's id; media: the video's. Ingredients are
+    what the speaker says goes into it; how many it serves is not known, so no yield is claimed.
     """
     name, steps = title(record), []
     for number, step in enumerate(record.steps, start=1):
@@ -92,10 +93,32 @@ def recipe_jsonld(record: Record, pictures: Mapping[str, str], media: str | None
         tree["image"] = media_link(list(pictures.values())[-1])
     if media is not None:
         tree["video"] = {"@type": "VideoObject", "name": name, "contentUrl": media_link(media)}
-    tree |= {"recipeIngredient": [], "recipeInstructions": list[JsonValue](steps)}
+    ingredients: list[JsonValue] = [material_text(thing) for thing in record.materials]
+    tree |= {"recipeIngredient": ingredients, "recipeInstructions": list[JsonValue](steps)}
+    tree |= _tools(record)
     if record.transcript is not None and record.transcript.language is not None:
         tree["inLanguage"] = record.transcript.language
     return _script_safe(tree)
+
+
+def _supplies_and_tools(record: Record) -> dict[str, JsonValue]:
+    """Return the supplies of a HowTo, each with how much of it, and its tools; those that are
+    named."""
+    supplies: list[JsonValue] = []
+    for thing in record.materials:
+        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": one_line(thing.name)}
+        if thing.amounts:
+            supply["requiredQuantity"] = " + ".join(map(amount_text, thing.amounts))
+        supplies.append(supply)
+    entries: dict[str, JsonValue] = {"supply": supplies} if supplies else {}
+    return entries | _tools(record)
+
+
+def _tools(record: Record) -> dict[str, JsonValue]:
+    tools: list[JsonValue] = [
+        {"@type": "HowToTool", "name": one_line(tool.name)} for tool in record.tools
+    ]
+    return {"tool": tools} if tools else {}
 
 
 def _script_safe(tree: dict[str, JsonValue]) -> str:

@@ -5,7 +5,7 @@ import hashlib
 import re
 import unicodedata
 
-from stepline.records import Record, Span, Step
+from stepline.records import Amount, Material, Record, Span, Step
 
 ELLIPSIS = "…"
 WARNING = "[warning] "  # stands before what is not to be done
@@ -98,6 +98,27 @@ def step_time(step: Step) -> str:
 def title(record: Record) -> str:
     """Return a video's title, else its task, else its id."""
     return one_line(record.video.title or record.video.task or "") or record.video.id
+
+
+def amount_text(amount: Amount) -> str:
+    """Return an amount as people write it: "1.5 cup", "2-3 clove", "2"."""
+    number = f"{round(amount.low, 2):g}"
+    if amount.high > amount.low:
+        number += f"-{round(amount.high, 2):g}"
+    return f"{number} {amount.unit or ''}".strip()
+
+
+def material_text(thing: Material) -> str:
+    """Return a thing with its amounts, as a recipe lists it: "1.5 cup flour", "2 tbsp + 1 cup
+    milk"."""
+    amounts = " + ".join(map(amount_text, thing.amounts))
+    return f"{amounts} {one_line(thing.name)}".strip()
+
+
+def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
+    """Return what the work needs under its headings, those that are not empty."""
+    headings = [("Materials", record.materials), ("Tools", record.tools)]
+    return [(heading, things) for heading, things in headings if things]
 
 
 def from_pictures(record: Record) -> bool:

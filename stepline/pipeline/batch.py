@@ -96,6 +96,7 @@ def steps(
     settings: StepsSettings | None = None,
     out: Path | str | None = None,
     part: Span | None = None,
+    title: str | None = None,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Record:
@@ -106,7 +107,7 @@ def steps(
     that stands for speech recognition. out: a folder for all that `stepline steps` writes; its
     result of an earlier run is taken.
     part: the seconds of the video that are heard and looked at alone; times are of the whole all
-    the same.
+    the same. title: what to call the video; None: as its page, its file or its speaker does.
     device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
     progress: called with the stage's name, the second reached and the video's seconds.
     Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
@@ -116,7 +117,13 @@ def steps(
     settings = settings or StepsSettings()
     folder = None if out is None else Path(out)
     opened = open_only_source(
-        video, settings, folder, captions=_optional_path(captions), texts=tuple(texts), part=part
+        video,
+        settings,
+        folder,
+        captions=_optional_path(captions),
+        texts=tuple(texts),
+        part=part,
+        title=title,
     )
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow

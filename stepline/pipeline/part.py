@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import SettingsError
-from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript
+from stepline.records import (
+    Alignment,
+    FeatureSequence,
+    Material,
+    Record,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+)
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo
@@ -63,6 +72,8 @@ def in_whole_video(
             else None,
             "steps": tuple(_moved_step(step, start) for step in record.steps),
             "captions": tuple(_moved_step(step, start) for step in record.captions),
+            "materials": tuple(_moved_thing(thing, start) for thing in record.materials),
+            "tools": tuple(_moved_thing(thing, start) for thing in record.tools),
         }
     )
     if alignment is not None:  # nothing is known of the rows before
@@ -93,6 +104,10 @@ def moved_span(span: Span, seconds: float) -> Span:
     cut off."""
     start = max(0.0, round(span.start + seconds, 6))
     return Span(start, max(round(span.end + seconds, 6), start + 1e-3))
+
+
+def _moved_thing(thing: Material, start: float) -> Material:
+    return thing.model_copy(update={"at": round(thing.at + start, 6)})
 
 
 def _moved_step(step: Step, seconds: float) -> Step:

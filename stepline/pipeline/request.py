@@ -36,7 +36,7 @@ class Request:
     there is no video. texts: the user's own lines
     to ground, instead of steps written from the speech. origin: of a video that was fetched. kept:
     whether the file stays, so that outputs may name it. part: the seconds that are heard and looked
-    at alone.
+    at alone. title: what the user calls it.
     """
 
     path: Path
@@ -46,6 +46,7 @@ class Request:
     origin: LinkOrigin | None = None
     kept: bool = True
     part: Span | None = None
+    title: str | None = None
 
     @property
     def start(self) -> float:

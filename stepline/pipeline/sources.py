@@ -15,7 +15,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -84,12 +84,14 @@ class VideoSource:
         captions: Path | None = None,
         texts: tuple[str, ...] | None = (),
         part: Span | None = None,
+        title: str | None = None,
         keep: bool = True,
         report: "Report | None" = None,
     ) -> Iterator[Request]:
         """Yield what the main job is asked of it; what a link brings is in OUT, until the end
         unless `keep`.
 
+        title: what the user calls it.
         captions: SITE: those of the link's page. texts: None: the titles of the page's chapters.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
@@ -103,7 +105,7 @@ class VideoSource:
                     cure = "give the video, or leave --captions out"
                     raise CaptionError(f"{self.place}: captions already; {cure}")
                 captions = self.place
-            yield Request(self.place, id, captions, texts, part=part)
+            yield Request(self.place, id, captions, texts, part=part, title=title)
             return
         from stepline.media.links import fetch_link, forget_link
 
@@ -122,7 +124,8 @@ class VideoSource:
             if with_captions:
                 captions = video.captions
             (id,) = name_videos([video.path], out)
-            yield Request(video.path, id, captions, texts, video.origin, kept=keep, part=part)
+            request = Request(video.path, id, captions, texts, video.origin, kept=keep, part=part)
+            yield replace(request, title=title)
         finally:
             if not keep:
                 forget_link(self.place.url, folder)
@@ -163,6 +166,7 @@ def open_only_source(
     captions: Path | None = None,
     texts: tuple[str, ...] = (),
     part: Span | None = None,
+    title: str | None = None,
     report: "Report | None" = None,
 ) -> Iterator[Request]:
     """Yield the one video that a command takes; of a link, fetched into `out`, or for as long as it
@@ -183,9 +187,10 @@ def open_only_source(
                 raise MediaError(f"{name}: a playlist of {len(sources)} videos; {cure}")
         else:  # whatever it is, whoever reads it reports
             out, sources = Path(), [VideoSource(Path(argument), Path(argument).stem)]
-        yield stack.enter_context(
-            sources[0].open(out, settings, captions=captions, texts=texts, part=part, report=report)
+        opened = sources[0].open(
+            out, settings, captions=captions, texts=texts, part=part, title=title, report=report
         )
+        yield stack.enter_context(opened)
 
 
 def fetch_sources(

@@ -14,6 +14,7 @@ the other encodes pictures.
 """
 
 import contextlib
+import logging
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from stepline.device import current_device
-from stepline.errors import MediaError
+from stepline.errors import MediaError, ModelError
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
@@ -45,6 +46,7 @@ from stepline.pipeline.speech import (
     near_the_video,
     recognise_speech,
 )
+from stepline.pipeline.titles import choose_title
 from stepline.pipeline.user_lines import UserLines, place_user_lines
 from stepline.progress import Progress, StoppedError, trim_memory
 from stepline.records import Alignment, Record, Step, Transcript, Video
@@ -55,6 +57,10 @@ from stepline.weights import sha256
 if TYPE_CHECKING:
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing import WrittenSteps
+    from stepline.writing.extractive.reading import NarrationReading
+    from stepline.writing.materials import NeededThings
+
+log = logging.getLogger(__name__)
 
 MEDIA_DECIMALS = 3  # of a second, in a record's durations
 
@@ -79,12 +85,21 @@ class VideoRun:
 
 
 @dataclass(frozen=True)
-class StageResults:
-    """What the stages found in one video. judge: who judged its sentences, if anybody did."""
+class SoundAndPicture:
+    """What was heard, written and seen of one video. narration: the reading of what is said, None
+    where there is nothing in English to read."""
 
     speech: Speech
     written: "WrittenSteps"
     visual: VisualFeatures
+    narration: "NarrationReading | None" = None
+
+
+@dataclass(frozen=True)
+class StageResults:
+    """What the stages found in one video. judge: who judged its sentences, if anybody did."""
+
+    read: SoundAndPicture
     inside: SpeechInVideo
     placed: PlacedSteps
     descriptions: Descriptions
@@ -115,20 +130,22 @@ def understand(
     digest = sha256(request.path)
     made_from = fingerprint(request, settings, networks)
 
-    speech, written, visual = _read_sound_and_picture(run, progress, thumbnails)
+    read = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
-    duration = _decoded_seconds(run, speech, visual)
-    results = _find_steps(run, speech, written, visual, duration)
+    duration = _decoded_seconds(run, read.speech, read.visual)
+    results = _find_steps(run, read, duration)
 
     if request.part is not None:
         duration = round(whole.duration, MEDIA_DECIMALS)
+    title, title_source = choose_title(request, run.info, read.narration)
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
         duration=duration,
-        title=request.origin.title if request.origin else None,
+        title=title,
         sha256=digest,
         origin=request.origin,
+        title_source=title_source,
     )
     record = _build_record(run, video, results, made_from)
     if request.part is None:
@@ -146,15 +163,14 @@ def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> f
     return duration
 
 
-def _find_steps(
-    run: VideoRun, speech: Speech, written: "WrittenSteps", visual: VisualFeatures, duration: float
-) -> StageResults:
+def _find_steps(run: VideoRun, read: SoundAndPicture, duration: float) -> StageResults:
     """Place, describe and judge: all that follows once sound and picture have been read."""
     request, settings, networks = run.request, run.settings, run.networks
+    visual = read.visual
     inside = drop_speech_past_end(
-        duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
+        duration, read.speech.transcript, read.written.steps, keep_all_steps=bool(request.texts)
     )
-    tellings = written.tellings if isinstance(written, UserLines) else None
+    tellings = read.written.tellings if isinstance(read.written, UserLines) else None
     placed = place_steps(
         request, run.info, inside, visual, settings, networks, duration, tellings=tellings
     )
@@ -184,7 +200,7 @@ def _find_steps(
             networks.detector,
             request.path if request.part is None else None,
         )
-    return StageResults(speech, written, visual, inside, placed, descriptions, transcript, judge)
+    return StageResults(read, inside, placed, descriptions, transcript, judge)
 
 
 def _with_checked_amounts(
@@ -208,20 +224,23 @@ def _build_record(
     run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
 ) -> Record:
     """Return the record of a video, with every warning and everything that was left out."""
-    placed, descriptions = results.placed, results.descriptions
-    warnings = [*run.info.warnings, *results.speech.warnings, *results.visual.warnings]
-    warnings += results.written.notes
-    warnings += _picture_warnings(results.visual, video.duration or 0.0)
+    placed, descriptions, read = results.placed, results.descriptions, results.read
+    warnings = [*run.info.warnings, *read.speech.warnings, *read.visual.warnings]
+    warnings += read.written.notes
+    warnings += _picture_warnings(read.visual, video.duration or 0.0)
     if placed.grounding is not None:
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes
     warnings += [*results.inside.warnings, *descriptions.notes]
-    dropped = results.speech.dropped + results.written.dropped + results.inside.dropped
+    dropped = read.speech.dropped + read.written.dropped + results.inside.dropped
+    needed = _needed_things(results)
     return Record(
         id=run.request.id,
         video=video,
         transcript=results.transcript,
+        materials=needed.materials,
+        tools=needed.tools,
         steps=placed.steps or descriptions.steps,
         recipe=run.request.texts,
         captions=descriptions.captions,
@@ -232,10 +251,22 @@ def _build_record(
     )
 
 
+def _needed_things(results: StageResults) -> "NeededThings":
+    """Return what the speaker says that the work needs, in the sentences that the video holds."""
+    from stepline.writing.materials import NeededThings, find_materials, materials_within
+
+    if results.read.narration is None:
+        return NeededThings()
+    needed, count = find_materials(results.read.narration), len(results.transcript.sentences)
+    return NeededThings(
+        materials_within(needed.materials, count), materials_within(needed.tools, count)
+    )
+
+
 def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
     """Return what recognised, wrote, encoded, placed and judged, and the device where it is not a
     CPU, as a record names them."""
-    placed, backbone = results.placed, results.visual.backbone
+    placed, backbone = results.placed, results.read.visual.backbone
     unwritten = run.request.texts or run.settings.procx.when == "alone"
     models: dict[str, JsonValue] = {
         "stepline": __version__,
@@ -255,7 +286,7 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
 
 def _read_sound_and_picture(
     run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
-) -> "tuple[Speech, WrittenSteps, VisualFeatures]":
+) -> SoundAndPicture:
     """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C
     stops both.
 
@@ -290,11 +321,12 @@ def _read_sound_and_picture(
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
-                return speech, WrittenSteps(), VisualFeatures()
+                return SoundAndPicture(speech, WrittenSteps(), VisualFeatures())
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = near_the_video(speech.transcript, info.duration)
-            written = propose_steps(request, near, settings, info)
-            return speech, written, look.result()
+            narration = _read_narration(request, near, settings)
+            written = propose_steps(request, near, settings, info, narration)
+            return SoundAndPicture(speech, written, look.result(), narration)
         except StoppedError:
             look.result()  # raises what went wrong there
             raise
@@ -309,16 +341,38 @@ def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
     return run.networks.describer is not None or run.settings.vision.witness.named
 
 
+def _read_narration(
+    request: Request, transcript: Transcript, settings: StepsSettings
+) -> "NarrationReading | None":
+    """Return the reading of what is said; None where there is nothing in English to read, or where
+    what reads it is not installed and no writer needs it."""
+    if not transcript.sentences or settings.procx.when == "alone":
+        return None
+    from stepline.writing.extractive.reading import foreign_note, read_narration
+
+    if foreign_note(transcript) is not None:
+        return None
+    try:
+        return read_narration(transcript, settings.writing)
+    except ModelError as error:
+        if settings.writing.writer == "extractive" and not request.texts:
+            raise
+        log.warning("no title and no materials from what is said: %s", error)
+        return None
+
+
 def propose_steps(
     request: Request,
     transcript: Transcript,
     settings: StepsSettings,
     info: "MediaInfo | None" = None,
+    narration: "NarrationReading | None" = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, else what a writer makes of the
     transcript.
 
-    info: of the video, for a writer that is shown pictures of it.
+    info: of the video, for a writer that is shown pictures of it. narration: the transcript as it
+    was read already.
     """
     from stepline.writing import WrittenSteps, write_steps
 
@@ -335,4 +389,4 @@ def propose_steps(
             request.path, llm.picture_size, start=request.start, media=settings.media
         )
         pictures = VideoPictures(reader, info.duration, request.start)
-    return write_steps(transcript, settings.writing, pictures=pictures)
+    return write_steps(transcript, settings.writing, pictures=pictures, narration=narration)

@@ -189,13 +189,14 @@ class VideoApi:
         return JSONResponse(card | {"library": self._database.identity})
 
     def record(self, request: Request) -> Response:
-        """Return the record as people have corrected it, or its steps alone."""
+        """Return the record as people have corrected it, or its video and steps alone."""
         both = self._library.current(self._id(request))
         current = both.corrected
         record = current.record
         if request.query_params.get("part") == "steps":
             record = record.model_copy(update={"transcript": None})
-            tree = {"steps": parse_json(to_json(record))["steps"]}
+            whole = parse_json(to_json(record))
+            tree = {"video": whole["video"], "steps": whole["steps"]}
         else:
             tree = parse_json(to_json(record))
         return JSONResponse(

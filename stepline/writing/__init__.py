@@ -1,11 +1,16 @@
 """Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a
 step."""
 
+from typing import TYPE_CHECKING
+
 from stepline.chat.pictures import VideoPictures
 from stepline.plugins import load_plugin
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
+
+if TYPE_CHECKING:
+    from stepline.writing.extractive.reading import NarrationReading
 
 __all__ = ["WritingSettings", "WrittenSteps", "write_steps"]
 
@@ -15,10 +20,12 @@ def write_steps(
     settings: WritingSettings | None = None,
     *,
     pictures: VideoPictures | None = None,
+    narration: "NarrationReading | None" = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript tells, each with the sentences it rests on.
 
-    pictures: of the video, for a language model that sees, where the settings say so.
+    pictures: of the video, for a language model that sees, where the settings say so. narration: of
+    the transcript, for the extractive writer, where it was read already.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings
@@ -31,4 +38,4 @@ def write_steps(
         return written
     from stepline.writing.extractive.writer import write_extractive
 
-    return write_extractive(transcript, settings)
+    return write_extractive(transcript, settings, narration=narration)

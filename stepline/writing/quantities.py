@@ -217,7 +217,7 @@ COUNT, TEMPERATURE = "count", "temperature"
 UNITS: dict[str, tuple[str, float]] = {
     unit: (kind, factor)
     for kind, factor, names in (
-        ("volume", 1.0, "ml milliliter milliliters millilitre millilitres cc"),
+        ("volume", 1.0, "ml mil mils milliliter milliliters millilitre millilitres cc"),
         ("volume", 10.0, "cl centiliter centiliters"),
         ("volume", 100.0, "dl deciliter deciliters decilitre decilitres"),
         ("volume", 1000.0, "l liter liters litre litres"),

@@ -71,6 +71,23 @@ def after(*edits):
     return corrected(machine_record(), taken)
 
 
+def test_a_title_is_corrected_undone_and_clashes_with_another():
+    first = correction(0, {"do": "title", "title": "Iced  lemonade"})
+    changed = corrected(machine_record(), [first])
+    assert (changed.record.video.title, changed.record.video.title_source) == (
+        "Iced lemonade",
+        "user",
+    )
+    assert (changed.record.steps, changed.machine) == (machine_record().steps, {})
+    undone = corrected(machine_record(), [first, correction(1, undoes="c0")])
+    assert undone.record == machine_record()
+    other = correction(1, {"do": "title", "title": "Sour water"}, base=0, by="bob")
+    with pytest.raises(ConflictError, match="ann changed title meanwhile"):
+        check_correction(machine_record(), [first], other)
+    step = correction(1, {"do": "change", "step": "s1", "text": "Other"}, base=0, by="bob")
+    check_correction(machine_record(), [first], step)
+
+
 def span(start, end):
     return {"start": start, "end": end}
 

@@ -196,7 +196,7 @@ def test_the_command_prints_moments_and_json(folder, stepline):
     shown = stepline("search", folder, "whisk", "the", "batter")
     assert shown.exit_code == 0
     assert "● 0:52 – 0:53     whisk the batter until it's smooth\n" in shown.stdout
-    assert f"demo · {folder / 'demo.html#t=52'}" in shown.stdout
+    assert f"Banana pancakes · {folder / 'demo.html#t=52'}" in shown.stdout
     assert "3 files read into" in shown.stderr
     rows = json.loads(
         stepline("search", folder, "whisk the batter", "--json", "--most", "2").stdout

@@ -5,7 +5,18 @@ import io
 
 import numpy as np
 
-from stepline.records import Alignment, Record, Rejected, Sentence, Span, Step, Transcript, Video
+from stepline.records import (
+    Alignment,
+    Amount,
+    Material,
+    Record,
+    Rejected,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+)
 
 SPOKEN = (
     (0.4, 5.2, "Hi everyone, welcome back to my kitchen, today it's iced mint lemonade."),
@@ -69,6 +80,8 @@ REFERENCE = (
     ("strain into a jug", (53.5, 57.0)),
     ("serve over ice", (58.0, 64.0)),
 )
+
+SPOT = Amount(low=1.0, high=2.0, unit="<b>", text="<i>")
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -188,6 +201,8 @@ def hostile_record():
             ),
         ),
         steps=tuple(hostile_step(number, text) for number, text in enumerate(HOSTILE)),
+        materials=tuple(Material(name=text, at=1.0, amounts=(SPOT,)) for text in HOSTILE),
+        tools=tuple(Material(name=text, at=2.0) for text in HOSTILE),
         reference=(make_step("r", HOSTILE[1], ((1.0, 4.0),)),),
         dropped=tuple(Rejected(what="step", text=text, reason=text) for text in HOSTILE),
         warnings=HOSTILE,

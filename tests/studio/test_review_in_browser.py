@@ -588,3 +588,17 @@ def test_a_video_is_shown_once_it_is_compared_with_its_record(browser, server, t
     page.wait_until("document.getElementById('player')?.readyState >= 1")
     page.send("Page.navigate", url="about:blank")
     page.close()
+
+
+def test_the_title_is_written_over_and_the_change_is_undone(review, server):
+    page = review()
+    title = "document.getElementById('title')"
+    before = page.run(f"{title}.textContent")
+    page.run(f"{title}.focus(), {title}.textContent = 'Pink lemonade', {title}.blur()")
+    page.wait_until(SAVED)
+    assert read(server)[1]["record"]["video"]["title"] == "Pink lemonade"
+    assert page.run("document.title") == "Pink lemonade · review"
+    page.run("document.getElementById('undo').click()")
+    page.wait_until(f"{title}.textContent === {json.dumps(before)}")
+    page.run(f"{title}.focus(), {title}.textContent = ' ', {title}.blur()")
+    assert page.run(f"{title}.textContent") == before

@@ -125,6 +125,18 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert own.read(f"/api/videos/{LEMONADE}/record")["machine"] == {}
 
 
+def test_a_title_that_people_give_is_that_of_the_list_the_outputs_and_the_search(own):
+    edit = {"by": "ann", "base": 0, "edits": [{"do": "title", "title": "Pink lemonade"}]}
+    reply, _ = own.ask("POST", f"/api/videos/{LEMONADE}/corrections", edit)
+    assert reply.status == 200
+    (card,) = [card for card in own.read("/api/videos")["videos"] if card["id"] == LEMONADE]
+    assert card["title"] == "Pink lemonade"
+    assert own.read("/api/videos?title=pink")["videos"] != []
+    part = own.read(f"/api/videos/{LEMONADE}/record?part=steps")["record"]
+    assert part["video"]["title"] == "Pink lemonade"
+    assert b"# Pink lemonade" in own.ask("GET", f"/api/videos/{LEMONADE}/steps?format=markdown")[1]
+
+
 def test_a_step_that_is_unclear_is_not_counted_as_shown(own):
     own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, status="unclear"))
     (card,) = own.read("/api/videos")["videos"]

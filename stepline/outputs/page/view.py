@@ -10,14 +10,16 @@ from pydantic import JsonValue
 
 from stepline.outputs.html import picture_link
 from stepline.outputs.text import (
+    amount_text,
     clock,
     from_pictures,
+    needed_things,
     one_line,
     percent_text,
     sentence_case,
     shown_span,
 )
-from stepline.records import Alignment, Record, Rejected, Sentence, Span, Status, Step
+from stepline.records import Alignment, Material, Record, Rejected, Sentence, Span, Status, Step
 
 Kind = Literal["shown", "unclear", "said", "missing", "unplaced"]
 Mark = Literal["shown", "said", "none"]
@@ -82,6 +84,16 @@ class StepView:
 
 
 @dataclass(frozen=True)
+class ThingView:
+    """A material or tool: its amounts, which may be empty, its name, and when it is named."""
+
+    amount: str
+    name: str
+    seek: float
+    clock: str
+
+
+@dataclass(frozen=True)
 class SentenceView:
     """A sentence, what is known of it, and the numbers of the steps that cite it."""
 
@@ -97,7 +109,7 @@ class SentenceView:
 @dataclass(frozen=True)
 class PageView:
     """Everything the page says. total: seconds on every time axis; score: what its per cent are,
-    long and short.
+    long and short. needed: materials and tools under their headings, where there are any.
 
     pictures: those that several steps have, held once.
     """
@@ -108,6 +120,7 @@ class PageView:
     total: float
     counts: tuple[tuple[Kind, str], ...]
     score: tuple[str, str]
+    needed: tuple[tuple[str, tuple[ThingView, ...]], ...]
     steps: tuple[StepView, ...]
     pictures: tuple[str, ...]
     sentences: tuple[SentenceView, ...]
@@ -156,6 +169,9 @@ def page_view(
         total=total_seconds(record, alignment),
         counts=tuple((kind, f"{count} {names[kind]}") for kind, count in counts.items() if count),
         score=UNCALIBRATED_SCORE if from_pictures(record) else CALIBRATED_SCORE,
+        needed=tuple(
+            (heading, tuple(map(_thing, things))) for heading, things in needed_things(record)
+        ),
         steps=steps,
         pictures=tuple(picture_link(picture) for picture in shared),
         sentences=tuple(map(_sentence, sentences, citing_steps(record))),
@@ -277,6 +293,11 @@ def _step(
         picture=picture_link(picture) if picture and picture not in shared else None,
         shared=shared.get(picture) if picture else None,
     )
+
+
+def _thing(thing: Material) -> ThingView:
+    amount = " + ".join(map(amount_text, thing.amounts))
+    return ThingView(amount, one_line(thing.name), thing.at, clock(thing.at))
 
 
 def _drift(step: Step) -> str | None:

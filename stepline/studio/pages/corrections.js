@@ -8,6 +8,7 @@ const blank = (id, text) => ({ id, text, kind: "do", start: null, end: null, spa
 
 /* The steps after one edit, as stepline/studio/corrections.py makes them; what it says replaces this once it is saved. */
 export const applied = (steps, edit) => {
+  if (edit.do === "title") return steps;
   const found = (id) => steps.find((step) => step.id === id);
   const swapped = (id, ...by) => steps.flatMap((step) => (step.id === id ? by : [step]));
   if (edit.do === "change") {
@@ -52,6 +53,7 @@ export const inWords = (edit, name) => {
     ].filter(Boolean);
     return `${name(edit.step)}: ${parts.join(", ")}`;
   }
+  if (edit.do === "title") return `title “${edit.title}”`;
   if (edit.do === "add") return `added “${edit.text}”${span ? ` at ${span}` : ""}`;
   if (edit.do === "delete") return `deleted ${name(edit.step)}`;
   if (edit.do === "split") return `split ${name(edit.step)} at ${clock(edit.at)}`;
@@ -107,7 +109,7 @@ export class Corrections {
 
   async refresh() {
     let reply, more;
-    do {   /* both of one revision; people change nothing of a record but its steps */
+    do {   /* both of one revision; people change nothing of a record but its title and steps */
       [reply, more] = await Promise.all([ask(`${this.path}/record${this.record ? "?part=steps" : ""}`), ask(`${this.path}/history?from=${this.history.length}`)]);
     } while (reply.revision !== this.history.length + more.corrections.length);
     if (this.record && reply.stamp !== this.stamp) {   /* understood again: all of it is another */
@@ -129,6 +131,7 @@ export class Corrections {
     const stand = new Set(standing(this.all).map(({ id }) => id));
     const edits = [...this.sent, ...this.waiting].flatMap((each) => (stand.has(each.id) && each.edits) || []);
     this.steps = edits.reduce(applied, this.record.steps);
+    this.title = edits.findLast((edit) => edit.do === "title")?.title ?? this.record.video.title;
     this.changed();
   }
 

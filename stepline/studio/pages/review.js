@@ -8,6 +8,7 @@ const LOOKS = { shown: "shown", unclear: "unclear", said: "said", "not found": "
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer; trying again" };
 const NEW = 4;        // s that a new step lasts
 const COMPARED = 2000;   // ms in which a short video is compared with its record, maybe before this page listens
+const LONGEST_TITLE = 200;   // letters, as the studio takes it
 const TYPING = 900;   // ms after the last letter before a text is saved
 const player = part("player"), list = part("list"), rows = new Map();
 const video = `/api/videos/${pageId()}`;
@@ -297,7 +298,18 @@ const updateRow = (row, each, at) => {
 
 const drawn = () => steps().map((each, at) => ({ ...each, number: at + 1, look: look(each), title: sentenceCase(each.text), place: barOf(each), dashed: !isShown(each) }));
 
+let fallbackTitle = "";   /* of a video without a title: its id */
+const showTitle = (title) => {
+  part("title").textContent = title;
+  document.title = `${title} · review`;
+};
+const saveTitle = () => {
+  const title = part("title").textContent.trim().slice(0, LONGEST_TITLE), before = edited.title || fallbackTitle;
+  if (title && title !== before) edited.edit({ do: "title", title });
+  else showTitle(before);
+};
 const render = () => {
+  if (document.activeElement !== part("title") && edited.record) showTitle(edited.title || fallbackTitle);
   const focused = document.activeElement, ids = new Set(steps().map(({ id }) => id));
   if (!ids.has(current)) current = null;
   for (const [id, row] of rows) {
@@ -370,8 +382,14 @@ const begin = async () => {
     render();
   });
   const card = await ask(video);
-  part("title").textContent = card.title;
-  document.title = `${card.title} · review`;
+  fallbackTitle = card.title;
+  showTitle(card.title);
+  part("title").addEventListener("blur", saveTitle);
+  part("title").addEventListener("keydown", (event) => {
+    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
+    if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); part("title").blur(); }
+    event.stopPropagation();   /* its letters are no keys of the page */
+  });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
   part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: name })));

@@ -127,7 +127,7 @@ export const bindKeys = (rows) => {
   const acts = Object.assign({}, ...all.map(([, , keys]) => keys));
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || document.querySelector("dialog[open]") || event.altKey) return;
-    if (event.target.closest("input, textarea, select")) {
+    if (event.target.closest("input, textarea, select, [contenteditable]")) {
       if (event.key === "Escape") event.target.blur();
       return;
     }

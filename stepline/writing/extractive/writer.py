@@ -7,17 +7,21 @@ names       what "it" and "them" stand for, where that is sure (antecedents)
 folding     what is told twice is one step (repeats)
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from stepline.narration import NarrationTagger, SentenceReading, load_tagger
-from stepline.narration.words import SENTENCE_KINDS, looks_english, spoken_words
+from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
-from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
 from stepline.writing.extractive.granularity import ToldStep, join_halves
+from stepline.writing.extractive.reading import (
+    NarrationReading,
+    NarrationUnit,
+    foreign_note,
+    read_narration,
+)
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
 from stepline.writing.extractive.stated_amounts import amount_told, with_amount, with_digits
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
@@ -37,9 +41,6 @@ MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.4, "all": 0.2}
 MIN_LISTED_PROBABILITY: Final = 0.5
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
-BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
-MAX_UNIT_WORDS: Final = 60  # words read as one sentence
-SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
 REASONS: Final = {
     "warning": "a warning",
     "option": "left to the viewer",
@@ -52,28 +53,31 @@ REASONS: Final = {
 
 
 def write_extractive(
-    transcript: Transcript, settings: WritingSettings | None = None
+    transcript: Transcript,
+    settings: WritingSettings | None = None,
+    *,
+    narration: NarrationReading | None = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript tells, each from the words of its sentences.
 
+    narration: what `read_narration` made of the same, where it was read already.
     Reads English only: for another language it returns no steps and a note that says so.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
     settings = WritingSettings() if settings is None else settings
-    foreign = _foreign(transcript)
+    foreign = foreign_note(transcript)
     if foreign is not None:
         return WrittenSteps(notes=(foreign,))
-    units = _units(transcript.sentences)
+    if narration is None:
+        narration = read_narration(transcript, settings)
     tagger = load_tagger(settings.step_scorer)
-    texts = [unit.text for unit in units]
-    readings = tagger.read_sentences(texts)
-    chances = step_probabilities(readings, texts)
-    docs = list(parse([" ".join(unit.words) for unit in units]))
+    readings, docs = narration.readings, narration.docs
+    chances = step_probabilities(readings, narration.texts)
     threshold = MIN_STEP_PROBABILITY[settings.steps]
     namer = StepNamer(docs, readings)
     steps: list[ToldStep] = []
     dropped: list[Rejected] = []
-    for number, (unit, reading) in enumerate(zip(units, readings, strict=True)):
+    for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
         chance = float(chances[number])
         is_warning = _warns(reading)
         if chance < threshold and not is_warning:
@@ -116,7 +120,7 @@ def _warns(reading: SentenceReading) -> bool:
     return float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING
 
 
-def _refused(unit: "_Unit", reading: SentenceReading, chance: float) -> Rejected:
+def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Rejected:
     """Return the record of a sentence that is no step, with what it is instead."""
     others = [kind for kind in SENTENCE_KINDS if kind != "step"]
     kind = max(others, key=lambda other: float(reading.kinds[SENTENCE_KINDS.index(other)]))
@@ -125,7 +129,7 @@ def _refused(unit: "_Unit", reading: SentenceReading, chance: float) -> Rejected
 
 
 def _drafts(
-    unit: "_Unit",
+    unit: NarrationUnit,
     reading: SentenceReading,
     doc: "Doc",
     number: int,
@@ -146,7 +150,7 @@ def _as_draft(action: GrammarAction, number: int) -> DraftStep:
     return DraftStep((*words, *others), number, action.is_negated)
 
 
-def _adds_amount(steps: list[ToldStep], doc: "Doc", unit: "_Unit") -> bool:
+def _adds_amount(steps: list[ToldStep], doc: "Doc", unit: NarrationUnit) -> bool:
     """Give the last step the amount that this sentence tells of it; tell whether it does."""
     amount = amount_told(doc) if steps else None
     if amount is None:
@@ -166,78 +170,7 @@ def _listed(draft: DraftStep) -> str | None:
     return replace(draft, words=tuple(others)).text
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """Sentences that are read as one, for a pause cut them: the number of the first, and all."""
-
-    first: int
-    sentences: tuple[Sentence, ...]
-
-    @property
-    def text(self) -> str:
-        return " ".join(sentence.text for sentence in self.sentences)
-
-    @property
-    def words(self) -> list[str]:
-        return spoken_words(self.text)
-
-    def places(self) -> Iterator[tuple[int, int]]:
-        """Yield for each of its words the number of its sentence and its place there."""
-        for number, sentence in enumerate(self.sentences, start=self.first):
-            for place, word in enumerate(sentence.text.split()):
-                if spoken_words(word):
-                    yield number, place
-
-
-def _units(sentences: Sequence[Sentence]) -> list[_Unit]:
-    """Return the sentences in order, those joined that go on in a small letter without a full stop.
-
-    Only where sentences end with full stops, which captions without punctuation do not.
-    """
-    ends = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
-    is_punctuated = 2 * ends > len(sentences)
-    units: list[_Unit] = []
-    for number, sentence in enumerate(sentences):
-        before = units[-1] if units else None
-        if before is not None and is_punctuated and _goes_on(before, sentence):
-            units[-1] = replace(before, sentences=(*before.sentences, sentence))
-        else:
-            units.append(_Unit(number, (sentence,)))
-    return units
-
-
-def _goes_on(unit: _Unit, sentence: Sentence) -> bool:
-    """Return whether a sentence is the rest of the one before."""
-    last = unit.sentences[-1]
-    has_ended = last.text.rstrip().endswith(SENTENCE_ENDS)
-    silence = sentence.span.start - last.span.end
-    length = len(f"{unit.text} {sentence.text}".split())
-    fits = silence <= BROKEN_OFF_SECONDS and length <= MAX_UNIT_WORDS
-    return sentence.text[:1].islower() and not has_ended and fits
-
-
-def _foreign(transcript: Transcript) -> str | None:
-    """Return a note when the transcript is not English, by its own word or, where it says none, by
-    its words."""
-    language = transcript.language
-    if language is not None:
-        if language.lower().split("-")[0] in ("en", "english"):
-            return None
-        heard = f"the extractive writer reads English only, the transcript is {language!r}"
-        was_recognised = transcript.recogniser not in (None, "captions")
-        translate = "translate it with --translate, or " if was_recognised else ""
-        return f"{heard}; {translate}use the llm writer"
-    words = [
-        word
-        for sentence in transcript.sentences
-        for word in re.findall(r"\w+", sentence.text.lower())
-    ]
-    if looks_english(words):
-        return None
-    return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"
-
-
-def _step(draft: DraftStep, unit: _Unit) -> Step:
+def _step(draft: DraftStep, unit: NarrationUnit) -> Step:
     """Return the step with the sentences that it rests on, and when they are said."""
     all_places = list(unit.places())
     spoken = draft.places

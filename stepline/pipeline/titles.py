@@ -1,0 +1,46 @@
+"""The title of a video, and where it is from: the user, the page of a link, the file's metadata,
+what is said at the beginning, or the file's name."""
+
+import re
+from typing import TYPE_CHECKING
+
+from stepline.outputs.text import one_line, sentence_case, shorten
+from stepline.pipeline.request import Request
+from stepline.records import TitleSource
+
+if TYPE_CHECKING:
+    from stepline.media import MediaInfo
+    from stepline.writing.extractive.reading import NarrationReading
+
+MAX_TITLE_CHARS = 200
+# what stands for a space in a name: not the hyphens and points between two digits (2024-05-06)
+NAME_JOINT_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
+
+
+def choose_title(
+    request: Request, info: "MediaInfo", narration: "NarrationReading | None"
+) -> tuple[str, TitleSource]:
+    """Return the title of a video and its source, the first that has one: user, link, file, speech,
+    name."""
+    candidates: dict[TitleSource, str | None] = {
+        "user": request.title,
+        "link": request.origin.title if request.origin else None,
+        "file": info.title,
+    }
+    for source, text in candidates.items():
+        title = one_line(text or "")
+        if any(letter.isalnum() for letter in title):
+            return shorten(title, MAX_TITLE_CHARS), source
+    if narration is not None:
+        from stepline.writing.extractive.titles import spoken_title
+
+        spoken = spoken_title(narration)
+        if spoken is not None:
+            return shorten(spoken, MAX_TITLE_CHARS), "speech"
+    return readable_name(request.path.stem) or request.id, "name"
+
+
+def readable_name(stem: str) -> str:
+    """Return the name of a file as a title: "my_lemonade-v2" is "My lemonade v2"."""
+    words = one_line(NAME_JOINT_PATTERN.sub(" ", stem))
+    return shorten(sentence_case(words), MAX_TITLE_CHARS)

@@ -1,0 +1,123 @@
+"""A narration as the extractive writer reads it: its sentences in units, what the tagger says of
+each, and its grammar. The writer, the title and the materials rest on one reading."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from stepline.narration import SentenceReading, load_tagger
+from stepline.narration.words import looks_english, spoken_words
+from stepline.records import Sentence, Transcript
+from stepline.writing.extractive.english import parse
+from stepline.writing.settings import WritingSettings
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
+MAX_UNIT_WORDS: Final = 60  # words read as one sentence
+SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
+
+
+@dataclass(frozen=True)
+class NarrationUnit:
+    """Sentences that are read as one, for a pause cut them: the number of the first, and all."""
+
+    first: int
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def text(self) -> str:
+        """All that it says."""
+        return " ".join(sentence.text for sentence in self.sentences)
+
+    @property
+    def words(self) -> list[str]:
+        """Its words, without marks that stand alone."""
+        return spoken_words(self.text)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yield for each of its words the number of its sentence and its place there."""
+        for number, sentence in enumerate(self.sentences, start=self.first):
+            for place, word in enumerate(sentence.text.split()):
+                if spoken_words(word):
+                    yield number, place
+
+
+def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
+    """Return the sentences in order, those joined that go on in a small letter without a full stop.
+
+    Only where sentences end with full stops, which captions without punctuation do not.
+    """
+    ends = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
+    is_punctuated = 2 * ends > len(sentences)
+    units: list[NarrationUnit] = []
+    for number, sentence in enumerate(sentences):
+        before = units[-1] if units else None
+        if before is not None and is_punctuated and _goes_on(before, sentence):
+            units[-1] = replace(before, sentences=(*before.sentences, sentence))
+        else:
+            units.append(NarrationUnit(number, (sentence,)))
+    return units
+
+
+def _goes_on(unit: NarrationUnit, sentence: Sentence) -> bool:
+    """Return whether a sentence is the rest of the one before."""
+    last = unit.sentences[-1]
+    has_ended = last.text.rstrip().endswith(SENTENCE_ENDS)
+    silence = sentence.span.start - last.span.end
+    length = len(f"{unit.text} {sentence.text}".split())
+    fits = silence <= BROKEN_OFF_SECONDS and length <= MAX_UNIT_WORDS
+    return sentence.text[:1].islower() and not has_ended and fits
+
+
+def foreign_note(transcript: Transcript) -> str | None:
+    """Return a note when the transcript is not English, by its own word or, where it says none, by
+    its words."""
+    language = transcript.language
+    if language is not None:
+        if language.lower().split("-")[0] in ("en", "english"):
+            return None
+        reason = f"the extractive writer reads English only, the transcript is {language!r}"
+        was_recognised = transcript.recogniser not in (None, "captions")
+        translate = "translate it with --translate, or " if was_recognised else ""
+        return f"{reason}; {translate}use the llm writer"
+    words = [
+        word
+        for sentence in transcript.sentences
+        for word in re.findall(r"\w+", sentence.text.lower())
+    ]
+    if looks_english(words):
+        return None
+    reason = "the extractive writer reads English only, and this transcript does not look like it"
+    return f"{reason}; use the llm writer"
+
+
+@dataclass(frozen=True)
+class NarrationReading:
+    """One English narration: its units, and of each what the tagger says and its parsed words."""
+
+    units: tuple[NarrationUnit, ...]
+    readings: tuple[SentenceReading, ...]
+    docs: "tuple[Doc, ...]"
+
+    @property
+    def texts(self) -> list[str]:
+        """What each unit says."""
+        return [unit.text for unit in self.units]
+
+
+def read_narration(
+    transcript: Transcript, settings: WritingSettings | None = None
+) -> NarrationReading:
+    """Return the reading of a transcript in English.
+
+    Raises ModelError when the English parser or the sentence encoder is not installed.
+    """
+    settings = WritingSettings() if settings is None else settings
+    units = join_sentences(transcript.sentences)
+    tagger = load_tagger(settings.step_scorer)
+    readings = tagger.read_sentences([unit.text for unit in units])
+    docs = parse([" ".join(unit.words) for unit in units])
+    return NarrationReading(tuple(units), tuple(readings), tuple(docs))

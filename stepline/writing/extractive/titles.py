@@ -1,0 +1,229 @@
+"""The title that a speaker gives a video: what they announce at the beginning.
+
+    "today i'm going to show you how to change the oil"    How to change the oil
+    "we're having a shepherd's pie, and I do mean ..."     Shepherd's pie
+    "what we'll do today is a plain white sourdough"       Plain white sourdough
+
+The tagger says which sentences announce, the grammar which of their words name the work.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from stepline.narration import SentenceReading
+from stepline.narration.words import SENTENCE_KINDS, word_set
+from stepline.writing.extractive.clauses import find_clauses
+from stepline.writing.extractive.pronouns import MEASURES, NEVER_MEANT
+from stepline.writing.extractive.reading import NarrationReading
+from stepline.writing.extractive.segments import TELLERS
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+MIN_ANNOUNCEMENT: Final = 0.5  # P(a sentence announces) from which it can name the work
+MIN_HOW_TO: Final = 0.3  # the same where it says "how to", which hardly any other sentence does
+MAX_OPENING_UNITS: Final = 25  # from the beginning, in which a speaker says what comes
+MIN_STEP: Final = 0.5  # P(a sentence tells a step), after two of which the work has begun
+MAX_TITLE_WORDS: Final = 12
+
+# Their object is what the work results in, or what is told; the verb adds nothing to a title.
+LIGHT_VERBS: Final = word_set(
+    "make do have get cook prepare build show teach introduce cover see try look talk take go be"
+)
+ARTICLE_WORDS: Final = word_set(
+    "a an the my our your some this that these those us me it favorite favourite own very"
+)
+TOPIC_PREPOSITIONS: Final = word_set("about at through over into")
+PARTS_OF_NAME: Final = word_set(
+    "compound amod nmod poss case nummod prep pobj pcomp conj cc quantmod det punct"
+)
+PARTS_OF_ACTION: Final = PARTS_OF_NAME | word_set("dobj prt advmod xcomp aux acomp acl")
+# What these stand for is told by other words.
+NO_TOPICS: Final = (
+    NEVER_MEANT
+    | MEASURES
+    | word_set(
+        """
+        everything something way one version method job work dish recipe batch trick secret tip
+        level exercise letter word question channel moment
+        """
+    )
+)
+# A part of the work is announced with these, not the whole of it.
+PART_WORDS: Final = TELLERS | word_set("later meanwhile while also")
+BEGINNING_VERBS: Final = word_set("start begin see settle")
+WHEN_WORDS: Final = word_set("today tonight")
+THIS_TIME: Final = word_set("morning afternoon evening video lesson session tutorial week time")
+SUBJECTS_OF_WORK: Final = word_set("it this that today tonight")
+SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
+TELLING_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
+
+
+def spoken_title(narration: NarrationReading) -> str | None:
+    """Return what the speaker says the video is about, in sentence case; None where nobody says."""
+    steps = 0
+    rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)
+    for doc, reading in rows:
+        steps += reading.step_probability >= MIN_STEP
+        if steps > 2:
+            return None
+        title = None if _announces_a_part(doc) else _announced_title(doc, reading)
+        if title is not None:
+            return title
+    return None
+
+
+def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
+    """Return the title that one sentence announces, "how to" before what is made."""
+    announcement = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
+    is_named, is_planned = _names_the_time(doc), _plans(doc)
+    tells = _tells_the_viewer(doc)
+    if announcement >= MIN_HOW_TO or (is_planned and tells):
+        for tokens in _how_to(doc):
+            return _sentence_case(f"how to {_text(tokens)}")
+    topics: list[list[Token]] = []
+    if announcement >= MIN_ANNOUNCEMENT and (is_named or is_planned or tells):
+        topics = _topics(doc, SUBJECTS_OF_WORK)
+    elif is_named and is_planned:
+        topics = _topics(doc, SUBJECTS_AFTER_WHAT)
+    return _sentence_case(_text(topics[0])) if topics else None
+
+
+def _announces_a_part(doc: "Doc") -> bool:
+    for token in doc:
+        if token.lower_ in PART_WORDS and token.dep_ in ("advmod", "mark", "npadvmod"):
+            return True
+        if token.lemma_ in BEGINNING_VERBS and token.dep_ in ("ROOT", "xcomp", "ccomp"):
+            return True
+    return False
+
+
+def _names_the_time(doc: "Doc") -> bool:
+    """Return whether a sentence speaks of today, of this evening or of this video."""
+    for token in doc:
+        if token.lower_ in WHEN_WORDS:
+            return True
+        if token.lower_ == "this" and token.head.lower_ in THIS_TIME:
+            return True
+    return False
+
+
+def _tells_the_viewer(doc: "Doc") -> bool:
+    return any(token.lemma_ in TELLING_VERBS for token in doc)
+
+
+def _plans(doc: "Doc") -> bool:
+    """Return whether "we" or "I" are about to do something."""
+    if any(token.dep_ == "csubj" and token.head.lemma_ == "be" for token in doc):
+        return True
+    return any(clause.voice in ("we", "i") and clause.planned for clause in find_clauses(doc))
+
+
+def _how_to(doc: "Doc") -> "Iterator[list[Token]]":
+    """Yield the words of each action after "how to", and after "how we", "how i"."""
+    for token in doc[:-1]:
+        verb = token.head
+        if token.lower_ != "how" or token.dep_ != "advmod" or verb.tag_ not in ("VB", "VBP"):
+            continue
+        phrase = _named_action(verb)
+        if phrase:
+            yield phrase
+
+
+def _topics(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
+    """Return the words that name the work in an announcement, each run of them, as they come.
+
+    subjects: of "is", which stand for the work.
+    """
+    topics = []
+    for clause in find_clauses(doc):
+        if clause.voice not in ("we", "i", "you", "title") or clause.negated:
+            continue
+        verb = clause.verb
+        if verb.lemma_ not in LIGHT_VERBS:
+            topics.append(_named_action(verb))
+        else:
+            topics += [_name(thing) for thing in _objects(verb)]
+    for token in doc:
+        if token.lemma_ == "be" and any(_is_subject(child, subjects) for child in token.children):
+            topics += [_name(child) for child in token.children if child.dep_ == "attr"]
+    return sorted((topic for topic in topics if topic), key=lambda topic: topic[0].i)
+
+
+def _is_subject(child: "Token", words: frozenset[str]) -> bool:
+    """Return whether this is the subject of a verb, and one of some words or "what we'll do"."""
+    return child.dep_ == "csubj" or (child.dep_ == "nsubj" and child.lower_ in words)
+
+
+def _objects(verb: "Token") -> "Iterator[Token]":
+    """Yield what a verb acts on, and what "talk about", "look at" and "go through" lead to."""
+    for child in verb.children:
+        if child.dep_ in ("dobj", "attr", "oprd"):
+            yield child
+    for child in verb.children:
+        if child.lower_ in TOPIC_PREPOSITIONS and child.i == verb.i + 1:
+            yield from (deep for deep in child.children if deep.dep_ == "pobj")
+
+
+def _named_action(verb: "Token") -> "list[Token]":
+    """Return a verb and what it acts on; nothing where that is a pronoun or not named."""
+    things = [child for child in verb.children if child.dep_ == "dobj"]
+    if not any(_names_something(thing) for thing in things):
+        return []
+    return [verb, *_limited(verb, PARTS_OF_ACTION, after=verb.i)]
+
+
+def _name(thing: "Token") -> "list[Token]":
+    """Return the words that name a thing, without its article and asides."""
+    if not _names_something(thing):
+        return []
+    words = sorted([thing, *_limited(thing, PARTS_OF_NAME)], key=lambda token: token.i)
+    while words and (words[0].lower_ in ARTICLE_WORDS or words[0].is_punct):
+        del words[0]
+    return words
+
+
+def _names_something(thing: "Token") -> bool:
+    return thing.pos_ in ("NOUN", "PROPN") and thing.lemma_.lower() not in NO_TOPICS
+
+
+def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Token]":
+    """Return what hangs on a token in some roles, in order, up to the first comma after it."""
+    words: list[Token] = []
+    waiting = [child for child in head.children if child.i > after]
+    if head.pos_ == "VERB":  # what is done besides is told elsewhere
+        waiting = [child for child in waiting if child.dep_ not in ("conj", "cc")]
+    while waiting:
+        token = waiting.pop()
+        if token.dep_ in roles:
+            words.append(token)
+            waiting += token.children
+    words.sort(key=lambda token: token.i)
+    end = head.i
+    unbroken: list[Token] = []
+    for token in words:
+        is_cut = token.i > head.i and any(_parts(deep) for deep in head.doc[end : token.i])
+        if is_cut:
+            break
+        unbroken.append(token)
+        end = max(end, token.i)
+    while unbroken and unbroken[-1].dep_ in ("cc", "prep", "aux", "det", "punct"):
+        unbroken.pop()
+    return unbroken[:MAX_TITLE_WORDS]
+
+
+def _parts(token: "Token") -> bool:
+    return bool(token.is_punct) and token.text != "-"
+
+
+def _text(tokens: "list[Token]") -> str:
+    text = ""
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        text += token.lemma_ if not text and token.tag_ == "VBG" else token.text
+        if token.whitespace_ or following is None or following.i != token.i + 1:
+            text += " "
+    return text.strip()
+
+
+def _sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,230 @@
+"""What the work of a narration needs: materials with their amounts, and tools, each named once.
+
+sentences   only those that tell a step or say what is needed, by the tagger
+mentions    what they name, by quantity and grammar (mentions)
+kinds       what is a material, what a tool, by its name (thing_kinds)
+merging     what is named again is one thing
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from stepline.narration.words import SENTENCE_KINDS
+from stepline.records import Amount, Material
+from stepline.writing.extractive.reading import NarrationReading
+from stepline.writing.materials.mentions import Mention, find_mentions
+from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
+from stepline.writing.quantities import UNITS
+
+MIN_WORK: Final = 0.5  # P(a sentence tells a step or lists what is needed) from which it is read
+MIN_MEASURED: Final = 0.3  # the same of what is measured, in grams or cups
+MIN_OPTION: Final = 0.5  # P(it is left to the viewer), from which what it measures is not needed
+MIN_LIST: Final = 0.5  # P(it lists what is needed) from which all that it names counts
+MAX_OTHER: Final = 0.9  # P(neither material nor tool) of what is measured in grams or cups
+MIN_LISTED: Final = 0.5  # P(either) of what is listed as needed
+MIN_COUNTED: Final = 0.5  # P(material) of what is counted
+MIN_BARE: Final = 0.75  # P(material) of what is added without an amount
+MIN_TOOL: Final = 0.5  # P(tool) of what the work is done with or in
+
+
+@dataclass(frozen=True)
+class NeededThings:
+    """What a narration says is needed, in the order of the first naming."""
+
+    materials: tuple[Material, ...] = ()
+    tools: tuple[Material, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A mention, the number of its unit, and whether that lists what is needed."""
+
+    mention: Mention
+    unit: int
+    is_list: bool
+
+
+@dataclass(frozen=True)
+class _Thing:
+    """A thing while others are merged into it. is_listed: its amount is of the list of what is
+    needed, which says how much in all."""
+
+    mention: Mention
+    amounts: tuple[Amount, ...]
+    at: float
+    sources: tuple[int, ...]
+    is_listed: bool
+
+
+def find_materials(narration: NarrationReading) -> NeededThings:
+    """Return the materials and tools that a narration says are used, each with when it is named."""
+    rows = list(_all_mentions(narration))
+    chances = thing_kinds([row.mention.name for row in rows])
+    materials: list[_Thing] = []
+    tools: list[_Thing] = []
+    for row, chance in zip(rows, chances, strict=True):
+        thing = _thing(row, narration)
+        kind = _kind(row, chance, materials, tools)
+        if kind == "material":
+            _add(materials, thing)
+        elif kind == "tool":
+            _add(tools, replace(thing, amounts=()))
+    return NeededThings(_as_records(materials), _as_records(tools))
+
+
+def _all_mentions(narration: NarrationReading) -> Iterator[_Row]:
+    """Yield what sentences of the work name."""
+    rows = zip(narration.docs, narration.readings, strict=True)
+    for number, (doc, reading) in enumerate(rows):
+        kinds = dict(zip(SENTENCE_KINDS, map(float, reading.kinds), strict=True))
+        work = kinds["step"] + kinds["items"]
+        if work < MIN_MEASURED:
+            continue
+        is_list = kinds["items"] >= MIN_LIST
+        is_option = kinds["option"] >= MIN_OPTION
+        for mention in find_mentions(doc, is_list=is_list):
+            is_measured = _is_measured(mention) and not is_option
+            if work >= MIN_WORK or is_measured:
+                yield _Row(mention, number, is_list)
+
+
+def _is_measured(mention: Mention) -> bool:
+    """Return whether an amount in grams, cups or metres stands with a mention."""
+    return mention.amount is not None and mention.amount.unit in UNITS
+
+
+def _kind(
+    row: _Row, chance: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
+) -> ThingKind:
+    """Return what a mention is: what it was before, else by its name and how it is named."""
+    mention = row.mention
+    if mention.role != "used" and _find(materials, mention) is not None:
+        return "material"
+    if _find(tools, mention) is not None:
+        return "tool"
+    material = float(chance[THING_KINDS.index("material")])
+    tool = float(chance[THING_KINDS.index("tool")])
+    if _is_measured(mention):
+        return "material" if material + tool > 1 - MAX_OTHER else "other"
+    if row.is_list:
+        return _listed_kind(mention, material, tool)
+    amount = mention.amount
+    is_counted = amount is not None and not amount.is_article
+    floor = MIN_COUNTED if is_counted or mention.role == "some" else MIN_BARE
+    if material >= floor:
+        return "material"
+    if is_counted or mention.role in ("some", "added") or tool < MIN_TOOL:
+        return "other"
+    return "tool" if amount is None or not amount.unit else "other"
+
+
+def _listed_kind(mention: Mention, material: float, tool: float) -> ThingKind:
+    """Return what a thing of a list of needed things is: nothing but a material is measured."""
+    if material + tool < MIN_LISTED:
+        return "other"
+    if material >= tool:
+        return "material"
+    has_unit = mention.amount is not None and bool(mention.amount.unit)
+    return "other" if has_unit or mention.role == "some" else "tool"
+
+
+def _thing(row: _Row, narration: NarrationReading) -> _Thing:
+    """Return a mention with its sentence, and the second at which that names it."""
+    unit = narration.units[row.unit]
+    doc = narration.docs[row.unit]
+    word = sum(bool(token.whitespace_) for token in doc[: row.mention.at])
+    places = list(unit.places())
+    number, place = places[min(word, len(places) - 1)]
+    sentence = unit.sentences[number - unit.first]
+    at = sentence.span.start
+    if len(sentence.words) == len(sentence.text.split()):
+        span = sentence.words[place].span
+        at = span.start if span is not None else at
+    amounts: tuple[Amount, ...] = ()
+    amount = row.mention.amount
+    if amount is not None:
+        text = doc[amount.begin : amount.end].text
+        unit_name = amount.unit or None
+        amounts = (Amount(low=amount.low, high=amount.high, unit=unit_name, text=text),)
+    return _Thing(row.mention, amounts, at, (number,), row.is_list and bool(amounts))
+
+
+def _add(things: list[_Thing], thing: _Thing) -> None:
+    """Add a thing, or what is new of it to the one that it is."""
+    number = _find(things, thing.mention)
+    if number is None:
+        things.append(thing)
+    else:
+        things[number] = _merged(things[number], thing)
+
+
+def _find(things: Sequence[_Thing], mention: Mention) -> int | None:
+    """Return the number of the first thing that a mention can be of."""
+    for number, thing in enumerate(things):
+        if _is_same(thing.mention, mention):
+            return number
+    return None
+
+
+def _is_same(earlier: Mention, later: Mention) -> bool:
+    """Return whether a later naming can be of the same thing: the same noun, and no word that the
+    first does not have, unless it only says how the thing was prepared."""
+    if earlier.lemmas[-1] != later.lemmas[-1]:
+        return False
+    before, after = set(earlier.lemmas), set(later.lemmas)
+    return after <= before or (before < after and later.amount is None)
+
+
+def _merged(first: _Thing, again: _Thing) -> _Thing:
+    """Return the first naming with the amounts and sentences of both."""
+    sources = dict.fromkeys((*first.sources, *again.sources))
+    return replace(
+        first,
+        amounts=_merged_amounts(first, again),
+        sources=tuple(sources),
+        is_listed=first.is_listed or again.is_listed,
+    )
+
+
+def _merged_amounts(first: _Thing, again: _Thing) -> tuple[Amount, ...]:
+    """Return the amounts of two namings; those of a list are of all that is used.
+
+    A part of what was told before ("a cup of the milk") adds none, and neither does "an egg".
+    """
+    is_part = again.mention.is_definite and bool(first.amounts)
+    if first.is_listed or is_part:
+        return first.amounts
+    if again.is_listed or not first.amounts:
+        return again.amounts
+    amount = again.mention.amount
+    if amount is None or not amount.unit:
+        return first.amounts
+    amounts = list(first.amounts)
+    for new in again.amounts:
+        if not any(_is_equal(new, other) for other in amounts):
+            amounts.append(new)
+    return tuple(amounts)
+
+
+def _is_equal(one: Amount, other: Amount) -> bool:
+    return (one.low, one.high, one.unit) == (other.low, other.high, other.unit)
+
+
+def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
+    materials = []
+    for thing in things:
+        name = thing.mention.name
+        material = Material(name=name, amounts=thing.amounts, at=thing.at, sources=thing.sources)
+        materials.append(material)
+    return tuple(materials)
+
+
+def materials_within(things: Sequence[Material], sentences: int) -> tuple[Material, ...]:
+    """Return the things that the first so many sentences name, each with those of its sentences."""
+    things_inside = []
+    for thing in things:
+        sources = tuple(source for source in thing.sources if source < sentences)
+        if sources:
+            things_inside.append(thing.model_copy(update={"sources": sources}))
+    return tuple(things_inside)

@@ -1,0 +1,332 @@
+"""Things that a sentence names as needed or used, each with its amount where one is said.
+
+A quantity makes any name a mention ("two cups of flour", "a clove of garlic next"). Without one a
+thing counts where it is listed as needed, is the object of a verb of adding or using, or is what the
+work is done with or in.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from stepline.narration.words import word_set
+from stepline.writing.materials.amounts import (
+    ARTICLE_WORDS,
+    CONTAINER_WORDS,
+    COUNT_UNITS,
+    SIZE_WORDS,
+    UNITS_BEHIND_NAME,
+    StatedAmount,
+    amount_at,
+    singular,
+)
+from stepline.writing.quantities import UNITS, number_at
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
+
+NUMBER_PATTERN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
+MAX_NUMBER_CHARS: Final = 9
+NO_NUMBER: Final = "#"
+MAX_NAME_TOKENS: Final = 4  # more are a list without commas, of which no name is sure
+# Verbs whose object joins the work, and those whose object does the work.
+ADDING_VERBS: Final = word_set(
+    """
+    add put pour mix stir sprinkle throw toss drop fold whisk beat combine blend season scatter rub
+    brush spread spoon ladle drizzle squeeze crack melt dissolve toast chop slice dice mince grate
+    peel crush zest apply glue screw nail attach fasten tie thread solder dab spray dust layer lay
+    insert install plant sow
+    """
+)
+USING_VERBS: Final = word_set("use take grab get need have bring want pick")
+# What follows is done to the thing at hand ("fill the jar with sand"), or is where it goes.
+MEANS_WORDS: Final = word_set("with using")
+PLACE_WORDS: Final = word_set("in into on onto over inside through under")
+# "the starter goes on top": what comes in is told by the verb's subject.
+COMING_VERBS: Final = word_set("go come")
+# Amounts without a number.
+VAGUE_AMOUNTS: Final = word_set("some bit little plenty lots few more")
+REST_WORDS: Final = word_set("last remaining other")
+KNOWN_DETERMINERS: Final = word_set("the that this those these them")
+NAME_PARTS: Final = word_set("NOUN PROPN ADJ")
+MISREAD_NOUNS: Final = word_set("VERB ADV X ADJ INTJ")  # a parser's reading of rare nouns
+PARTICIPLE_TAGS: Final = word_set("VBN VBG")
+# They say how good or which, not what.
+EMPTY_WORDS: Final = SIZE_WORDS | word_set(
+    "own other same first second last next few whole entire only favourite usual couple"
+)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A thing that is named. words: its name, with the lemmas of them. at: its token.
+
+    is_definite: it is spoken of as known ("the dough", "a cup of the milk").
+    """
+
+    words: tuple[str, ...]
+    lemmas: tuple[str, ...]
+    at: int
+    role: Role
+    amount: StatedAmount | None = None
+    is_definite: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name as it is said, without an article."""
+        text = ""
+        for word in self.words:
+            is_joined = word == "-" or word.startswith("'") or text.endswith("-") or not text
+            text += word if is_joined else f" {word}"
+        return text
+
+
+def find_mentions(doc: "Doc", *, is_list: bool) -> list[Mention]:
+    """Return the things that a parsed sentence names, in order, those with an amount first.
+
+    is_list: it says what is needed, so that all it names counts.
+    """
+    words = [_spelt(token) for token in doc]
+    mentions = list(_with_amounts(doc, words))
+    mentioned_places = {place for mention in mentions for place in _places(mention)}
+    for token in doc:
+        if token.pos_ not in ("NOUN", "PROPN") or token.i in mentioned_places:
+            continue
+        role = _role(token, mentioned_places, is_list=is_list)
+        if role is None:
+            continue
+        name = _name_before(doc, token.i + 1)
+        if len(name) == 1 and singular(token.lower_) in COUNT_UNITS - CONTAINER_WORDS:
+            continue
+        if name and not mentioned_places & {part.i for part in name}:
+            mentioned_places |= {part.i for part in name}
+            mentions.append(_mention(name, role, None))
+    return sorted(mentions, key=lambda mention: mention.at)
+
+
+def _spelt(token: "Token") -> str:
+    """Return a token in lower case, a one-letter fraction as digits: "½" is 1/2, "1½" is 1.5.
+
+    What begins with a digit and is no number, as "2x4", begins with NO_NUMBER instead.
+    """
+    word: str = token.lower_
+    if "FRACTION" in unicodedata.name(word[-1:] or " ", ""):
+        whole = word[:-1] or "0"
+        if whole.isdecimal():
+            word = f"{int(whole[:MAX_NUMBER_CHARS]) + unicodedata.numeric(token.text[-1]):g}"
+    is_number = NUMBER_PATTERN.fullmatch(word) is not None and len(word) <= MAX_NUMBER_CHARS
+    begins_with_number = word[:1].isdecimal() or (word[:1] == "." and word[1:2].isdecimal())
+    return NO_NUMBER + word if begins_with_number and not is_number else word
+
+
+def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[Mention]:
+    """Yield each amount with the name after it, or before it and a comma: "sugar, 50 grams"."""
+    place = 0
+    unit = ""  # of the amount before, for "one spoon of mustard and two of honey"
+    while place < len(doc):
+        amount = amount_at(words, place) or _with_unit_before(words, place, unit)
+        if amount is None:
+            place += 1
+            continue
+        unit = amount.unit or unit
+        name = _name_after(doc, amount.end, is_measured=bool(amount.unit))
+        if not name and amount.unit in UNITS and _word(words, place - 1) == ",":
+            name = _name_before(doc, place - 1)
+        is_unit = len(name) == 1 and singular(name[0].lower_) in COUNT_UNITS - CONTAINER_WORDS
+        if not name or is_unit or _is_compared(name[-1]):
+            place += 1
+            continue
+        yield from _named_amounts(name, amount)
+        place = max(amount.end, name[-1].i + 1)
+
+
+def _with_unit_before(words: Sequence[str], place: int, unit: str) -> StatedAmount | None:
+    """Return a number before "of" as an amount in the unit that was said before."""
+    if not unit or words[place] in ARTICLE_WORDS:
+        return None
+    number = number_at(words, place)
+    if number is None or _word(words, number[1]) != "of":
+        return None
+    (low, high), after = number
+    if _word(words, after + 1) in KNOWN_DETERMINERS:
+        return None
+    return StatedAmount(low, high, unit, place, after)
+
+
+def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[Mention]:
+    """Yield the thing of an amount; of "a pan of water" both, the water by the pan."""
+    place = next((n for n, token in enumerate(name) if token.lower_ == "of"), 0)
+    if place:
+        holder = name[:place]
+        if holder[-1].lower_ in VAGUE_AMOUNTS:
+            yield _mention(name[place + 1 :], "some", None)
+            return
+        yield _mention(holder, "amount", amount)
+        unit = holder[-1].lemma_.lower()
+        amount = StatedAmount(amount.low, amount.high, unit, amount.begin, holder[-1].i + 1)
+        name = name[place + 1 :]
+    yield _mention(name, "amount", _with_unit_behind(name, amount))
+
+
+def _with_unit_behind(name: "list[Token]", amount: StatedAmount) -> StatedAmount:
+    """Return the amount with the last word of the name as its unit: "two garlic cloves"; that word
+    leaves the name."""
+    last = singular(name[-1].lower_)
+    if amount.unit or len(name) < 2 or last not in UNITS_BEHIND_NAME:
+        return amount
+    if name[-2].pos_ not in ("NOUN", "PROPN"):
+        return amount
+    del name[-1]
+    return StatedAmount(amount.low, amount.high, last, amount.begin, amount.end)
+
+
+def _mention(name: "list[Token]", role: Role, amount: StatedAmount | None) -> Mention:
+    before = name[0].doc[name[0].i - 1] if name[0].i else None
+    is_definite = before is not None and before.lower_ in KNOWN_DETERMINERS
+    return Mention(
+        words=tuple(token.text for token in name),
+        lemmas=tuple(token.lemma_.lower() for token in name),
+        at=name[-1].i,
+        role=role,
+        amount=amount,
+        is_definite=is_definite or (amount is not None and _is_rest(name[0].doc, amount.begin)),
+    )
+
+
+def _is_rest(doc: "Doc", begin: int) -> bool:
+    """Return whether an amount is what is left of a thing: "the last 20 grams of water"."""
+    return begin > 0 and doc[begin - 1].lower_ in REST_WORDS
+
+
+def _places(mention: Mention) -> set[int]:
+    begin = mention.at - len(mention.words) + 1
+    places = set(range(begin, mention.at + 1))
+    if mention.amount is not None:
+        places |= set(range(mention.amount.begin, mention.amount.end))
+    return places
+
+
+def _name_after(doc: "Doc", place: int, *, is_measured: bool) -> "list[Token]":
+    """Return the words that name a thing from a token on; nothing where no name begins there.
+
+    is_measured: a unit stands before it, so that a word after "of" is a name whatever it looks like.
+    """
+    while place < len(doc) and (
+        doc[place].lower_ in EMPTY_WORDS | ARTICLE_WORDS
+        or doc[place].lower_ in ("of", "the", "your")
+    ):
+        place += 1
+    end = place
+    while end < len(doc) and _is_part(doc[end], is_first=end == place):
+        end += 1
+    if end - place > MAX_NAME_TOKENS:
+        return []
+    name = list(doc[place:end])
+    while name and name[-1].pos_ not in ("NOUN", "PROPN"):
+        name.pop()
+    if not name and is_measured and doc[place - 1].lower_ == "of" and place < len(doc):
+        return [doc[place]] if doc[place].pos_ in MISREAD_NOUNS else []
+    # "a board of maple"
+    if name and not is_measured and doc[end : end + 1].text == "of":
+        inner = _name_after(doc, end + 1, is_measured=True)
+        if inner and inner[0].i == end + 1:
+            name += [doc[end], *inner]
+    return name
+
+
+def _name_before(doc: "Doc", end: int) -> "list[Token]":
+    """Return the words that name a thing and end before a token."""
+    begin = end
+    while begin > 0 and _is_part(doc[begin - 1], is_first=False):
+        begin -= 1
+    if end - begin > MAX_NAME_TOKENS:
+        return []
+    name = list(doc[begin:end])
+    while name and (name[0].lower_ in EMPTY_WORDS | UNITS.keys() or name[0].text in ("-", "'s")):
+        del name[0]
+    if not name or name[-1].pos_ not in ("NOUN", "PROPN"):
+        return []
+    return name
+
+
+def _is_part(token: "Token", *, is_first: bool) -> bool:
+    """Return whether a token can be part of a name."""
+    if token.lower_ in EMPTY_WORDS:
+        return False
+    if token.pos_ in NAME_PARTS or (token.tag_ == "POS" and not is_first):
+        return True
+    if token.text == "-":
+        return not is_first and not token.doc[token.i - 1].whitespace_
+    # "minced lamb", "baking powder": a participle before its noun
+    follows = token.doc[token.i + 1 : token.i + 2]
+    return token.tag_ in PARTICIPLE_TAGS and any(after.pos_ == "NOUN" for after in follows)
+
+
+def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role | None:
+    """Return how a noun without an amount is part of the work; None where it is not.
+
+    mentioned_places: tokens of things that are mentioned already; what is joined to them is too.
+    """
+    if token.dep_ == "compound" and token.head.i > token.i:
+        return None
+    head = _first_of_list(token)
+    verb = head.head
+    if _is_compared(token):
+        return None
+    if head is not token and head.i in mentioned_places:
+        return "added"
+    if _is_vague_amount(token):
+        return "some"
+    if head.dep_ == "pobj":
+        if verb.lower_ in MEANS_WORDS | PLACE_WORDS:
+            return "with" if verb.lower_ in MEANS_WORDS and _is_added(verb.head) else "used"
+        return None
+    if is_list and head.dep_ != "pobj":
+        return "listed"
+    if head.dep_ == "dobj" and verb.lower_ in MEANS_WORDS:
+        return "used"
+    if head.dep_ == "ROOT":
+        return "added"
+    if head.dep_ == "nsubj" and verb.lemma_ in COMING_VERBS:
+        return "added"
+    if head.dep_ == "dobj" and verb.lemma_ in ADDING_VERBS:
+        return "added"
+    if head.dep_ == "dobj" and verb.lemma_ in USING_VERBS:
+        return "used"
+    return None
+
+
+def _is_vague_amount(token: "Token") -> bool:
+    """Return whether "some", "a bit of" or the like stands before the name that ends here."""
+    name = _name_before(token.doc, token.i + 1)
+    place = name[0].i - 1 if name else token.i - 1
+    while place >= 0 and token.doc[place].lower_ in ("of", "more", "extra"):
+        place -= 1
+    return place >= 0 and token.doc[place].lower_ in VAGUE_AMOUNTS
+
+
+def _is_compared(token: "Token") -> bool:
+    """Return whether a thing is only likened to, or is said not to be there."""
+    head = _first_of_list(token)
+    if head.head.lower_ in ("like", "as", "than", "without") and head.dep_ in ("pobj", "dobj"):
+        return True
+    return any(child.lower_ == "no" and child.dep_ == "det" for child in head.children)
+
+
+def _is_added(verb: "Token") -> bool:
+    return verb.lemma_ in ADDING_VERBS or verb.lemma_ in ("fill", "cover", "coat", "top", "line")
+
+
+def _first_of_list(token: "Token") -> "Token":
+    """Return the first of the things that are joined by "and" and commas."""
+    while token.dep_ == "conj" and token.head.pos_ in ("NOUN", "PROPN") and token.head.i < token.i:
+        token = token.head
+    return token
+
+
+def _word(words: Sequence[str], place: int) -> str:
+    return words[place] if 0 <= place < len(words) else ""

@@ -1,0 +1,37 @@
+"""What a thing is in a how-to, by its name alone: a material, which is used up, a tool, or other.
+
+A logistic regression over MiniLM's vectors of names, which benchmarks/fit_materials.py learned from
+research/narrations/things.txt.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.numeric import softmax
+from stepline.text import embed
+
+ThingKind: TypeAlias = Literal["material", "tool", "other"]
+THING_KINDS: Final[tuple[ThingKind, ...]] = get_args(ThingKind)
+WEIGHTS_FILE: Final = "thing_kinds.json"
+
+Array: TypeAlias = npt.NDArray[np.float32]
+
+
+def thing_kinds(names: Sequence[str]) -> Array:
+    """Return P of each of THING_KINDS of each name, (N, 3)."""
+    weights, biases = _read_weights()
+    probabilities: Array = softmax(embed([name.lower() for name in names]) @ weights.T + biases)
+    return probabilities
+
+
+@cache
+def _read_weights() -> tuple[Array, Array]:
+    package = resources.files("stepline.writing.materials")
+    content = json.loads(package.joinpath(WEIGHTS_FILE).read_text("utf-8"))
+    return np.array(content["weights"], np.float32), np.array(content["biases"], np.float32)

@@ -1,0 +1,113 @@
+"""The title of a record, and where it is from."""
+
+import json
+
+import pytest
+from small_video import draw_video
+
+from stepline.media import probe
+from stepline.pipeline.request import Request
+from stepline.pipeline.titles import choose_title, readable_name
+from stepline.records import LinkOrigin, Record, Video
+from stepline.storage import from_json, read_record, to_json
+
+SAID = """WEBVTT
+
+00:00.500 --> 00:03.000
+Hello everyone and welcome back.
+
+00:03.500 --> 00:06.000
+Today I'm going to show you how to make lemonade.
+
+00:07.000 --> 00:10.000
+First slice the lemons.
+
+00:11.000 --> 00:14.000
+Then pour the juice into the bowl.
+"""
+
+
+@pytest.mark.parametrize(
+    ("stem", "title"),
+    [
+        ("my_lemonade-v2", "My lemonade v2"),
+        ("talk.en", "Talk en"),
+        ("2024-05-06_oil change", "2024-05-06 oil change"),
+        ("__", ""),
+        ("Übung_3.5mm", "Übung 3.5mm"),
+    ],
+)
+def test_a_file_name_is_made_readable(stem, title):
+    assert readable_name(stem) == title
+
+
+def test_the_title_of_the_user_comes_first_and_the_file_name_last(tmp_path):
+    path = draw_video(tmp_path / "my_lemonade.mp4", seconds=1, sound=False)
+    info = probe(path)
+    origin = LinkOrigin(url="https://example.org/v", title="Lemonade by Ann")
+    assert info.title is None
+    assert choose_title(Request(path, "x"), info, None) == ("My lemonade", "name")
+    linked = Request(path, "x", origin=origin)
+    assert choose_title(linked, info, None) == ("Lemonade by Ann", "link")
+    named = Request(path, "x", origin=origin, title="Mine")
+    assert choose_title(named, info, None) == ("Mine", "user")
+
+
+def test_the_metadata_of_a_file_give_its_title(tmp_path):
+    import av
+
+    path = tmp_path / "clip.mkv"
+    with av.open(str(path), "w") as out:
+        out.metadata["title"] = "  Iced\nlemonade "
+        picture = out.add_stream("libx264", rate=5, width=64, height=48, pix_fmt="yuv420p")
+        for _ in range(5):
+            out.mux(picture.encode(av.VideoFrame(64, 48, "yuv420p")))
+        out.mux(picture.encode(None))
+    info = probe(path)
+    assert info.title == "Iced lemonade"
+    assert choose_title(Request(path, "clip"), info, None) == ("Iced lemonade", "file")
+
+
+def test_what_is_said_gives_the_title_and_the_outputs_bear_it(tmp_path, stepline):
+    captions = tmp_path / "talk_1.vtt"
+    captions.write_text(SAID)
+    formats = [part for name in ("html", "markdown", "recipe") for part in ("--format", name)]
+    result = stepline("steps", captions, "--out", tmp_path / "out", *formats)
+    assert result.exit_code == 0, result.stderr
+    video = read_record(tmp_path / "out" / "talk_1.json").video
+    assert (video.title, video.title_source) == ("How to make lemonade", "speech")
+    assert "# How to make lemonade\n" in (tmp_path / "out" / "talk_1.md").read_text()
+    recipe = json.loads((tmp_path / "out" / "talk_1.recipe.jsonld").read_text())
+    assert recipe["name"] == "How to make lemonade"
+    assert "<title>How to make lemonade" in (tmp_path / "out" / "talk_1.html").read_text()
+
+
+def test_the_option_title_is_taken_and_counts_as_another_result(tmp_path, stepline):
+    captions = tmp_path / "talk.vtt"
+    captions.write_text(SAID)
+    run = ("steps", captions, "--out", tmp_path / "out", "--format", "json")
+    for title in ("Sour water", "Sweet water"):
+        result = stepline(*run, "--title", title)
+        assert result.exit_code == 0, result.stderr
+        video = read_record(tmp_path / "out" / "talk.json").video
+        assert (video.title, video.title_source) == (title, "user")
+
+
+def test_a_title_for_several_videos_or_without_a_word_is_refused(tmp_path, stepline):
+    files = [tmp_path / name for name in ("a.vtt", "b.vtt")]
+    for file in files:
+        file.write_text(SAID)
+    several = stepline("steps", *files, "--out", tmp_path / "out", "--title", "Both")
+    assert several.exit_code == 1
+    assert "--title is for one video" in several.stderr
+    empty = stepline("steps", files[0], "--out", tmp_path / "out", "--title", " ")
+    assert empty.exit_code == 1
+    assert "--title: holds no word" in empty.stderr
+
+
+def test_a_record_without_a_source_of_its_title_is_stored_as_before():
+    old = Record(id="r", video=Video(id="v", title="T"))
+    assert "title_source" not in to_json(old)
+    assert from_json(to_json(old)) == old
+    new = Record(id="r", video=Video(id="v", title="T", title_source="speech"))
+    assert from_json(to_json(new)) == new

@@ -1,0 +1,169 @@
+"""Materials, amounts and tools of the work, from what is said."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stepline.outputs.text import material_text
+from stepline.records import Sentence, Span, Transcript, Word
+from stepline.writing.extractive.reading import read_narration
+from stepline.writing.materials import NeededThings, find_materials, materials_within
+from stepline.writing.materials.amounts import amount_at
+
+
+def needed(*texts: str) -> NeededThings:
+    """Return what a narration needs whose sentence i is spoken from second 5i on."""
+    sentences = [
+        Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
+    ]
+    return find_materials(read_narration(Transcript(language="en", sentences=tuple(sentences))))
+
+
+def materials(*texts: str) -> list[str]:
+    return [material_text(thing) for thing in needed(*texts).materials]
+
+
+@pytest.mark.parametrize(
+    ("said", "low", "high", "unit"),
+    [
+        ("a cup and a half of flour", 1.5, 1.5, "cup"),
+        ("two to three cloves of garlic", 2, 3, "clove"),
+        ("half a teaspoon of salt", 0.5, 0.5, "tsp"),
+        ("one and a half cups of milk", 1.5, 1.5, "cup"),
+        ("two hundred and fifty grams of sugar", 250, 250, "g"),
+        ("3 - 4 cans of beans", 3, 4, "can"),
+        ("1/2 cup oil", 0.5, 0.5, "cup"),
+        ("a good pinch of salt", 1, 1, "pinch"),
+        ("a couple of sprigs of thyme", 2, 2, "sprig"),
+        ("a dozen eggs", 12, 12, ""),
+        ("three quarters of a cup of sugar", 0.75, 0.75, "cup"),
+        ("six feet of rope", 6, 6, "foot"),
+        ("two more tablespoons of butter", 2, 2, "tbsp"),
+        ("teaspoon of dried oregano", 1, 1, "tsp"),
+        ("couple tablespoons of oil", 2, 2, "tbsp"),
+    ],
+)
+def test_an_amount_is_read_with_its_unit(said, low, high, unit):
+    amount = amount_at(said.split(), 0)
+    assert amount is not None
+    assert (amount.low, amount.high, amount.unit) == (low, high, unit)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["twenty minutes", "200 degrees", "a two inch strip", "one of them", "half of the dough"],
+)
+def test_times_heats_sizes_and_parts_are_no_amounts_of_a_thing(said):
+    amounts = [amount_at(said.split(), place) for place in range(len(said.split()))]
+    assert [amount for amount in amounts if amount and not amount.is_article] == []
+
+
+def test_a_list_of_what_is_needed_is_read_with_its_amounts():
+    needs = needed(
+        "You'll need 450 grams of strong white flour, two eggs, a pinch of salt and some butter.",
+        "And a bowl, a whisk and a rolling pin.",
+        "Whisk the eggs in the bowl.",
+    )
+    assert list(map(material_text, needs.materials)) == [
+        "450 g strong white flour",
+        "2 eggs",
+        "1 pinch salt",
+        "butter",
+    ]
+    assert [tool.name for tool in needs.tools] == ["bowl", "whisk", "rolling pin"]
+    eggs = needs.materials[1]
+    assert (eggs.at, eggs.sources) == (0.0, (0, 2))
+    assert eggs.amounts[0].text == "two"
+
+
+def test_the_amounts_of_a_list_are_those_of_all_that_is_used():
+    told = materials(
+        "You will need 350 grams of water and 500 grams of flour.",
+        "Pour 300 grams of the water into the bowl.",
+        "Add the flour, then pour in the last 50 grams of water.",
+    )
+    assert told == ["350 g water", "500 g flour"]
+
+
+def test_different_amounts_that_steps_tell_are_all_listed():
+    told = materials(
+        "Add two tablespoons of butter to the pan.",
+        "Fry the onions for ten minutes.",
+        "Then stir in one cup of butter.",
+    )
+    assert "2 tbsp + 1 cup butter" in told
+
+
+def test_a_thing_outside_the_kitchen_is_a_material_too():
+    told = materials(
+        "You will need four wooden boards, twelve screws and two metres of wire.",
+        "Drill a hole in each board.",
+    )
+    assert told == ["4 wooden boards", "12 screws", "200 cm wire"] or told == [
+        "4 wooden boards",
+        "12 screws",
+        "2 m wire",
+    ]
+
+
+def test_what_is_talked_about_or_left_out_is_not_needed():
+    needs = needed(
+        "My grandmother had three dogs and a hundred kilos of apples in the cellar.",
+        "She never used a kilo of sugar in her life.",
+        "It rained the whole week and nobody came.",
+    )
+    assert needs == NeededThings()
+
+
+def test_the_second_is_that_of_the_word_where_words_have_times():
+    texts = ["Add", "two", "cups", "of", "flour"]
+    words = tuple(
+        Word(text=text, span=Span(float(place), place + 0.9)) for place, text in enumerate(texts)
+    )
+    sentence = Sentence(text=" ".join(texts), span=Span(0.0, 5.0), words=words)
+    reading = read_narration(Transcript(language="en", sentences=(sentence,)))
+    (flour,) = find_materials(reading).materials
+    assert flour.at == 4.0
+
+
+def test_what_later_sentences_name_goes_with_them():
+    things = needed("Add two cups of flour.", "Pour in half a litre of milk.").materials
+    assert [thing.name for thing in materials_within(things, 1)] == ["flour"]
+
+
+def test_nothing_said_needs_nothing():
+    assert needed() == NeededThings()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "327b",
+        "1.2.3",
+        "24/7/3",
+        "2x4",
+        "1/0",
+        "3/",
+        "9" * 400,
+        "m²",
+        "½",
+        "1½",
+        "٣",
+        "10,00",
+        ".",
+        "-",
+    ],
+)
+def test_no_word_stops_the_reading(odd):
+    found = needed(f"Add {odd} cups of flour and {odd} eggs.", f"You will need {odd}, {odd} {odd}.")
+    for thing in found.materials:
+        assert all(0 < amount.low <= amount.high < 1e9 for amount in thing.amounts)
+
+
+@given(st.lists(st.text(max_size=40), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_any_text_is_read(texts):
+    spoken = [text for text in texts if text.strip()]
+    for thing in (*needed(*spoken).materials, *needed(*spoken).tools):
+        assert thing.name.strip()
+        assert all(source < len(spoken) for source in thing.sources)

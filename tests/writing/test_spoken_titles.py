@@ -1,0 +1,60 @@
+"""What a speaker announces at the beginning is the title of the video."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stepline.records import Sentence, Span, Transcript
+from stepline.writing.extractive.reading import read_narration
+from stepline.writing.extractive.titles import spoken_title
+
+
+def title_of(*texts: str) -> str | None:
+    sentences = [
+        Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
+    ]
+    return spoken_title(read_narration(Transcript(language="en", sentences=tuple(sentences))))
+
+
+@pytest.mark.parametrize(
+    ("announcement", "title"),
+    [
+        (
+            "Today I'm going to show you how to change the oil in your car.",
+            "How to change the oil in your car",
+        ),
+        (
+            "Today I'm going to show you how to bleed a radiator, and it takes ten minutes.",
+            "How to bleed a radiator",
+        ),
+        ("Today we're making a lemon drizzle cake, my favourite.", "Lemon drizzle cake"),
+        ("so today we are making onion rings the crispy ones.", "Onion rings"),
+        ("What we'll do today is a plain rye loaf.", "Plain rye loaf"),
+        ("In this video we're going to replace a bicycle chain.", "Replace a bicycle chain"),
+    ],
+)
+def test_an_announcement_names_the_work(announcement: str, title: str) -> None:
+    after = "First, get everything that you need out on the bench."
+    assert title_of("Hello everyone, welcome back.", announcement, after) == title
+
+
+def test_what_is_announced_first_of_all_is_a_part_of_the_work() -> None:
+    assert title_of("Hello there.", "First, let's make the batter.", "Whisk the eggs.") is None
+
+
+def test_talk_has_no_title_and_neither_has_silence() -> None:
+    assert title_of("It rained all night.", "The dog slept on my feet.") is None
+    assert title_of() is None
+
+
+def test_what_is_said_after_the_work_has_begun_is_no_title() -> None:
+    begun = ["Slice the onions.", "Fry the onions in the pan.", "Pour in the stock."]
+    late = "Tomorrow I'm going to show you how to paint a fence."
+    assert title_of(*begun, late) is None
+
+
+@given(st.lists(st.text(max_size=40), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_any_text_is_read(texts: list[str]) -> None:
+    title = title_of(*(text for text in texts if text.strip()))
+    assert title is None or title.strip()
