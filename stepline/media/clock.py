@@ -200,10 +200,11 @@ class PacketClock:
                 if packet.pts is None and packet.dts is None:
                     yield packet
                     continue
-            if pts is not None and dts is not None and (pts - dts) * state.base > SUSPECT_SECONDS:
-                if self._is_outlier(packet, source, ahead):
-                    self._damage.stamps += 1
-                    packet.pts = self._missing_stamp(packet, state, ahead)
+            reordered = 0 if pts is None or dts is None else pts - dts
+            is_late = reordered * state.base > SUSPECT_SECONDS
+            if is_late and self._is_outlier(packet, source, ahead):
+                self._damage.stamps += 1
+                packet.pts = self._missing_stamp(packet, state, ahead)
             state.stamps.append(packet.pts)
             yield self._shifted(packet, second, state)
 

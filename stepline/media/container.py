@@ -450,7 +450,8 @@ def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
     )
     shape = FileShape()
     if any(vars(questions).values()):
-        shape = _examine(path, status.st_size, status.st_mtime_ns, settings, questions)
+        changed = status.st_size, status.st_mtime_ns
+        shape = _examine(path, changed, settings, questions)
     if settings.audio_track is not None and sounds:
         shape = replace(shape, sound=numbered_track(path, container, settings.audio_track).index)
     return shape
@@ -471,10 +472,10 @@ class _Questions:
 
 @functools.lru_cache(maxsize=256)
 def _examine(
-    path: Path, size: int, changed: int, settings: MediaSettings, questions: _Questions
+    path: Path, changed: tuple[int, int], settings: MediaSettings, questions: _Questions
 ) -> FileShape:
-    """Return what the packets of a file tell. size, changed: of the file, for another is not the
-    same."""
+    """Return what the packets of a file tell. changed: its size and time, by which it is known."""
+    log.debug("%s (%d bytes) is examined", path, changed[0])
     picture = sound = end = None
     if questions.films:
         with contextlib.closing(_open_container(path, settings)) as container:
@@ -514,7 +515,7 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
         except av.error.FFmpegError:
             return False
         claimed = container.duration / MICROSECONDS_PER_SECOND
-        return max(ends.values(), default=0.0) > claimed - SUSPECT_SECONDS
+        return bool(max(ends.values(), default=0.0) > claimed - SUSPECT_SECONDS)
 
 
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:

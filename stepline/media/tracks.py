@@ -53,14 +53,16 @@ def film_index(container: Any, tracks: Sequence[Any]) -> int:
 
     Reads the container, which is to be opened again. A cover may lack its flag, and comes first.
     """
-    counts = {stream.index: 0 for stream in tracks}
+    counts: dict[int, int] = dict.fromkeys((stream.index for stream in tracks), 0)
     for number, packet in enumerate(container.demux(tracks)):
         if packet.size:
             counts[packet.stream.index] += 1
         if min(counts.values()) > 1 or number >= MAX_PACKETS_TO_COUNT:
             break
-    films = [index for index, count in counts.items() if count > 1]
-    return films[0] if films else tracks[0].index
+    for index, count in counts.items():
+        if count > 1:
+            return index
+    return int(tracks[0].index)
 
 
 def numbered_track(path: Path, container: Any, number: int) -> Any:
@@ -95,8 +97,10 @@ def audible_index(container: Any, tracks: Sequence[Any]) -> int:
             loud.add(packet.stream.index)
             if packet.stream.index == tracks[0].index:
                 break
-    heard = [track.index for track in tracks if track.index in loud]
-    return heard[0] if heard else tracks[0].index
+    for track in tracks:
+        if track.index in loud:
+            return int(track.index)
+    return int(tracks[0].index)
 
 
 def _is_audible(frame: Any) -> bool:

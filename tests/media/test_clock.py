@@ -1,6 +1,7 @@
 """Files whose time stamps jump, lie or come in another order: seconds stay those of the video."""
 
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -96,7 +97,7 @@ def test_wild_pictures_held_long_are_no_later_than_the_sound(wild: Path) -> None
     bright = [frame.time for frame in pictures if frame.image.mean() > 10]
     assert bright[-1] == pytest.approx(23.9, abs=0.05)
     changes = []
-    for before, after in zip(pictures, pictures[1:], strict=False):
+    for before, after in pairwise(pictures):
         if not np.array_equal(before.image, after.image):
             changes.append(after.time)
     assert not [second for second in changes if 3.02 < second < 10.98 or 12.06 < second < 23.9]
@@ -164,7 +165,7 @@ def test_wild_joined_recordings_stay_in_step(wild: Path) -> None:
     light = [(i.time, float(i.image.mean())) for i in items if isinstance(i, Frame)]
     middle = (min(value for _, value in light) + max(value for _, value in light)) / 2
     seen = [light[0][0]] if light[0][1] > middle else []
-    for (_, before), (time, after) in zip(light, light[1:], strict=False):
+    for (_, before), (time, after) in pairwise(light):
         if before <= middle < after:
             seen.append(time)
     heard = beeps([item for item in items if isinstance(item, AudioBlock)])
@@ -192,7 +193,7 @@ def outlier(path: Path, *, late: float, kind: str) -> Path:
     )
     with av.open(str(plain)) as source, av.open(str(path), "w") as out:
         tracks = {s.index: out.add_stream_from_template(s) for s in source.streams}
-        numbers = {index: 0 for index in tracks}
+        numbers = dict.fromkeys(tracks, 0)
         for packet in source.demux():
             if packet.pts is None:
                 continue
