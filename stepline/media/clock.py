@@ -147,15 +147,31 @@ MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs; less are broke
 
 @dataclass
 class _StreamState:
-    """Where a stream is: the raw second of its packet before, and the seconds added to its
-    stamps."""
+    """Where a stream is: times in its ticks, as they come, and the seconds added to them."""
 
     base: float  # s of a tick
-    raw: float
+    last: int  # of the packet before, in the order of decoding
+    limit: int  # by which a stamp may be ahead of it unsuspected
     shift: float
-    end: float  # s, mended, at which the packets so far end
-    # raw, of the packets before, as far as B-frames reach
-    stamps: deque[int | None] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
+    end: int  # at which the packets so far end
+    # of the pictures before, as far as B-frames reach
+    stamps: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
+
+    @property
+    def raw(self) -> float:
+        """Second of the packet before, as it came."""
+        return self.last * self.base
+
+    @property
+    def mended_end(self) -> float:
+        """Second at which the packets so far end."""
+        return self.end * self.base + self.shift
+
+    def restart(self, second: float, end: float) -> None:
+        """Have what comes at `second` follow at `end`, both in s."""
+        self.last = self.end = round(second / self.base)
+        self.shift = end - second
+        self.stamps.clear()
 
 
 class PacketClock:
@@ -174,7 +190,6 @@ class PacketClock:
         self._damage = damage
         self._streams: dict[int, _StreamState] = {}
         self._newest = 0.0  # s, shift of the newest part of the file
-        self._position = float("-inf")  # s, raw, that the newest part has come to
 
     def mend(self, packets: Iterable[Any]) -> Iterator[Any]:
         """Yield the packets in their order."""
@@ -184,49 +199,64 @@ class PacketClock:
             packet = ahead.popleft() if ahead else next(source, None)
             if packet is None:
                 return
-            state = self._streams.get(packet.stream.index)
+            state = self._streams.get(packet.stream_index)
             pts, dts = packet.pts, packet.dts
-            stamp = dts if dts is not None else pts
-            if stamp is None or packet.stream.index not in self._used or not packet.time_base:
-                yield packet
-                continue
-            if state is None:
-                base = float(packet.time_base)
-                state = _StreamState(base, stamp * base, self._newest, float("-inf"))
-                self._streams[packet.stream.index] = state
-            second = stamp * state.base
-            if not self._goes_on(state, second):
-                self._judge(packet, second, state, source, ahead)
-                if packet.pts is None and packet.dts is None:
+            # nearly every packet; this costs a microsecond
+            if state is not None and pts is not None and dts is not None and not state.shift:
+                ahead_of_last = dts - state.last
+                if 0 <= ahead_of_last <= state.limit and pts - dts <= state.limit:
+                    state.last = dts
+                    state.end = max(state.end, pts + packet.duration)
+                    state.stamps.append(pts)
                     yield packet
                     continue
-            reordered = 0 if pts is None or dts is None else pts - dts
-            is_late = reordered * state.base > SUSPECT_SECONDS
-            if is_late and self._is_outlier(packet, source, ahead):
-                self._damage.stamps += 1
-                packet.pts = self._missing_stamp(packet, state, ahead)
-            state.stamps.append(packet.pts)
-            yield self._shifted(packet, second, state)
+            yield self._mended(packet, state, source, ahead)
 
-    def _goes_on(self, state: _StreamState, second: float) -> bool:
-        if second < state.raw - BACK_SECONDS:
-            return False
-        if second <= state.raw + SUSPECT_SECONDS:
-            return True
-        # a picture that is held long; the other streams of its part have gone on
-        return state.shift == self._newest and second <= self._position + SUSPECT_SECONDS
-
-    def _shifted(self, packet: Any, second: float, state: _StreamState) -> Any:
-        state.raw = second
-        if state.shift == self._newest:
-            self._position = max(self._position, second)
+    def _mended(
+        self, packet: Any, state: _StreamState | None, source: Iterator[Any], ahead: "deque[Any]"
+    ) -> Any:
+        stamp = packet.dts if packet.dts is not None else packet.pts
+        if stamp is None or packet.stream_index not in self._used or not packet.time_base:
+            return packet
+        if state is None:
+            base = float(packet.time_base)
+            state = _StreamState(base, stamp, round(SUSPECT_SECONDS / base), self._newest, stamp)
+            self._streams[packet.stream_index] = state
+        second = stamp * state.base
+        if not self._goes_on(state, second):
+            self._judge(packet, second, state, source, ahead)
+            if packet.pts is None and packet.dts is None:
+                return packet
+        is_late = None not in (packet.pts, packet.dts) and packet.pts - packet.dts > state.limit
+        if is_late and self._is_outlier(packet, source, ahead):
+            self._damage.stamps += 1
+            packet.pts = self._missing_stamp(packet, state, ahead)
+        shown = packet.pts if packet.pts is not None else stamp
+        state.last = stamp
+        state.end = max(state.end, shown + (packet.duration or 0))
+        state.stamps.append(shown)
         if state.shift:
             ticks = round(state.shift / state.base)
             packet.pts = None if packet.pts is None else packet.pts + ticks
             packet.dts = None if packet.dts is None else packet.dts + ticks
-        stamp = packet.pts if packet.pts is not None else packet.dts
-        state.end = max(state.end, (stamp + (packet.duration or 0)) * state.base)
         return packet
+
+    @property
+    def _position(self) -> float:
+        """Second, as it came, that the newest part of the file has come to."""
+        newest = [each.raw for each in self._streams.values() if each.shift == self._newest]
+        return max(newest, default=float("-inf"))
+
+    def _goes_on(self, state: _StreamState, second: float) -> bool:
+        is_newest = state.shift == self._newest
+        # once another stream has jumped, this one will
+        back = BACK_SECONDS if is_newest else 0.0
+        if second < state.raw - back:
+            return False
+        if second <= state.raw + SUSPECT_SECONDS:
+            return True
+        # a picture that is held long; the other streams of its part have gone on
+        return is_newest and second <= self._position + SUSPECT_SECONDS
 
     def _judge(
         self,
@@ -238,9 +268,10 @@ class PacketClock:
     ) -> None:
         """Set the shift of a stream whose stamps jump, or take the stamps of a packet that alone
         does."""
-        index = packet.stream.index
+        index = packet.stream_index
         is_newest = abs(second - self._position) <= SUSPECT_SECONDS
         if state.shift != self._newest and is_newest:  # another stream has jumped there before
+            state.restart(second, state.mended_end)
             state.shift = self._newest
             return
         others = self._used & self._streams.keys() - {index}
@@ -248,7 +279,7 @@ class PacketClock:
         going: set[int] = set()  # on from where they were
         after = 1
         for number, item in enumerate(_look_ahead(source, ahead)):
-            other = item.stream.index
+            other = item.stream_index
             raw = _second(item)
             if raw is None or other not in self._used:
                 continue
@@ -270,7 +301,7 @@ class PacketClock:
             self._begin_part(packet, second, state, ahead)
         elif not 0 <= second - self._position <= self._max_pause:  # alone, and the others go on
             self._damage.stamps += 1
-            state.shift = state.end - second
+            state.restart(second, state.mended_end)
 
     def _begin_part(
         self, packet: Any, second: float, state: _StreamState, ahead: Iterable[Any]
@@ -281,11 +312,11 @@ class PacketClock:
             return
         self._damage.jumps += 1
         self._damage.leap = max(self._damage.leap, gap)
-        end = max(each.end for each in self._streams.values())
+        end = max(each.mended_end for each in self._streams.values())
         first = _first(packet)
-        begun = {packet.stream.index}
+        begun = {packet.stream_index}
         for item in ahead:
-            raw, other = _second(item), item.stream.index
+            raw, other = _second(item), item.stream_index
             if raw is None or other not in self._streams:
                 continue
             if other not in begun and self._goes_on(self._streams[other], raw):
@@ -294,8 +325,8 @@ class PacketClock:
                 begun.add(other)
                 if abs(raw - second) <= SUSPECT_SECONDS:
                     first = min(first, _first(item))
+        state.restart(second, state.mended_end)
         self._newest = state.shift = end - first
-        self._position = second
 
     def _strip(self, packet: Any) -> None:
         packet.pts = packet.dts = None
@@ -308,7 +339,7 @@ class PacketClock:
         count = 0
         latest = self._position
         for item in _look_ahead(source, ahead):
-            if item.stream.index != packet.stream.index or item.dts is None:
+            if item.stream_index != packet.stream_index or item.dts is None:
                 latest = max(latest, _second(item) or 0.0)
                 continue
             if item.dts >= stamp:
@@ -321,9 +352,9 @@ class PacketClock:
 
     def _missing_stamp(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> int:
         """Return the stamp that a picture must have: where those around it leave a hole."""
-        around = {stamp for stamp in state.stamps if stamp is not None}
+        around = set(state.stamps)
         for item in ahead:
-            if item.stream.index == packet.stream.index and item.pts is not None:
+            if item.stream_index == packet.stream_index and item.pts is not None:
                 around.add(item.pts)
         steps = [(after - before, before) for before, after in pairwise(sorted(around))]
         if not steps:

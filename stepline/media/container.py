@@ -179,16 +179,14 @@ class OpenMedia:
     def packet_end(self, packet: Any) -> float:
         """Return the second at which a packet ends; 0 where it has no time stamp that can be."""
         stamp = packet.pts if packet.pts is not None else packet.dts
-        if stamp is None or not packet.time_base:
+        base = packet.time_base
+        if stamp is None or not base:
             return 0.0
-        base = packet.time_base  # a Fraction, whose own product takes ten times as long
         duration = packet.duration or 0
-        if (
-            duration * base.numerator > JUMP_SECONDS * base.denominator
-            and self._has_lengths_by_decoding
-            and packet.stream.type == "video"
-        ):
-            duration = 0
+        if self._has_lengths_by_decoding and packet.stream_index == self.picture.index:
+            is_long = duration * base.numerator > JUMP_SECONDS * base.denominator
+            duration = 0 if is_long else duration
+        # a Fraction, whose own product takes ten times as long
         end = (stamp + duration) * base.numerator / base.denominator - self.start
         return (
             end
