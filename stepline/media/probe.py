@@ -18,7 +18,9 @@ class MediaInfo:
 
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
-    warnings: streams that are there and cannot be decoded.
+    warnings: streams that are there and cannot be decoded. sound_languages: the mark of each sound
+    track, empty where it has none. default_sound_track: the number, from 1 on, of the one that the
+    file gives itself, 0 without one.
     """
 
     path: Path
@@ -30,6 +32,8 @@ class MediaInfo:
     has_picture: bool
     has_sound: bool
     warnings: tuple[str, ...]
+    sound_languages: tuple[str, ...] = ()
+    default_sound_track: int = 0
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
@@ -65,7 +69,14 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             has_picture=has_picture,
             has_sound=has_sound,
             warnings=warnings,
+            sound_languages=tuple(track.language or "" for track in media.container.streams.audio),
+            default_sound_track=_number_of(media.sound, media),
         )
+
+
+def _number_of(sound: Any, media: OpenMedia) -> int:
+    tracks = [track.index for track in media.container.streams.audio]
+    return 0 if sound is None else tracks.index(sound.index) + 1
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
