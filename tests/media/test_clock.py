@@ -54,9 +54,7 @@ def held_picture_times(last: float) -> list[float]:
 @pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv"])
 def test_after_a_picture_that_is_held_long_nothing_is_late(tmp_path: Path, name: str) -> None:
     times = held_picture_times(23.9)
-    path = make_video(
-        tmp_path / name, times=times, codec="libx264", sounds=[(0.0, tone(24.0))], bf="2"
-    )
+    path = make_video(tmp_path / name, times=times, codec="libx264", sounds=[(0.0, tone(24.0))])
     with av.open(str(path)) as container:
         assert container.streams.video[0].codec_context.has_b_frames
     pictures, _, reader = read(path, 2.0)
