@@ -154,6 +154,8 @@ class _StreamState:
     limit: int  # by which a stamp may be ahead of it unsuspected
     shift: float
     end: int  # at which the packets so far end
+    # second, as it comes, and shift of a part whose pictures come before their time of decoding
+    coming: tuple[float, float] | None = None
     # of the pictures before, as far as B-frames reach
     stamps: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
 
@@ -167,10 +169,11 @@ class _StreamState:
         """Second at which the packets so far end."""
         return self.end * self.base + self.shift
 
-    def restart(self, second: float, end: float) -> None:
-        """Have what comes at `second` follow at `end`, both in s."""
+    def restart(self, second: float, shift: float) -> None:
+        """Count from `second`, as it comes, with another shift, both in s."""
         self.last = self.end = round(second / self.base)
-        self.shift = end - second
+        self.shift = shift
+        self.coming = None
         self.stamps.clear()
 
 
@@ -190,6 +193,7 @@ class PacketClock:
         self._damage = damage
         self._streams: dict[int, _StreamState] = {}
         self._newest = 0.0  # s, shift of the newest part of the file
+        self._start = float("-inf")  # s, as it came, at which that part begins
 
     def mend(self, packets: Iterable[Any]) -> Iterator[Any]:
         """Yield the packets in their order."""
@@ -206,7 +210,8 @@ class PacketClock:
                 ahead_of_last = dts - state.last
                 if 0 <= ahead_of_last <= state.limit and pts - dts <= state.limit:
                     state.last = dts
-                    state.end = max(state.end, pts + packet.duration)
+                    duration = packet.duration
+                    state.end = max(state.end, pts + duration if duration < state.limit else pts)
                     state.stamps.append(pts)
                     yield packet
                     continue
@@ -223,6 +228,8 @@ class PacketClock:
             state = _StreamState(base, stamp, round(SUSPECT_SECONDS / base), self._newest, stamp)
             self._streams[packet.stream_index] = state
         second = stamp * state.base
+        if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
+            state.restart(second, state.coming[1])
         if not self._goes_on(state, second):
             self._judge(packet, second, state, source, ahead)
             if packet.pts is None and packet.dts is None:
@@ -231,21 +238,32 @@ class PacketClock:
         if is_late and self._is_outlier(packet, source, ahead):
             self._damage.stamps += 1
             packet.pts = self._missing_stamp(packet, state, ahead)
-        shown = packet.pts if packet.pts is not None else stamp
+        elif is_late and state.coming is None:
+            self._foresee_part(packet, state, ahead)
         state.last = stamp
-        state.end = max(state.end, shown + (packet.duration or 0))
-        state.stamps.append(shown)
-        if state.shift:
-            ticks = round(state.shift / state.base)
-            packet.pts = None if packet.pts is None else packet.pts + ticks
-            packet.dts = None if packet.dts is None else packet.dts + ticks
+        self._shift_stamps(packet, state, stamp)
         return packet
+
+    def _shift_stamps(self, packet: Any, state: _StreamState, stamp: int) -> None:
+        shown = packet.pts if packet.pts is not None else stamp
+        shift = state.shift
+        if state.coming is not None and shown * state.base >= state.coming[0] - SUSPECT_SECONDS:
+            shift = state.coming[1]
+        else:
+            duration = packet.duration or 0
+            # mp4 has a packet last until the next one, past any jump
+            state.end = max(state.end, shown + duration if duration < state.limit else shown)
+            state.stamps.append(shown)
+        if shift and packet.pts is not None:
+            packet.pts += round(shift / state.base)
+        if state.shift and packet.dts is not None:
+            packet.dts += round(state.shift / state.base)
 
     @property
     def _position(self) -> float:
         """Second, as it came, that the newest part of the file has come to."""
         newest = [each.raw for each in self._streams.values() if each.shift == self._newest]
-        return max(newest, default=float("-inf"))
+        return max([*newest, self._start])
 
     def _goes_on(self, state: _StreamState, second: float) -> bool:
         is_newest = state.shift == self._newest
@@ -271,8 +289,7 @@ class PacketClock:
         index = packet.stream_index
         is_newest = abs(second - self._position) <= SUSPECT_SECONDS
         if state.shift != self._newest and is_newest:  # another stream has jumped there before
-            state.restart(second, state.mended_end)
-            state.shift = self._newest
+            state.restart(second, self._newest)
             return
         others = self._used & self._streams.keys() - {index}
         jumped: set[int] = set()
@@ -301,7 +318,7 @@ class PacketClock:
             self._begin_part(packet, second, state, ahead)
         elif not 0 <= second - self._position <= self._max_pause:  # alone, and the others go on
             self._damage.stamps += 1
-            state.restart(second, state.mended_end)
+            state.restart(second, state.mended_end - second)
 
     def _begin_part(
         self, packet: Any, second: float, state: _StreamState, ahead: Iterable[Any]
@@ -310,6 +327,11 @@ class PacketClock:
         gap = second - max(self._position, state.raw)
         if 0 <= gap <= self._max_pause:  # a pause of the recording
             return
+        state.restart(second, self._add_part(packet, second, gap, ahead))
+
+    def _add_part(self, packet: Any, second: float, gap: float, ahead: Iterable[Any]) -> float:
+        """Return the shift, in s, of a part that begins with a packet at `second`, as it came, so
+        that it follows all that came before."""
         self._damage.jumps += 1
         self._damage.leap = max(self._damage.leap, gap)
         end = max(each.mended_end for each in self._streams.values())
@@ -319,14 +341,42 @@ class PacketClock:
             raw, other = _second(item), item.stream_index
             if raw is None or other not in self._streams:
                 continue
-            if other not in begun and self._goes_on(self._streams[other], raw):
-                end = max(end, _end(item) + self._streams[other].shift)
-            else:
+            is_new = other in begun or not self._goes_on(self._streams[other], raw)
+            shown = _first(item)
+            if is_new and abs(raw - second) <= SUSPECT_SECONDS:
                 begun.add(other)
-                if abs(raw - second) <= SUSPECT_SECONDS:
-                    first = min(first, _first(item))
-        state.restart(second, state.mended_end)
-        self._newest = state.shift = end - first
+                first = min(first, shown)
+            elif not is_new and shown - raw <= SUSPECT_SECONDS:
+                end = max(end, _end(item) + self._streams[other].shift)
+        self._newest, self._start = end - first, second
+        return self._newest
+
+    def _foresee_part(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> None:
+        """Note that a picture, which is decoded before its time, begins another part: the other
+        streams jump too.
+
+        Else it is one before which another is held long.
+        """
+        second = _first(packet)
+        if abs(second - self._position) <= SUSPECT_SECONDS and state.shift != self._newest:
+            state.coming = second, self._newest
+            return
+        gap = second - max(self._position, state.raw)
+        if gap <= self._max_pause or not self._all_leap(packet.stream_index, ahead):
+            return
+        state.coming = second, self._add_part(packet, second, gap, ahead)
+
+    def _all_leap(self, index: int, ahead: Iterable[Any]) -> bool:
+        """Whether every stream but one leaps further than a pause among the next packets."""
+        last = {other: each.raw for other, each in self._streams.items() if other != index}
+        leaping: set[int] = set()
+        for item in ahead:
+            raw = _second(item)
+            if raw is not None and item.stream_index in last:
+                if raw - last[item.stream_index] > self._max_pause:
+                    leaping.add(item.stream_index)
+                last[item.stream_index] = raw
+        return leaping == set(last)
 
     def _strip(self, packet: Any) -> None:
         packet.pts = packet.dts = None
@@ -390,5 +440,5 @@ def _first(packet: Any) -> float:
 
 def _end(packet: Any) -> float:
     stamp = packet.pts if packet.pts is not None else packet.dts
-    base = packet.time_base
-    return float((stamp + (packet.duration or 0)) * base.numerator / base.denominator)
+    duration = float((packet.duration or 0) * packet.time_base)
+    return float(stamp * packet.time_base) + (duration if duration < SUSPECT_SECONDS else 0.0)

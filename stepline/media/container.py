@@ -175,10 +175,13 @@ class OpenMedia:
         base = packet.time_base
         if stamp is None or not base:
             return 0.0
-        duration = packet.duration or 0
+        # mp4 has a packet last until the next one of its order, past any jump
+        longest = SUSPECT_SECONDS
         if self._has_lengths_by_decoding and packet.stream_index == self.picture.index:
-            is_long = duration * base.numerator > JUMP_SECONDS * base.denominator
-            duration = 0 if is_long else duration
+            longest = JUMP_SECONDS
+        duration = packet.duration or 0
+        if duration * base.numerator > longest * base.denominator:
+            duration = 0
         # a Fraction, whose own product takes ten times as long
         end = (stamp + duration) * base.numerator / base.denominator - self.start
         return (

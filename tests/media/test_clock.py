@@ -268,3 +268,44 @@ def test_a_claim_past_the_limit_is_not_believed(tmp_path: Path) -> None:
     path = joined(tmp_path / "a.ts", [0.0, 20 * 3600.0])
     settings = MediaSettings(max_duration=60.0)
     assert probe(path, settings).duration == pytest.approx(4.4, abs=0.2)
+
+
+def with_gap(path: Path, hours: float) -> Path:
+    """A film with two beeps, of which all that comes from 2 s on is stamped later."""
+    beep = np.concatenate([tone(0.2), np.zeros((1, 80_000), np.float32)], axis=1)
+    plain = make_video(
+        path.with_name("plain.mp4"),
+        times=[k / 10 for k in range(40)],
+        codec="libx264",
+        sounds=[(0.0, np.concatenate([beep, beep], axis=1))],
+    )
+    with av.open(str(plain)) as source, av.open(str(path), "w") as out:
+        tracks = {s.index: out.add_stream_from_template(s) for s in source.streams}
+        for packet in source.demux():
+            if packet.pts is None:
+                continue
+            if packet.dts * packet.time_base >= 2.0:
+                late = round(hours * 3600 / packet.time_base)
+                packet.pts, packet.dts = packet.pts + late, packet.dts + late
+            packet.stream = tracks[packet.stream.index]
+            out.mux(packet)
+    return path
+
+
+@pytest.mark.parametrize("hours", [1, 20])
+@pytest.mark.parametrize("name", ["a.mkv", "a.flv", "a.nut", "a.mp4", "a.mov"])
+def test_stamps_of_any_container_that_jump_forward_are_counted_on(
+    tmp_path: Path, name: str, hours: int
+) -> None:
+    path = with_gap(tmp_path / name, hours)
+    pictures, blocks, reader = read(path)
+    assert reader.end == pytest.approx(4.1, abs=0.25)
+    assert probe(path).duration == pytest.approx(reader.end, abs=0.1)
+    assert len(pictures) == pytest.approx(41, abs=3)
+    assert beeps(blocks)[:2] == pytest.approx([0.0, 2.02], abs=0.05)
+
+
+def test_an_interruption_of_ten_minutes_is_believed(tmp_path: Path) -> None:
+    _, _, reader = read(with_gap(tmp_path / "a.mkv", 1 / 6), 0.1)
+    assert reader.end == pytest.approx(604.0, abs=0.5)
+    assert reader.warnings == ()
