@@ -32,20 +32,23 @@ def write_clips(
     from stepline.media import cut_clip
 
     clips = clip_spans(record, folder)
-    settings = heard_track(record)
+    cut = cut_clip
+    if (settings := heard_track(record)) is not None:
+        cut = functools.partial(cut_clip, settings=settings)
     with atomic_files() if files is None else contextlib.nullcontext(files) as together:
         for clip, span in clips.items():
-            cut_clip(path, span, together.partial(clip), settings)
+            cut(path, span, together.partial(clip))
         remove_clips(record, folder, together)
     return list(clips)
 
 
-def heard_track(record: Record) -> "MediaSettings":
-    """Return the settings by which the sound of a video is the track that its record heard."""
+def heard_track(record: Record) -> "MediaSettings | None":
+    """Return the settings by which the sound of a video is the track that its record heard, None
+    where there was one."""
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
-    return MediaSettings(audio_track=number if isinstance(number, int) else None)
+    return MediaSettings(audio_track=number) if isinstance(number, int) else None
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
