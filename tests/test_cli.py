@@ -255,6 +255,30 @@ def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
     assert "is no folder" in refused.stderr
 
 
+def test_half_a_copy_in_a_watched_folder_is_not_taken(small_video, tmp_path, stepline, monkeypatch):
+    folder, looks = tmp_path / "in", []
+    folder.mkdir()
+    whole = small_video.read_bytes()
+    (folder / "a.mp4").write_bytes(whole[:1000])
+    (folder / "b.ts").write_bytes(whole[:1000])  # whose kind names no length
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 4:  # the copy paused for some looks
+            (folder / "a.mp4").write_bytes(whole)
+            (folder / "b.ts").write_bytes(whole)
+        elif len(looks) == 12:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["stepline.cli.sources"], "time", SimpleNamespace(sleep=sleep))
+    out = tmp_path / "out"
+    job = ("--watch", "--backbone", "none", "--format", "json", "--out", out)
+    result = stepline("steps", folder, *job)
+    assert result.exit_code == 130
+    assert "not a video" not in result.stderr
+    assert sorted(path.name for path in out.glob("*.json")) == ["a.json", "b.json"]
+
+
 def test_two_videos_of_one_name_do_not_overwrite_each_other(small_video, tmp_path, stepline):
     lines = tmp_path / "lines.txt"
     lines.write_text("move the square\n")

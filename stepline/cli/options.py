@@ -273,6 +273,12 @@ speech_options: Callable[[F], F] = combine_options(
         "faster-whisper (small, large-v3, ...), which is fetched from the model hub.",
     ),
     click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
+    click.option(
+        "--audio-track",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The sound track to hear, from 1 on; else the one in which somebody speaks.",
+    ),
     click.option("--captions", type=PATH_TYPE, help="Captions to use instead of recognition."),
     click.option(
         "--translate",
@@ -305,6 +311,8 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     for key, value in shorthand.items():
         if value is not None:
             overrides.append(f"{key}={json.dumps(str(value))}")
+    if options.get("audio_track") is not None:
+        overrides.append(f"media.audio_track={options['audio_track']}")
     if options.get("translate"):
         if options.get("captions") is not None:
             raise SettingsError(

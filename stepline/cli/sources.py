@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepline.cli.errors import print_message
 from stepline.cli.progress import download_bar
@@ -55,11 +55,13 @@ def open_only_video(
 
 
 SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
+# s for which a file that does not tell its end must not change; copies over a network pause
+STILL_SECONDS = 10.0
 
 
 def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
-    """Yield, for ever, the videos that have come or changed since, once their size has stood still
-    between two looks.
+    """Yield, for ever, the videos that have come or changed since, once they have their end or have
+    been still for some seconds.
 
     Raises SettingsError where a path is no folder.
     """
@@ -70,21 +72,32 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
             raise SettingsError(
                 f"--watch: {folder} is no folder; name the folders in which videos arrive"
             )
-    last_states: dict[Path, tuple[int, int]] = {}
-    yielded: dict[Path, tuple[int, int]] = {}
+    looks: dict[Path, tuple[FileState, int]] = {}  # in which a file has been as it is
+    yielded: dict[Path, FileState] = {}
     print_message("watching; Ctrl-C ends it")
     while True:
-        now: dict[Path, tuple[int, int]] = {}
+        before, looks = looks, {}
+        ready = []
         for path in find_videos(map(Path, folders), needed=False):
             with contextlib.suppress(FileNotFoundError):  # it has gone between the two
-                now[path] = (path.stat().st_size, path.stat().st_mtime_ns)
-        ready = [
-            path
-            for path, state in now.items()
-            if state == last_states.get(path) and state != yielded.get(path)
-        ]
+                state = path.stat().st_size, path.stat().st_mtime_ns
+                last_state, count = before.get(path, (state, 0))
+                count = count + 1 if state == last_state else 1
+                looks[path] = state, count
+                is_new = state != yielded.get(path)
+                if is_new and count > 1 and _is_complete(path, (count - 1) * SCAN_SECONDS):
+                    ready.append(path)
+                    yielded[path] = state
         if ready:
-            yielded |= {path: now[path] for path in ready}
             yield ready
-        last_states = now
         time.sleep(SCAN_SECONDS)
+
+
+FileState: TypeAlias = tuple[int, int]  # bytes, and when it changed last, in ns
+
+
+def _is_complete(path: Path, still: float) -> bool:
+    """Whether a file that has not changed for `still` s is no half of a copy."""
+    from stepline.media.whole_files import has_its_end
+
+    return still >= STILL_SECONDS or has_its_end(path)

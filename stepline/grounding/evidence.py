@@ -33,6 +33,8 @@ MAX_STILL_CHANGE = 0.01
 # that a picture counts as shown on after its last frame; files whose frames come more rarely hold a
 # picture still
 MAX_HELD_SECONDS = 3
+# after its last frame of all; sound is longer by parts of a second in most files
+MAX_TAIL_SECONDS = 1
 MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, one odd frame must not decide
 WEIGHT_STEP = 0.1  # of the search for a weight
 # what never changes for so many seconds at a stretch, and bears text then, is slides
@@ -104,8 +106,8 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
     or slides; else 1.
 
     on_screen: what is written in the picture. A second in which no frame fell counts as the frame
-    before it, for MAX_HELD_SECONDS; after that nothing is seen, as where the picture ends before
-    the sound.
+    before it, for MAX_HELD_SECONDS; after that nothing is seen. Where the picture ends before the
+    sound, nothing is seen from its end on.
     """
     known = np.isfinite(activity.peaks)
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
@@ -126,6 +128,8 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
     spread = looks.reshape(seconds, -1, 3).std(axis=1).max(axis=1)  # NaN where no frame fell
     possible = np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
     possible[_seconds_since(is_seen) > MAX_HELD_SECONDS] = 0.0
+    if is_seen.any():
+        possible[int(np.flatnonzero(is_seen)[-1]) + 1 + MAX_TAIL_SECONDS :] = 0.0
     return possible
 
 

@@ -21,7 +21,7 @@ from stepline.live.session import LiveSession
 from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.live.speech import Recognise
 from stepline.media.addresses import display_url
-from stepline.media.container import LiveInput
+from stepline.media.opening import LiveInput
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import OutputOptions, lock_video, run_video
 from stepline.pipeline.pictures import FRAMES_PER_ROW

@@ -23,8 +23,9 @@ from stepline.errors import MediaError, SettingsError
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.media.addresses import NamedHost, check_url, display_url
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.container import LiveInput, OpenMedia, open_live, open_media, picture_rate
+from stepline.media.container import OpenMedia, open_live, open_media, picture_rate
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
+from stepline.media.opening import LiveInput
 from stepline.media.reader import MIN_SPARSE_RATIO, PictureTrack, SoundTrack, seek_before
 from stepline.media.settings import LinkSettings, MediaSettings
 

@@ -1,6 +1,6 @@
 """Decoded sound resampled to blocks of a second in which every sample stands at its true time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,14 @@ SAMPLE_RATE = 16_000  # Hz; what Whisper and the voice detector hear
 MAX_STAMP_ERROR_SECONDS = (
     0.1  # s by which time stamps may disagree with the samples counted; muxers round to a few ms
 )
+
+QUIET_PEAK = 0.1  # of a second of sound, under which its channels may have cancelled each other
+# of the energy of their sum in that of their difference, or the other way round, -14 dB
+MAX_CANCELLED_FRACTION = 0.04
+MIN_LOUDNESS = 0.003  # root mean square of what may be cancelled, -50 dB; noise lies below
+FRAMES_COMPARED = 4  # of the 40 in a second
+SAMPLE_STEP = 3  # of whose samples one is looked at
+INVERSION = np.array([[1.0], [-1.0]], np.float32)  # of the second channel
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,8 @@ class AudioTimeline:
     """Resamples a stream into blocks of one second (channels, N) at `rate`; holes become silence,
     repeats are left out.
 
-    Every block comes with the time of its first sample.
+    Every block comes with the time of its first sample. Mono is the mean of two channels, or half
+    their difference where the mean vanishes, for one of them is inverted.
     """
 
     def __init__(self, *, rate: int = SAMPLE_RATE, channels: int = 1) -> None:
@@ -40,6 +49,9 @@ class AudioTimeline:
         self._waiting = 0  # samples in _held
         self._expected = 0.0  # s, where the next frame starts if there is no hole
         self._format: tuple[Any, ...] = ()
+        self._stereo: list[Any] = []  # frames of two channels that the next block is made of
+        self._is_downmix = False  # of two channels to one
+        self._is_inverted = False
 
     def take(self, time: float, frame: Any) -> Iterator[tuple[float, Samples]]:
         """Yield the blocks that are full once a decoded frame that starts at `time` s has come."""
@@ -54,8 +66,11 @@ class AudioTimeline:
         if audio_format != self._format or time > self._expected + MAX_STAMP_ERROR_SECONDS:
             yield from self._restart(max(0.0, time))
             self._format = audio_format
+            self._is_downmix = self._channels == 1 and frame.layout.nb_channels == 2
         frame.pts = None  # the resampler would mend holes by its own rule
-        for piece in self._resampler.resample(frame):
+        if self._is_downmix:
+            self._stereo.append(frame)
+        for piece in self._resampler.resample(_inverted(frame) if self._is_inverted else frame):
             yield from self._add(piece.to_ndarray())
         self._expected += length
 
@@ -67,8 +82,6 @@ class AudioTimeline:
 
     def _restart(self, time: float) -> Iterator[tuple[float, Samples]]:
         """Fill with silence up to `time` and start a new resampler there."""
-        from av import AudioResampler
-
         yield from self._drain()
         self._expected = max(self._expected, time)
         missing = (
@@ -80,6 +93,12 @@ class AudioTimeline:
             yield from self._add(
                 np.zeros((self._channels, min(self._rate, missing - start)), np.float32)
             )
+        self._start_resampler()
+        self._stereo.clear()
+
+    def _start_resampler(self) -> None:
+        from av import AudioResampler
+
         layout = "mono" if self._channels == 1 else "stereo"
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._rate)
 
@@ -96,9 +115,66 @@ class AudioTimeline:
 
     def _block(self, count: int) -> tuple[float, Samples]:
         joined = np.concatenate(self._pieces, axis=1)
+        if self._stereo:
+            if joined.max() < QUIET_PEAK and _is_cancelled(self._stereo, self._is_inverted):
+                joined = self._mixed_otherwise(joined)
+            del self._stereo[:-2]  # of which the next block may hold the end
         start = (self._origin or 0.0) + self._yielded / self._rate
         self._pieces = [joined[:, count:]]
         self._waiting -= count
         self._yielded += count
         clean = np.nan_to_num(joined[:, :count], nan=0.0, posinf=1.0, neginf=-1.0)
         return start, np.clip(clean, -1.0, 1.0)
+
+    def _mixed_otherwise(self, joined: Samples) -> Samples:
+        """Return the samples from the difference of the channels in place of their mean, or back,
+        as what follows is made."""
+        self._is_inverted = not self._is_inverted
+        self._start_resampler()
+        silence = np.zeros_like(joined)
+        pieces = [silence]
+        for frame in self._stereo:
+            frame = _inverted(frame) if self._is_inverted else frame
+            pieces += [piece.to_ndarray() for piece in self._resampler.resample(frame)]
+        return np.concatenate(pieces, axis=1)[:, -joined.shape[1] :]
+
+
+def _channels_of(frame: Any, step: int = 1) -> Samples:
+    """Return every step-th sample of both channels of a frame, (2, N)."""
+    samples = frame.to_ndarray()
+    if samples.shape[0] == 1:  # packed
+        samples = samples.reshape(-1, 2).T
+    samples = samples[:, ::step]
+    if samples.dtype.kind == "i":
+        return np.asarray(samples / np.iinfo(samples.dtype).max, np.float32)
+    return np.asarray(samples, np.float32)
+
+
+def _inverted(frame: Any) -> Any:
+    """Return a frame of which the second channel is turned upside down."""
+    from av import AudioFrame
+
+    turned = AudioFrame.from_ndarray(
+        np.ascontiguousarray(_channels_of(frame) * INVERSION), format="fltp", layout="stereo"
+    )
+    turned.sample_rate = frame.sample_rate
+    return turned
+
+
+def _is_cancelled(frames: Sequence[Any], is_inverted: bool) -> bool:
+    """Whether both channels cancel each other in their mean, or in their difference where that is
+    taken."""
+    mixed = other = 0.0  # energy
+    count = 0
+    step = max(1, len(frames) // FRAMES_COMPARED)
+    # the first two may be of the block before
+    first = 2 if len(frames) > FRAMES_COMPARED else 0
+    for frame in frames[first::step]:
+        left, right = _channels_of(frame, SAMPLE_STEP)
+        mean, difference = left + right, left - right
+        mixed += float(mean @ mean)
+        other += float(difference @ difference)
+        count += len(left)
+    if is_inverted:
+        mixed, other = other, mixed
+    return other > count * (2 * MIN_LOUDNESS) ** 2 and mixed < MAX_CANCELLED_FRACTION * other

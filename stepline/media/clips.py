@@ -15,6 +15,7 @@ from stepline.errors import MediaError, SettingsError
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, open_media, picture_rate
 from stepline.media.frames import Image, display_size, quarter_turns
+from stepline.media.hdr import copy_colours, is_high_range, turned_high_range
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
@@ -264,6 +265,8 @@ class _PictureEncoder:
         context = self._stream.codec_context
         context.width, context.height = self._size
         context.pix_fmt, context.time_base = "yuv420p", Fraction(1, TICK_RATE)
+        if is_high_range(first):
+            copy_colours(first, context)
         context.thread_count = 1  # more of them end with other bytes from run to run
         self._lengths: dict[int, int] = {}  # ticks that a frame is shown, by its time stamp
         self.written = False
@@ -316,8 +319,13 @@ class _PictureEncoder:
 
         turned = quarter_turns(frame)
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
+        format = self._stream.codec_context.pix_fmt
         if not turned:
-            return frame.reformat(width=width, height=height, format="yuv420p")
+            return frame.reformat(width=width, height=height, format=format)
+        if format != "yuv420p":
+            return turned_high_range(
+                frame.reformat(width=width, height=height, format=format), turned
+            )
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
         upright = av.VideoFrame.from_ndarray(
             np.ascontiguousarray(np.rot90(pixels, turned)), format="rgb24"

@@ -3,122 +3,43 @@ what was damaged.
 
 open_media     an untrusted file, or a MediaError; nothing but the file itself is ever opened
 open_live      an address, a device or a file that still grows, of which packets come as they are made
-StreamClock    time stamps of one stream as seconds from the start of the video, broken ones mended
-Damage         what could not be read, counted, a line each
+FileShape      which of its tracks are read and where it ends, where only reading it tells
 """
 
 import contextlib
 import functools
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stepline.device import Device, current_device
-from stepline.errors import MediaError, ModelError, first_line
+from stepline.errors import MediaError
+from stepline.media.clock import (
+    JUMP_SECONDS,
+    MARGIN_SECONDS,
+    MAX_FILE_PAUSE_SECONDS,
+    MAX_MISSING_SECONDS,
+    MAX_PAUSE_SECONDS,
+    SUSPECT_SECONDS,
+    Damage,
+    PacketClock,
+    PictureTiming,
+    StreamClock,
+)
+from stepline.media.opening import LiveInput, check_file, open_container, open_live_container
 from stepline.media.settings import MediaSettings
+from stepline.media.tracks import (
+    audible_index,
+    check_tracks,
+    film_index,
+    numbered_track,
+    picture_tracks,
+    set_up_picture,
+    sound_tracks,
+)
 
 log = logging.getLogger(__name__)
-
-MAX_MISSING_SECONDS = (
-    1.0  # s that may be missing at the end before a file counts as cut short; encoders round
-)
-
-
-@dataclass
-class Damage:
-    """What could not be read, counted: packets or frames that a decoder refused, and time stamps
-    that were mended."""
-
-    packets: int = 0
-    stamps: int = 0
-
-    def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
-        """Return one line for each kind of damage. end: s really read; duration: s claimed, None if
-        not known."""
-        lines = []
-        if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
-            lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
-        if self.packets:
-            lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
-        if self.stamps:
-            lines.append(f"{_counted(self.stamps, 'broken time stamp')} mended")
-        return tuple(lines)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{' was' if number == 1 else 's were'}"
-
-
-# s by which time may go back before the stamps count as restarted; rounding stays under it
-JUMP_SECONDS = 1.0
-MARGIN_SECONDS = 60.0  # s past the claimed end from which a stamp is not believed
-
-
-class StreamClock:
-    """The time of one stream.
-
-    A missing stamp follows on from the frame before; a stamp far past the end is not believed;
-    where the stamps start over (joined recordings), the later ones are counted on.
-    """
-
-    def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
-        """start: second 0 of the video on the stream's own scale. duration: s claimed, None if not
-        known."""
-        self._start = start
-        self._latest = float("inf") if duration is None else duration + MARGIN_SECONDS
-        self._damage = damage
-        self._expected: float | None = None
-
-    def time_of(self, stamp: int | None, time_base: Fraction | None, length: float) -> float:
-        """Return the time of a frame that lasts `length` s."""
-        time = self._expected or 0.0
-        if stamp is not None and time_base:
-            claimed = stamp * time_base.numerator / time_base.denominator - self._start
-            if claimed > self._latest:
-                self._damage.stamps += 1
-            elif self._expected is not None and claimed < self._expected - JUMP_SECONDS:
-                self._damage.stamps += 1
-                self._start -= self._expected - claimed
-            else:
-                time = claimed
-        self._expected = time + length
-        return time
-
-
-class PictureTiming:
-    """The time and length of the frames of the picture stream."""
-
-    def __init__(self, clock: StreamClock, rate: float) -> None:
-        """rate: frames/s, for frames that do not say how long they last."""
-        self._clock, self._length = clock, 1 / rate
-        self._stamp: int | None = None  # of the frame before
-
-    def time_and_length(self, frame: Any) -> tuple[float, float]:
-        """Return when a decoded frame appears and how long it lasts, in s.
-
-        It lasts as it says, else as the one before did, else by the frame rate.
-        """
-        stamp = frame.pts if frame.pts is not None else frame.dts
-        length = self._length
-        if frame.time_base and frame.duration:
-            length = float(frame.duration * frame.time_base)
-        elif frame.time_base and stamp is not None and self._stamp is not None:
-            step = (stamp - self._stamp) * frame.time_base
-            if 0 < step <= JUMP_SECONDS:
-                self._length = length = float(step)
-        self._stamp = stamp
-        return self._clock.time_of(stamp, frame.time_base, length), length
-
-
-# Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash,
-# sdp) and picture sequences are not among them.
-ALLOWED_FORMATS = (
-    "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,h264,hevc,m4v,mpegvideo,obu,"
-    "mp3,wav,w64,flac,aac,aiff,caf,amr,ac3,eac3,wv,ape,au"
-)
 
 # Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time
 # stamps.
@@ -128,6 +49,15 @@ GUESSED_FORMATS = frozenset(
 
 # Containers that give the second of their end as their duration, also where they do not start at 0.
 FORMATS_WITH_ENDS = frozenset({"matroska", "nut"})
+
+# Containers that are made to be joined end to end, so that their clocks may start over.
+JOINED_FORMATS = frozenset({"mpegts", "mpeg"})
+
+# Containers that claim to last up to their latest time stamp, be it broken.
+FORMATS_WITH_LATEST_STAMP = frozenset({"matroska", "flv", "nut", "asf"})
+
+# bytes; a file of less for every second that it claims may lie: the poorest speech takes 700
+MIN_BYTES_PER_SECOND = 1000
 
 MICROSECONDS_PER_SECOND = 1_000_000  # FFmpeg's unit for the times of a container
 USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
@@ -155,16 +85,17 @@ class OpenMedia:
     settings: MediaSettings
     damage: Damage = field(default_factory=Damage)
     on_gpu: bool = False  # `settings.decoder` holds
-    live: "LiveInput | None" = None  # what was opened, where it is no file
+    live: LiveInput | None = None  # what was opened, where it is no file
+    shape: "FileShape" = field(default_factory=lambda: FileShape())
 
     def rewind(self) -> None:
         """Open the file, or the live source, anew, at its start."""
         self.container.close()
         if self.live is not None:
-            self.container = _open_live_container(self.live, self.settings)
+            self.container = open_live_container(self.live, self.settings)
         else:
-            self.container = _open_container(self.path, self.settings, on_gpu=self.on_gpu)
-        self.picture, self.sound = _streams(self.path, self.container, self.settings)
+            self.container = open_container(self.path, self.settings, on_gpu=self.on_gpu)
+        self.picture, self.sound = _tracks(self.path, self.container, self.settings, self.shape)
 
     def clock(self) -> StreamClock:
         """Return a clock for one stream of the file."""
@@ -174,7 +105,15 @@ class OpenMedia:
 
     def timing(self) -> PictureTiming:
         """Return a clock for the picture stream, which must exist."""
-        return PictureTiming(self.clock(), picture_rate(self.picture))
+        rate = picture_rate(self.picture)
+        return PictureTiming(self.clock(), rate, by_decoding=self._has_lengths_by_decoding)
+
+    @functools.cached_property
+    def _has_lengths_by_decoding(self) -> bool:
+        """Whether lengths of pictures come in the order of decoding: mp4 with B-frames."""
+        if self.picture is None or "mov" not in self.container.format.name:
+            return False
+        return bool(self.picture.codec_context.has_b_frames)
 
     @property
     def aspect(self) -> float:
@@ -184,7 +123,19 @@ class OpenMedia:
 
     def packets(self) -> Iterator[Any]:
         """Yield every packet of the picture and sound streams; what cannot be read is counted and
-        passed over."""
+        passed over.
+
+        Their time stamps go on where those of the file jump.
+        """
+        if self.live is not None:
+            return self._readable_packets()
+        used = [track.index for track in (self.picture, self.sound) if track is not None]
+        joined = JOINED_FORMATS & set(self.container.format.name.split(","))
+        max_pause = MAX_PAUSE_SECONDS if joined else MAX_FILE_PAUSE_SECONDS
+        clock = PacketClock(used, max_pause=max_pause, damage=self.damage)
+        return clock.mend(self._readable_packets())
+
+    def _readable_packets(self) -> Iterator[Any]:
         import av
 
         failures = 0
@@ -221,10 +172,18 @@ class OpenMedia:
     def packet_end(self, packet: Any) -> float:
         """Return the second at which a packet ends; 0 where it has no time stamp that can be."""
         stamp = packet.pts if packet.pts is not None else packet.dts
-        if stamp is None or not packet.time_base:
+        base = packet.time_base
+        if stamp is None or not base:
             return 0.0
-        base = packet.time_base  # a Fraction, whose own product takes ten times as long
-        end = (stamp + (packet.duration or 0)) * base.numerator / base.denominator - self.start
+        # mp4 has a packet last until the next one of its order, past any jump
+        longest = SUSPECT_SECONDS
+        if self._has_lengths_by_decoding and packet.stream_index == self.picture.index:
+            longest = JUMP_SECONDS
+        duration = packet.duration or 0
+        if duration * base.numerator > longest * base.denominator:
+            duration = 0
+        # a Fraction, whose own product takes ten times as long
+        end = (stamp + duration) * base.numerator / base.denominator - self.start
         return (
             end
             if self.duration is None or not self.exact or end <= self.duration + MARGIN_SECONDS
@@ -243,62 +202,54 @@ def open_media(
     for many alone.
     """
     path = Path(path)
-    _check_file(path, settings)
-    container = _open_container(path, settings, on_gpu=on_gpu)
+    check_file(path, settings)
+    container = open_container(path, settings, on_gpu=on_gpu)
     media = None
     try:
-        picture, sound = _streams(path, container, settings)
+        shape = _shape(path, container, settings)
+        picture, sound = _tracks(path, container, settings, shape)
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
-        duration = (
-            container.duration / MICROSECONDS_PER_SECOND
-            if container.duration and container.duration > 0
-            else None
-        )
-        if (
-            duration is not None
-            and FORMATS_WITH_ENDS & set(container.format.name.split(","))
-            and duration > start > MAX_MISSING_SECONDS
-        ):
-            duration -= start
+        formats = set(container.format.name.split(","))
+        duration = shape.end or _claimed_duration(container, start)
         if duration is not None:
             check_duration(path, duration, settings)
-        exact = not GUESSED_FORMATS & set(container.format.name.split(","))
+        exact = shape.end is None and not GUESSED_FORMATS & formats
         media = OpenMedia(
-            path, container, picture, sound, start, duration, exact, settings, on_gpu=on_gpu
+            path,
+            container,
+            picture,
+            sound,
+            start,
+            duration,
+            exact,
+            settings,
+            on_gpu=on_gpu,
+            shape=shape,
         )
         yield media
     finally:
         (container if media is None else media.container).close()
 
 
-@dataclass(frozen=True)
-class LiveInput:
-    """What FFmpeg opens of a live source. format: None where the bytes tell. protocols: what it may
-    open, and inside.
-
-    silence: s without a packet after which reading it ends with an error.
-    """
-
-    url: str
-    shown: str  # what messages call it
-    protocols: str = ""
-    format: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
-    silence: float = 30.0
-
-    @property
-    def is_address(self) -> bool:
-        """Whether it is reached over the network."""
-        return self.format is None and "://" in self.url
+def _claimed_duration(container: Any, start: float) -> float | None:
+    """Return the length that a container claims, s. start: of its first time stamp, s."""
+    if not container.duration or container.duration < 0:
+        return None
+    duration = container.duration / MICROSECONDS_PER_SECOND
+    counts_from_zero = FORMATS_WITH_ENDS & set(container.format.name.split(","))
+    if counts_from_zero and duration > start > MAX_MISSING_SECONDS:
+        duration -= start
+    return float(duration)
 
 
 @contextlib.contextmanager
 def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
     """Yield a live source, opened. Raises MediaError, with the cure, for what cannot be."""
-    container = _open_live_container(live, settings)
+    container = open_live_container(live, settings)
     media = None
     try:
-        picture, sound = _streams(Path(live.shown), container, settings)
+        check_tracks(Path(live.shown), container, settings)
+        picture, sound = _tracks(Path(live.shown), container, settings, FileShape())
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
         duration = None
         if container.duration and container.duration > 0:
@@ -312,143 +263,126 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
         opened.close()
 
 
-def _open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
-    import av
-
-    options = {"max_streams": str(max(1000, settings.max_streams)), **dict(live.options)}
-    if live.format is None:
-        options["format_whitelist"] = f"{ALLOWED_FORMATS},hls,rtsp,sdp,rtp"
-    if live.protocols:
-        options["protocol_whitelist"] = live.protocols
-    if live.format is not None and live.format not in av.formats_available:
-        sent = f"`ffmpeg -f {live.format} -i {live.url} -f mpegts udp://127.0.0.1:5000`"
-        cure = f"send it with {sent} and name udp://127.0.0.1:5000"
-        raise MediaError(f"{live.shown}: this build of PyAV reads no {live.format} devices; {cure}")
-    try:
-        return av.open(
-            live.url,
-            format=live.format,
-            options=options,
-            timeout=(live.silence, live.silence),
-            metadata_errors="replace",
-        )
-    except (av.error.FFmpegError, OSError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MediaError(
-            f"{live.shown}: cannot be opened ({reason}); check that it runs, and its address"
-        ) from error
-
-
-def _check_file(path: Path, settings: MediaSettings) -> None:
-    try:
-        if path.is_dir():
-            raise MediaError(f"{path}: a folder, not a video; name a file in it")
-        if path.exists() and not path.is_file():
-            raise MediaError(f"{path}: not a plain file; save the video to one first")
-        size = path.stat().st_size
-    except (OSError, ValueError) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
-        raise MediaError(f"{path}: {reason}; check the path") from error
-    if size == 0:
-        raise MediaError(f"{path}: the file is empty; download or copy it again")
-    if size > settings.max_bytes:
-        raise MediaError(
-            f"{path}: {size} bytes are more than media.max_bytes = {settings.max_bytes}; "
-            f"cut the video, or raise the limit with --set media.max_bytes={size}"
-        )
-
-
-def _open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False) -> Any:
-    import av
-
-    options = {
-        "format_whitelist": ALLOWED_FORMATS,
-        "protocol_whitelist": "file",
-        # FFmpeg's own guard; ours says which limit it was
-        "max_streams": str(max(1000, settings.max_streams)),
-    }
-    open_file = functools.partial(
-        av.open, f"file:{path}", options=options, metadata_errors="replace"
-    )
-    refusal = ""
-    if on_gpu and settings.decoder == "cuda":
-        try:
-            container = open_file(hwaccel=_nvidia_decoder(current_device()))
-        # of the device, unless the file is refused below
-        except (av.error.FFmpegError, OSError, ModelError) as error:
-            refusal = first_line(error)
-        else:
-            for stream in container.streams.video:
-                if stream.codec_context is not None and not stream.codec_context.is_hwaccel:
-                    _tell_software(f"it cannot take {stream.codec_context.name}")
-            return container
-    try:
-        container = open_file()
-    except (av.error.InvalidDataError, av.error.EOFError) as error:
-        raise MediaError(
-            f"{path}: not a video that can be read (damaged, cut off before its index, or another kind of file); "
-            "download it again or convert it to mp4"
-        ) from error
-    except av.error.ArgumentError as error:
-        raise MediaError(
-            f"{path}: a playlist, picture or other format that is not opened; convert the video itself to mp4"
-        ) from error
-    except (av.error.FFmpegError, OSError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MediaError(
-            f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4"
-        ) from error
-    if refusal:
-        _tell_software(refusal)
-    return container
-
-
-def _nvidia_decoder(device: Device) -> Any:
-    """Return the decoder (NVDEC) of a GPU, as PyAV takes it. Raises ModelError for a device that
-    has none."""
-    from av.codec.hwaccel import HWAccel
-
-    if device.kind != "cuda":
-        raise ModelError(f"networks run on the device {device.name}")
-    return HWAccel("cuda", device.name.partition(":")[2] or None, allow_software_fallback=True)
-
-
-@functools.cache  # once each reason
-def _tell_software(reason: str) -> None:
-    log.warning("media.decoder=cuda: pictures are decoded by software (%s)", reason)
-
-
-def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, Any]:
-    """Return the best picture and sound stream, each None if there is none, set up for decoding."""
-    from av.stream import Disposition
-
-    count = len(container.streams)
-    if count > settings.max_streams:
-        raise MediaError(
-            f"{path}: {count} streams are more than media.max_streams = {settings.max_streams}; "
-            "keep one picture and one sound track (ffmpeg -i IN -c copy OUT)"
-        )
-    # a cover picture is no picture stream
-    cover = Disposition.attached_pic | Disposition.timed_thumbnails
-    picture = _best_stream(
-        [stream for stream in container.streams.video if not stream.disposition & cover]
-    )
-    sound = _best_stream(container.streams.audio)
-    if picture is None and sound is None:
+def _tracks(
+    path: Path, container: Any, settings: MediaSettings, shape: "FileShape"
+) -> tuple[Any, Any]:
+    """Return the picture and the sound track to read, each None if there is none, set up for
+    decoding."""
+    pictures, sounds = picture_tracks(container), sound_tracks(container)
+    if not pictures and not sounds:
         raise MediaError(
             f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)"
         )
+    picture, sound = _track(pictures, shape.picture), _track(sounds, shape.sound)
     if picture is not None:
-        context = picture.codec_context
-        if context.width * context.height > settings.max_pixels:
-            raise MediaError(
-                f"{path}: pictures of {context.width}x{context.height} are more than media.max_pixels = "
-                f"{settings.max_pixels}; scale the video down (ffmpeg -i IN -vf scale=-2:720 OUT)"
-            )
-        # pictures may grow in mid-stream
-        context.options = {"max_pixels": str(settings.max_pixels)}
-        context.thread_count = settings.threads
+        set_up_picture(path, picture, settings)
     return picture, sound
+
+
+def _track(tracks: list[Any], index: int | None) -> Any:
+    """Return the track of an index, the first one where there is none."""
+    for track in tracks:
+        if track.index == index:
+            return track
+    return tracks[0] if tracks else None
+
+
+@dataclass(frozen=True)
+class FileShape:
+    """What only reading a file tells.
+
+    picture, sound: the indices of the tracks to read, None for the default ones. end: s really in
+    it, None where its claimed duration is believed, that is, its clock never jumps.
+    """
+
+    picture: int | None = None
+    sound: int | None = None
+    end: float | None = None
+
+
+def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
+    """Return what is to be known of a file before it is read, of most files nothing."""
+    check_tracks(path, container, settings)
+    pictures, sounds = picture_tracks(container), sound_tracks(container)
+    status = path.stat()
+    claimed = (container.duration or 0) / MICROSECONDS_PER_SECOND
+    formats = set(container.format.name.split(","))
+    questions = _Questions(
+        films=len(pictures) > 1,
+        sounds=len(sounds) > 1 and settings.audio_track is None,
+        clock=bool(formats & JOINED_FORMATS)
+        or status.st_size < claimed * MIN_BYTES_PER_SECOND
+        or claimed > settings.max_duration,
+        tail=claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
+    )
+    shape = FileShape()
+    if any(vars(questions).values()):
+        changed = status.st_size, status.st_mtime_ns
+        shape = _examine(path, changed, settings, questions)
+    if settings.audio_track is not None and sounds:
+        shape = replace(shape, sound=numbered_track(path, container, settings.audio_track).index)
+    return shape
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """What is to be examined: which track is a film, which is heard, whether the clock jumps.
+
+    tail: whether the clock jumps, where the file does not end when it claims.
+    """
+
+    films: bool
+    sounds: bool
+    clock: bool
+    tail: bool
+
+
+@functools.lru_cache(maxsize=256)
+def _examine(
+    path: Path, changed: tuple[int, int], settings: MediaSettings, questions: _Questions
+) -> FileShape:
+    """Return what the packets of a file tell. changed: its size and time, by which it is known."""
+    log.debug("%s (%d bytes) is examined", path, changed[0])
+    picture = sound = end = None
+    if questions.films:
+        with contextlib.closing(open_container(path, settings)) as container:
+            picture = film_index(container, picture_tracks(container))
+    if questions.sounds:
+        with contextlib.closing(open_container(path, settings)) as container:
+            sound = audible_index(container, sound_tracks(container))
+    if questions.clock or (questions.tail and not _ends_as_claimed(path, settings)):
+        end = _mended_end(path, settings, FileShape(picture, sound))
+    return FileShape(picture, sound, end)
+
+
+def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float | None:
+    """Return the second at which a file ends whose time stamps jump, read to its end; None where
+    they do not."""
+    container = open_container(path, settings)
+    with contextlib.closing(container):
+        picture, sound = _tracks(path, container, settings, shape)
+        start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
+        media = OpenMedia(path, container, picture, sound, start, None, False, settings)
+        end = max((media.packet_end(packet) for packet in media.packets()), default=0.0)
+        return end if media.damage.is_clock_broken else None
+
+
+def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
+    """Whether the packets at the end of a file end about when it claims to."""
+    import av
+
+    with contextlib.closing(open_container(path, settings)) as container:
+        ends: dict[int, float] = {}
+        try:
+            container.seek(container.duration, backward=True)
+            for packet in container.demux():
+                stamp = packet.dts if packet.dts is not None else packet.pts
+                if stamp is not None and packet.time_base:
+                    ends[packet.stream.index] = float(stamp * packet.time_base)
+        except av.error.FFmpegError:
+            return False
+        claimed = container.duration / MICROSECONDS_PER_SECOND
+        return bool(max(ends.values(), default=0.0) > claimed - SUSPECT_SECONDS)
 
 
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
@@ -458,17 +392,6 @@ def check_duration(path: Path, duration: float, settings: MediaSettings) -> None
             f"{path}: {duration:.0f} s are more than media.max_duration = {settings.max_duration:g} s; "
             f"cut the video, or raise the limit with --set media.max_duration={duration + 60:.0f}.0"
         )
-
-
-def _best_stream(streams: Any) -> Any:
-    """Return the default stream among those that a decoder exists for, else the first of them."""
-    from av.stream import Disposition
-
-    usable = [stream for stream in streams if stream.codec_context is not None]
-    return next(
-        (stream for stream in usable if stream.disposition & Disposition.default),
-        next(iter(usable), None),
-    )
 
 
 def picture_rate(stream: Any) -> float:

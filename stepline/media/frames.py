@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepline.media.hdr import is_high_range, standard_picture
+
 Image = npt.NDArray[np.uint8]
 
 # Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG
@@ -49,7 +51,7 @@ class FrameScaler:
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
-        """Return a frame as (H, W, 3) uint8 RGB, upright, with square pixels."""
+        """Return a frame as (H, W, 3) uint8 RGB of standard range, upright, with square pixels."""
         turned = quarter_turns(frame)
         if self._size is None:
             full = display_size(frame, self.aspect)
@@ -62,8 +64,12 @@ class FrameScaler:
                     min(self._size[1], MAX_SIDE_RATIO * wanted),
                 )
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
-        small = self._swscale.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
-        pixels: Image = small.to_ndarray()
+        high_range = is_high_range(frame)
+        format = "rgb48le" if high_range else "rgb24"
+        small = self._swscale.reformat(frame, width, height, format, interpolation="BILINEAR")
+        pixels: Image = (
+            standard_picture(frame, small.to_ndarray()) if high_range else small.to_ndarray()
+        )
         return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels
 
 

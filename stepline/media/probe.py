@@ -21,6 +21,9 @@ class MediaInfo:
     frames/s on average.
     warnings: streams that are there and cannot be decoded. title: what the file's metadata says, on
     one line; None where it says nothing.
+    warnings: streams that are there and cannot be decoded. sound_languages: the mark of each sound
+    track, empty where it has none. default_sound_track: the number, from 1 on, of the one that the
+    file gives itself, 0 without one.
     """
 
     path: Path
@@ -33,6 +36,8 @@ class MediaInfo:
     has_sound: bool
     warnings: tuple[str, ...]
     title: str | None = None
+    sound_languages: tuple[str, ...] = ()
+    default_sound_track: int = 0
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
@@ -69,6 +74,8 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             has_sound=has_sound,
             warnings=warnings,
             title=_title(media),
+            sound_languages=tuple(track.language or "" for track in media.container.streams.audio),
+            default_sound_track=_number_of(media.sound, media),
         )
 
 
@@ -76,6 +83,11 @@ def _title(media: OpenMedia) -> str | None:
     """Return the title among the metadata of the container, which anybody may have written."""
     words = str(media.container.metadata.get("title", "")).split()
     return " ".join(words)[:MAX_TITLE_CHARS] or None
+
+
+def _number_of(sound: Any, media: OpenMedia) -> int:
+    tracks = [track.index for track in media.container.streams.audio]
+    return 0 if sound is None else tracks.index(sound.index) + 1
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:

@@ -78,6 +78,8 @@ class MediaReader:
                         break
             for track in tracks.values():
                 yield from track.finish()
+            if media.shape.end is not None:
+                self.end = min(self.end, max(0.0, media.shape.end - self._first))
             claimed = (
                 min(media.duration, self._first + self._length)
                 if media.exact and media.duration

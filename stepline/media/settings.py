@@ -14,6 +14,11 @@ Decoder: TypeAlias = Annotated[
     Literal["cpu", "cuda"], Field(exclude_if=lambda decoder: decoder == "cpu")
 ]
 
+# Goes unnamed where none is chosen, as in the keys of results from before it could be.
+TrackNumber: TypeAlias = Annotated[
+    Annotated[int, Field(ge=1, le=1000)] | None, Field(exclude_if=lambda number: number is None)
+]
+
 
 class MediaSettings(Settings):
     """Limits that keep a hostile or broken file from taking the machine, and what decoding may
@@ -28,6 +33,7 @@ class MediaSettings(Settings):
     threads: Annotated[int, Field(ge=1, le=64)] = 1  # of the picture decoder; speech takes the rest
     # of pictures to encode; "cuda": NVIDIA's (NVDEC), where build, machine and file allow it
     decoder: Decoder = "cpu"
+    audio_track: TrackNumber = None  # that is heard, counted from 1; None: one in which is speech
 
 
 class LinkSettings(Settings):

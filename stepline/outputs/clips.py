@@ -5,11 +5,15 @@ import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepline.atomic_files import FileSet, atomic_files
 from stepline.errors import MediaError
 from stepline.outputs.text import one_line, safe_stem, shown_span
 from stepline.records import Record, Span, Step
+
+if TYPE_CHECKING:
+    from stepline.media import MediaSettings
 
 CLIPS_SUFFIX = ".clips"  # of the folder that holds a video's clips
 MAX_NAME_CHARS = 40  # characters of a step's text in its clip's name
@@ -28,11 +32,23 @@ def write_clips(
     from stepline.media import cut_clip
 
     clips = clip_spans(record, folder)
+    cut = cut_clip
+    if (settings := heard_track(record)) is not None:
+        cut = functools.partial(cut_clip, settings=settings)
     with atomic_files() if files is None else contextlib.nullcontext(files) as together:
         for clip, span in clips.items():
-            cut_clip(path, span, together.partial(clip))
+            cut(path, span, together.partial(clip))
         remove_clips(record, folder, together)
     return list(clips)
+
+
+def heard_track(record: Record) -> "MediaSettings | None":
+    """Return the settings by which the sound of a video is the track that its record heard, None
+    where there was one."""
+    from stepline.media import MediaSettings
+
+    number = record.models.get("audio_track")
+    return MediaSettings(audio_track=number) if isinstance(number, int) else None
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:

@@ -10,9 +10,11 @@ What links bring goes to OUT/downloads.
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,12 +31,16 @@ from stepline.storage import read_record
 if TYPE_CHECKING:
     from stepline.media.links import Link, Report
 
+log = logging.getLogger(__name__)
+
 VideoArgument: TypeAlias = Path | str  # a path, or an address of http(s)
 
 # What a folder is searched for; a file that is named is tried whatever it is called.
-VIDEO_SUFFIXES = frozenset(
-    ".mp4 .m4v .mov .mkv .webm .avi .mpg .mpeg .ts .flv .wmv .3gp".split()  # noqa: SIM905
+VIDEO_ENDINGS = (
+    ".mp4 .m4v .mov .qt .f4v .3gp .3g2 .mkv .mk3d .webm .ogv .ogm .avi .divx .flv .wmv .asf "
+    ".mpg .mpeg .mpe .m2v .vob .vro .ts .mts .m2t .m2ts .mxf .wtv .rm .rmvb .nut"
 )
+VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 
 LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 DOWNLOADS = "downloads"  # folder in an OUT for what links brought
@@ -246,6 +252,8 @@ def find_videos(
         if path.is_dir():
             below = unshared_files_below(path)
             files = [file for file in below if _is_input(file, captions=captions)]
+            if needed:
+                _report_left_out(path, below)
         if not files and needed:
             kinds = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
@@ -255,6 +263,23 @@ def find_videos(
             videos.setdefault(Path(os.path.realpath(file)), file)
     files = list(videos.values())
     return without_sidecars(files) if captions else files
+
+
+# What somebody may take for a video of a folder: sound alone, playlists, animated pictures.
+KIN_ENDINGS = (
+    ".m4a .m4b .mka .mp3 .wav .flac .aac .oga .ogg .opus .wma .amr .aiff .aif .caf .ac3 "
+    ".m3u8 .mpd .gif .apng .swf .braw .r3d .dav"
+)
+KIN_SUFFIXES = frozenset(KIN_ENDINGS.split())
+
+
+def _report_left_out(folder: Path, files: Sequence[Path]) -> None:
+    """Say which files of a folder are left out though somebody may take them for videos."""
+    suffixes = [file.suffix.lower() for file in files if not file.name.startswith(".")]
+    counts = Counter(suffix for suffix in suffixes if suffix in KIN_SUFFIXES)
+    if counts:
+        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
+        log.warning("%s: left out: %s; name the files to have them read", folder, kinds)
 
 
 def _is_input(file: Path, *, captions: bool) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepline.pipeline.part import transcript_within
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.sound_track import choose_sound_track
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FrozenModel, Rejected, Span, Step, Transcript
 
@@ -22,12 +23,16 @@ SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 
 class Speech(FrozenModel):
     """What is said, what was left out of it, the last second of sound that could be read, and
-    warnings."""
+    warnings.
+
+    audio_track: the number of the sound track that was chosen, None where there is one.
+    """
 
     transcript: Transcript
     dropped: tuple[Rejected, ...] = ()
     end: float = 0.0
     warnings: tuple[str, ...] = ()
+    audio_track: int | None = None
 
 
 class SpeechInVideo(FrozenModel):
@@ -93,12 +98,14 @@ def recognise_many(
     from stepline.media import AudioBlock, MediaReader
 
     speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
-    readers, sounds = [], []
+    choices, readers, sounds = [], [], []
     for (request, info), speech in zip(videos, speeches, strict=True):
         if speech is not None:
             continue
+        choice = choose_sound_track(request, info, settings)
+        choices.append(choice)
         reader = MediaReader(
-            request.path, frame_rate=None, sound=True, settings=settings.media, part=request.part
+            request.path, frame_rate=None, sound=True, settings=choice.settings, part=request.part
         )
         ahead = read_ahead(reader, SECONDS_AHEAD)
         readers.append(reader)
@@ -109,9 +116,10 @@ def recognise_many(
             transcript=transcription.transcript,
             dropped=transcription.dropped,
             end=reader.end,
-            warnings=reader.warnings + transcription.warnings,
+            warnings=choice.notes + reader.warnings + transcription.warnings,
+            audio_track=choice.settings.audio_track,
         )
-        for reader, transcription in zip(readers, transcriptions, strict=True)
+        for choice, reader, transcription in zip(choices, readers, transcriptions, strict=True)
     )
     return [next(recognised) if speech is None else speech for speech in speeches]
 

@@ -52,6 +52,7 @@ def write_summary(
     """
     from stepline.media import join_clips
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
+    from stepline.outputs.clips import heard_track
 
     segments = summarize(record, settings, importance)
     film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
@@ -69,7 +70,8 @@ def write_summary(
                 f"{place}: the summary would be written over this file, which is none; {cure}"
             )
     with atomic_files() as files:
-        join_clips(path, [segment.span for segment in segments], files.partial(film))
+        spans = [segment.span for segment in segments]
+        join_clips(path, spans, files.partial(film), heard_track(record))
         media = os.path.relpath(path, out)
         shown = storyboard(
             record, segments, keyframes=keyframes(record, path), film=film.name, media=media

@@ -264,8 +264,8 @@ def _needed_things(results: StageResults) -> "NeededThings":
 
 
 def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
-    """Return what recognised, wrote, encoded, placed and judged, and the device where it is not a
-    CPU, as a record names them."""
+    """Return what recognised, wrote, encoded, placed and judged, the device where it is not a CPU
+    and the sound track where there are several, as a record names them."""
     placed, backbone = results.placed, results.read.visual.backbone
     unwritten = run.request.texts or run.settings.procx.when == "alone"
     models: dict[str, JsonValue] = {
@@ -279,6 +279,8 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
     }
     if placed.answers is not None:
         models["witness"] = placed.answers.report
+    if results.read.speech.audio_track is not None:
+        models["audio_track"] = results.read.speech.audio_track
     if current_device().label != "cpu":
         models["device"] = current_device().label
     return models

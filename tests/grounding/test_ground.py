@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.grounding.evidence import picture_warning
+from stepline.grounding.evidence import picture_warning, pictured
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.media.frames import Frame
@@ -299,6 +299,13 @@ def test_where_the_picture_ends_before_the_sound_nothing_is_shown():
     expected = "the picture ends at 10 s, the sound at 24 s; what is said later is not shown"
     assert picture_warning(film, 24) == expected
     assert picture_warning(film, 12) is None
+
+
+def test_what_is_said_just_after_the_picture_ends_is_not_shown():
+    film = edited(["hands"], 10)
+    seconds = pictured(film, 14)
+    assert seconds.tolist() == [1.0] * 11 + [0.0] * 3
+    assert pictured(film, 11).tolist() == [1.0] * 11
 
 
 def test_a_cover_of_one_frame_shows_nothing():

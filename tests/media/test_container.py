@@ -16,14 +16,14 @@ from stepline.errors import MediaError, SteplineError
 from stepline.media import (
     MediaReader,
     MediaSettings,
-    container,
     cut_clip,
     frames_at,
+    opening,
     probe,
     read_frames,
     read_sound,
 )
-from stepline.media.container import Damage, StreamClock
+from stepline.media.clock import Damage, StreamClock
 from stepline.records import Span
 
 MILLI = Fraction(1, 1000)
@@ -254,11 +254,11 @@ def test_damage_is_an_error_in_one_line_or_a_readable_part(
 @pytest.fixture
 def told(caplog):
     """What was said of the decoder, of which each reason is told once in a process."""
-    container._tell_software.cache_clear()
+    opening._tell_software.cache_clear()
     yield lambda: [
         record.getMessage() for record in caplog.records if "media.decoder" in record.getMessage()
     ]
-    container._tell_software.cache_clear()
+    opening._tell_software.cache_clear()
     device.set_device()
 
 

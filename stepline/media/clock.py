@@ -1,0 +1,444 @@
+"""The clock of a media file: its time stamps as seconds, those that jump or lie mended.
+
+PacketClock    the packets of a file, of which picture and sound go on together where stamps jump
+StreamClock    the frames of one stream, whose missing stamps follow on from the frame before
+PictureTiming  when a picture appears and how long it lasts
+Damage         what could not be read, counted, a line each
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from statistics import median_low
+from typing import Any
+
+# s that may be missing at the end before a file counts as cut short; encoders round
+MAX_MISSING_SECONDS = 1.0
+
+
+@dataclass
+class Damage:
+    """What could not be read, counted: packets or frames that a decoder refused, and time stamps
+    that were mended.
+
+    jumps: places where the stamps of a file jump. leap: s of the longest jump forward.
+    """
+
+    packets: int = 0
+    stamps: int = 0
+    jumps: int = 0
+    leap: float = 0.0
+
+    @property
+    def is_clock_broken(self) -> bool:
+        """Whether time stamps were mended, so that a file cannot be searched by them."""
+        return self.stamps + self.jumps > 0
+
+    def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
+        """Return one line for each kind of damage. end: s really read; duration: s claimed, None if
+        not known."""
+        lines = []
+        if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
+            lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
+        if self.packets:
+            lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
+        if self.stamps:
+            lines.append(f"{_counted(self.stamps, 'broken time stamp')} mended")
+        if self.jumps:
+            noun = "jump" if self.jumps == 1 else "jumps"
+            leap = f", the longest by {self.leap:.0f} s," if self.leap else ""
+            lines.append(
+                f"{self.jumps} {noun} of the time stamps{leap} mended: the parts are taken to "
+                "follow each other"
+            )
+        return tuple(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{' was' if number == 1 else 's were'}"
+
+
+# s by which time may go back before the stamps count as restarted; rounding stays under it
+JUMP_SECONDS = 1.0
+MARGIN_SECONDS = 60.0  # s past the claimed end from which a stamp is not believed
+
+
+class StreamClock:
+    """The time of one stream.
+
+    A missing stamp follows on from the frame before; a stamp far past the end is not believed;
+    where the stamps start over (joined recordings), the later ones are counted on.
+    """
+
+    def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
+        """start: second 0 of the video on the stream's own scale. duration: s claimed, None if not
+        known."""
+        self._start = start
+        self._latest = float("inf") if duration is None else duration + MARGIN_SECONDS
+        self._damage = damage
+        self._time = float("-inf")  # s, of the frame before
+        self._expected = 0.0
+
+    def time_of(self, stamp: int | None, time_base: Fraction | None, length: float) -> float:
+        """Return the time of a frame that lasts `length` s."""
+        time = self._expected
+        if stamp is not None and time_base:
+            claimed = stamp * time_base.numerator / time_base.denominator - self._start
+            if claimed > self._latest:
+                self._damage.stamps += 1
+            # against the frame before, not its end: mp4 gives lengths in decoding order
+            elif claimed < self._time - JUMP_SECONDS:
+                self._damage.stamps += 1
+                self._start -= self._expected - claimed
+            else:
+                time = claimed
+        self._time = time
+        self._expected = time + length
+        return time
+
+
+class PictureTiming:
+    """The time and length of the frames of the picture stream."""
+
+    def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool = False) -> None:
+        """rate: frames/s, for frames that do not say how long they last.
+
+        by_decoding: the lengths of frames come in the order of decoding (mp4 with B-frames), so
+        that a long one may be that of another frame.
+        """
+        self._clock, self._length = clock, 1 / rate
+        self._stamp: int | None = None  # of the frame before
+        self._by_decoding = by_decoding
+
+    def time_and_length(self, frame: Any) -> tuple[float, float]:
+        """Return when a decoded frame appears and how long it lasts, in s.
+
+        It lasts as it says, else as the one before did, else by the frame rate.
+        """
+        stamp = frame.pts if frame.pts is not None else frame.dts
+        length = 0.0
+        if frame.time_base and frame.duration:
+            length = float(frame.duration * frame.time_base)
+        if not length or self._by_decoding:
+            if frame.time_base and stamp is not None and self._stamp is not None:
+                step = (stamp - self._stamp) * frame.time_base
+                if 0 < step <= JUMP_SECONDS:
+                    self._length = float(step)
+            if not length or length > JUMP_SECONDS:
+                length = self._length
+        self._stamp = stamp
+        return self._clock.time_of(stamp, frame.time_base, length), length
+
+
+# s ahead of all streams, or back, from which the next packets are looked at before a stamp is
+# believed
+SUSPECT_SECONDS = 10.0
+BACK_SECONDS = 0.5
+# s of a jump forward of all streams that is no pause of the recording: of streams that are meant to
+# be joined, as FFmpeg has it, and of other files
+MAX_PAUSE_SECONDS = 10.0
+MAX_FILE_PAUSE_SECONDS = 1800.0
+MAX_PACKETS_AHEAD = 300  # looked at to judge a jump
+MAX_REORDERED = 20  # packets within which B-frames come; codecs allow 16
+MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs; less are broken stamps
+
+
+@dataclass
+class _StreamState:
+    """Where a stream is: times in its ticks, as they come, and the seconds added to them."""
+
+    base: float  # s of a tick
+    last: int  # of the packet before, in the order of decoding
+    limit: int  # by which a stamp may be ahead of it unsuspected
+    shift: float
+    end: int  # at which the packets so far end
+    # second, as it comes, and shift of a part whose pictures come before their time of decoding
+    coming: tuple[float, float] | None = None
+    # of the pictures before, as far as B-frames reach
+    stamps: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
+
+    @property
+    def raw(self) -> float:
+        """Second of the packet before, as it came."""
+        return self.last * self.base
+
+    @property
+    def mended_end(self) -> float:
+        """Second at which the packets so far end."""
+        return self.end * self.base + self.shift
+
+    def restart(self, second: float, shift: float) -> None:
+        """Count from `second`, as it comes, with another shift, both in s."""
+        self.last = self.end = round(second / self.base)
+        self.shift = shift
+        self.coming = None
+        self.stamps.clear()
+
+
+class PacketClock:
+    """The clock of a file: every packet comes out with stamps that go on where those of the file
+    jump.
+
+    Where all streams jump (joined recordings, a broken clock), they get one shift, so that picture
+    and sound stay in step. A packet alone with a far stamp loses it, and a stream alone that jumps
+    goes on from its own end. A gap in all streams of up to `max_pause` s is believed.
+    """
+
+    def __init__(self, streams: Iterable[int], *, max_pause: float, damage: Damage) -> None:
+        """streams: the indices of those in use. max_pause: s."""
+        self._used = frozenset(streams)
+        self._max_pause = max_pause
+        self._damage = damage
+        self._streams: dict[int, _StreamState] = {}
+        self._newest = 0.0  # s, shift of the newest part of the file
+        self._start = float("-inf")  # s, as it came, at which that part begins
+
+    def mend(self, packets: Iterable[Any]) -> Iterator[Any]:
+        """Yield the packets in their order."""
+        source = iter(packets)
+        ahead: deque[Any] = deque()
+        while True:
+            packet = ahead.popleft() if ahead else next(source, None)
+            if packet is None:
+                return
+            state = self._streams.get(packet.stream_index)
+            pts, dts = packet.pts, packet.dts
+            # nearly every packet; this costs a microsecond
+            if state is not None and pts is not None and dts is not None and not state.shift:
+                ahead_of_last = dts - state.last
+                if 0 <= ahead_of_last <= state.limit and pts - dts <= state.limit:
+                    state.last = dts
+                    duration = packet.duration
+                    state.end = max(state.end, pts + duration if duration < state.limit else pts)
+                    state.stamps.append(pts)
+                    yield packet
+                    continue
+            yield self._mended(packet, state, source, ahead)
+
+    def _mended(
+        self, packet: Any, state: _StreamState | None, source: Iterator[Any], ahead: "deque[Any]"
+    ) -> Any:
+        stamp = packet.dts if packet.dts is not None else packet.pts
+        if stamp is None or packet.stream_index not in self._used or not packet.time_base:
+            return packet
+        if state is None:
+            base = float(packet.time_base)
+            state = _StreamState(base, stamp, round(SUSPECT_SECONDS / base), self._newest, stamp)
+            self._streams[packet.stream_index] = state
+        second = stamp * state.base
+        if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
+            state.restart(second, state.coming[1])
+        if not self._goes_on(state, second):
+            self._judge(packet, second, state, source, ahead)
+            if packet.pts is None and packet.dts is None:
+                return packet
+        is_late = None not in (packet.pts, packet.dts) and packet.pts - packet.dts > state.limit
+        if is_late and self._is_outlier(packet, source, ahead):
+            self._damage.stamps += 1
+            packet.pts = self._missing_stamp(packet, state, ahead)
+        elif is_late and state.coming is None:
+            self._foresee_part(packet, state, ahead)
+        state.last = stamp
+        self._shift_stamps(packet, state, stamp)
+        return packet
+
+    def _shift_stamps(self, packet: Any, state: _StreamState, stamp: int) -> None:
+        shown = packet.pts if packet.pts is not None else stamp
+        shift = state.shift
+        if state.coming is not None and shown * state.base >= state.coming[0] - SUSPECT_SECONDS:
+            shift = state.coming[1]
+        else:
+            duration = packet.duration or 0
+            # mp4 has a packet last until the next one, past any jump
+            state.end = max(state.end, shown + duration if duration < state.limit else shown)
+            state.stamps.append(shown)
+        if shift and packet.pts is not None:
+            packet.pts += round(shift / state.base)
+        if state.shift and packet.dts is not None:
+            packet.dts += round(state.shift / state.base)
+
+    @property
+    def _position(self) -> float:
+        """Second, as it came, that the newest part of the file has come to."""
+        newest = [each.raw for each in self._streams.values() if each.shift == self._newest]
+        return max([*newest, self._start])
+
+    def _goes_on(self, state: _StreamState, second: float) -> bool:
+        is_newest = state.shift == self._newest
+        # once another stream has jumped, this one will
+        back = BACK_SECONDS if is_newest else 0.0
+        if second < state.raw - back:
+            return False
+        if second <= state.raw + SUSPECT_SECONDS:
+            return True
+        # a picture that is held long; the other streams of its part have gone on
+        return is_newest and second <= self._position + SUSPECT_SECONDS
+
+    def _judge(
+        self,
+        packet: Any,
+        second: float,
+        state: _StreamState,
+        source: Iterator[Any],
+        ahead: "deque[Any]",
+    ) -> None:
+        """Set the shift of a stream whose stamps jump, or take the stamps of a packet that alone
+        does."""
+        index = packet.stream_index
+        is_newest = abs(second - self._position) <= SUSPECT_SECONDS
+        if state.shift != self._newest and is_newest:  # another stream has jumped there before
+            state.restart(second, self._newest)
+            return
+        others = self._used & self._streams.keys() - {index}
+        jumped: set[int] = set()
+        going: set[int] = set()  # on from where they were
+        after = 1
+        for number, item in enumerate(_look_ahead(source, ahead)):
+            other = item.stream_index
+            raw = _second(item)
+            if raw is None or other not in self._used:
+                continue
+            if other == index:
+                if self._goes_on(state, raw) and abs(raw - second) > BACK_SECONDS:
+                    self._strip(packet)
+                    return
+                after += 1
+            elif other in others and self._goes_on(self._streams[other], raw):
+                going.add(other)
+            elif other in others:
+                jumped.add(other)
+            is_decided = jumped == others and after >= MIN_PACKETS_AFTER
+            if is_decided or number >= MAX_PACKETS_AHEAD:
+                break
+        if after < MIN_PACKETS_AFTER:
+            self._strip(packet)
+        elif not going - jumped:
+            self._begin_part(packet, second, state, ahead)
+        elif not 0 <= second - self._position <= self._max_pause:  # alone, and the others go on
+            self._damage.stamps += 1
+            state.restart(second, state.mended_end - second)
+
+    def _begin_part(
+        self, packet: Any, second: float, state: _StreamState, ahead: Iterable[Any]
+    ) -> None:
+        """Shift what comes from now on so that it begins where all that came before ends."""
+        gap = second - max(self._position, state.raw)
+        if 0 <= gap <= self._max_pause:  # a pause of the recording
+            return
+        state.restart(second, self._add_part(packet, second, gap, ahead))
+
+    def _add_part(self, packet: Any, second: float, gap: float, ahead: Iterable[Any]) -> float:
+        """Return the shift, in s, of a part that begins with a packet at `second`, as it came, so
+        that it follows all that came before."""
+        self._damage.jumps += 1
+        self._damage.leap = max(self._damage.leap, gap)
+        end = max(each.mended_end for each in self._streams.values())
+        first = _first(packet)
+        begun = {packet.stream_index}
+        for item in ahead:
+            raw, other = _second(item), item.stream_index
+            if raw is None or other not in self._streams:
+                continue
+            is_new = other in begun or not self._goes_on(self._streams[other], raw)
+            shown = _first(item)
+            if is_new and abs(raw - second) <= SUSPECT_SECONDS:
+                begun.add(other)
+                first = min(first, shown)
+            elif not is_new and shown - raw <= SUSPECT_SECONDS:
+                end = max(end, _end(item) + self._streams[other].shift)
+        self._newest, self._start = end - first, second
+        return self._newest
+
+    def _foresee_part(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> None:
+        """Note that a picture, which is decoded before its time, begins another part: the other
+        streams jump too.
+
+        Else it is one before which another is held long.
+        """
+        second = _first(packet)
+        if abs(second - self._position) <= SUSPECT_SECONDS and state.shift != self._newest:
+            state.coming = second, self._newest
+            return
+        gap = second - max(self._position, state.raw)
+        if gap <= self._max_pause or not self._all_leap(packet.stream_index, ahead):
+            return
+        state.coming = second, self._add_part(packet, second, gap, ahead)
+
+    def _all_leap(self, index: int, ahead: Iterable[Any]) -> bool:
+        """Whether every stream but one leaps further than a pause among the next packets."""
+        last = {other: each.raw for other, each in self._streams.items() if other != index}
+        leaping: set[int] = set()
+        for item in ahead:
+            raw = _second(item)
+            if raw is not None and item.stream_index in last:
+                if raw - last[item.stream_index] > self._max_pause:
+                    leaping.add(item.stream_index)
+                last[item.stream_index] = raw
+        return leaping == set(last)
+
+    def _strip(self, packet: Any) -> None:
+        packet.pts = packet.dts = None
+        self._damage.stamps += 1
+
+    def _is_outlier(self, packet: Any, source: Iterator[Any], ahead: "deque[Any]") -> bool:
+        """Return whether a picture is stamped later than those of any B-frames around it would
+        be."""
+        stamp = packet.pts - round(JUMP_SECONDS / packet.time_base)
+        count = 0
+        latest = self._position
+        for item in _look_ahead(source, ahead):
+            if item.stream_index != packet.stream_index or item.dts is None:
+                latest = max(latest, _second(item) or 0.0)
+                continue
+            if item.dts >= stamp:
+                return False
+            count += 1
+            if count >= MAX_REORDERED:
+                return True
+        # at the end of the file the sound says whether a picture may come so late
+        return latest < float(stamp * packet.time_base)
+
+    def _missing_stamp(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> int:
+        """Return the stamp that a picture must have: where those around it leave a hole."""
+        around = set(state.stamps)
+        for item in ahead:
+            if item.stream_index == packet.stream_index and item.pts is not None:
+                around.add(item.pts)
+        steps = [(after - before, before) for before, after in pairwise(sorted(around))]
+        if not steps:
+            return int(packet.dts)
+        usual = median_low(step for step, _ in steps)
+        longest, before = max(steps)
+        if 2 * longest < 3 * usual:  # no hole: it comes last
+            before = max(around)
+        return before + usual
+
+
+def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
+    """Yield the packets that come next, of which all are kept in `ahead`."""
+    yield from list(ahead)
+    for packet in source:
+        ahead.append(packet)
+        yield packet
+
+
+def _second(packet: Any) -> float | None:
+    """Return the raw second of a packet in the order of decoding; None where it has no stamp."""
+    stamp = packet.dts if packet.dts is not None else packet.pts
+    base = packet.time_base
+    if stamp is None or not base:
+        return None
+    return float(stamp * base.numerator / base.denominator)
+
+
+def _first(packet: Any) -> float:
+    stamp = packet.pts if packet.pts is not None else packet.dts
+    return float(stamp * packet.time_base)
+
+
+def _end(packet: Any) -> float:
+    stamp = packet.pts if packet.pts is not None else packet.dts
+    duration = float((packet.duration or 0) * packet.time_base)
+    return float(stamp * packet.time_base) + (duration if duration < SUSPECT_SECONDS else 0.0)

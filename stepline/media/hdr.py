@@ -1,0 +1,168 @@
+"""Pictures of high dynamic range (PQ, HLG) as those of standard range, to look at and for pages.
+
+Equation                                                       Source                   Here
+signal to display light, in nits                               BT.2100, tables 4 and 5  light_of_signal
+compression of the light that a screen of 100 nits cannot show BT.2390, section 5.4.1   compressed_light
+BT.2020 primaries to BT.709                                    BT.2087                  TO_BT709
+display light to signal                                        BT.1886                  standard_picture
+"""
+
+import functools
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Pixels = npt.NDArray[np.float32]
+
+# transfer characteristics, as of H.273
+PQ = 16
+HLG = 18
+
+SCREEN_NITS = 100.0  # of the white of a screen of standard range
+HLG_NITS = 1000.0  # of the screen that HLG is made for
+HLG_GAMMA = 1.2  # of its system, at 1000 nits
+# brightest light of a video that does not say its own: little of it is above diffuse white, 203
+USUAL_PEAK_NITS = 300.0
+PQ_NITS = 10_000.0
+DISPLAY_GAMMA = 2.4
+MASTERING_MAX_OFFSET = 72  # bytes of AVMasteringDisplayMetadata before its max_luminance
+SIGNAL_LEVELS = 4096  # of 12 bits; cameras record 10
+LIGHT_LEVELS = 4096
+
+TO_BT709 = np.array(
+    [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]], np.float32
+)
+BT2020_LUMINANCE = np.array([0.2627, 0.6780, 0.0593], np.float32)
+
+# constants of PQ: BT.2100, table 4
+M1, M2 = 2610 / 16384, 2523 / 4096 * 128
+C1, C2, C3 = 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
+# of HLG: BT.2100, table 5
+HLG_A, HLG_B, HLG_C = 0.17883277, 0.28466892, 0.55991073
+
+
+def is_high_range(frame: Any) -> bool:
+    """Whether a decoded frame is of high dynamic range."""
+    return frame.color_trc in (PQ, HLG)
+
+
+def standard_picture(frame: Any, pixels: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8]:
+    """Return a picture of high range as one of standard range, (H, W, 3) uint8.
+
+    pixels: those of the frame, (H, W, 3) uint16, RGB by the primaries of BT.2020.
+    """
+    peak = peak_nits(frame)
+    light = _light_table(frame.color_trc)[pixels >> 4]  # (H, W, 3) nits
+    if frame.color_trc == HLG:
+        scene = light / np.float32(HLG_NITS)
+        luminance = scene @ BT2020_LUMINANCE  # (H, W)
+        light *= np.power(luminance, np.float32(HLG_GAMMA - 1))[..., None]
+    light = light @ TO_BT709.T
+    # the square root has about as many levels in the dark as the eye
+    levels = np.sqrt(np.clip(light / np.float32(peak), 0.0, 1.0)) * (LIGHT_LEVELS - 1)
+    return np.asarray(_picture_table(peak)[levels.astype(np.uint16)])
+
+
+def peak_nits(frame: Any) -> float:
+    """Return the brightest light of a video by its metadata, at least that of a standard screen."""
+    peak = USUAL_PEAK_NITS
+    for data in frame.side_data:
+        name = data.type.name
+        if name == "CONTENT_LIGHT_LEVEL":
+            (brightest,) = struct.unpack_from("=I", bytes(data))
+            if brightest:
+                return float(np.clip(brightest, SCREEN_NITS, PQ_NITS))
+        elif name == "MASTERING_DISPLAY_METADATA":
+            numerator, denominator = struct.unpack_from("=ii", bytes(data), MASTERING_MAX_OFFSET)
+            if numerator > 0 and denominator > 0:
+                peak = float(np.clip(numerator / denominator, SCREEN_NITS, PQ_NITS))
+    return peak
+
+
+def copy_colours(frame: Any, context: Any) -> None:
+    """Have an encoder keep the colours of a frame of high range: 10 bits a sample, and its tags."""
+    context.pix_fmt = "yuv420p10le"
+    context.color_primaries = frame.color_primaries
+    context.color_trc = frame.color_trc
+    context.colorspace = frame.colorspace
+    context.color_range = frame.color_range
+
+
+def turned_high_range(frame: Any, turns: int) -> Any:
+    """Return a frame of yuv420p10le turned counter-clockwise by quarters, with its tags.
+
+    Its planes are turned, for RGB of 8 bits would not hold its colours.
+    """
+    import av
+
+    width, height = frame.width, frame.height  # even
+    samples = frame.to_ndarray().reshape(-1)
+    planes = []
+    first = 0
+    for across, down in ((width, height), (width // 2, height // 2), (width // 2, height // 2)):
+        plane = samples[first : first + across * down].reshape(down, across)
+        planes.append(np.rot90(plane, turns).reshape(-1))
+        first += across * down
+    if turns % 2:
+        width, height = height, width
+    stacked = np.concatenate(planes).reshape(height * 3 // 2, width)
+    turned = av.VideoFrame.from_ndarray(np.ascontiguousarray(stacked), format="yuv420p10le")
+    turned.colorspace, turned.color_range = frame.colorspace, frame.color_range
+    turned.color_trc, turned.color_primaries = frame.color_trc, frame.color_primaries
+    return turned
+
+
+def light_of_signal(signal: Pixels, transfer: int) -> Pixels:
+    """Return the light of a signal in [0, 1]: of PQ on the screen in nits, of HLG of the scene,
+    times 1000."""
+    if transfer == HLG:
+        low = signal**2 / 3
+        high = (np.exp((signal - HLG_C) / HLG_A) + HLG_B) / 12
+        return np.asarray(HLG_NITS * np.where(signal <= 0.5, low, high), np.float32)
+    root = np.power(signal, 1 / M2)
+    ratio = np.maximum(root - C1, 0.0) / (C2 - C3 * root)
+    return np.asarray(PQ_NITS * np.power(ratio, 1 / M1), np.float32)
+
+
+def pq_signal(nits: Pixels | float) -> Pixels:
+    """Return the PQ signal of light in nits."""
+    root = np.power(np.asarray(nits, np.float64) / PQ_NITS, M1)
+    return np.asarray(np.power((C1 + C2 * root) / (1 + C3 * root), M2), np.float32)
+
+
+def compressed_light(nits: Pixels, peak: float) -> Pixels:
+    """Return light of up to `peak` nits as light of up to SCREEN_NITS: as it is in the dark, by a
+    spline above.
+
+    Source: BT.2390, section 5.4.1, with black at 0.
+    """
+    if peak <= SCREEN_NITS:
+        return np.minimum(nits, np.float32(SCREEN_NITS))
+    whole = float(pq_signal(peak))
+    limit = float(pq_signal(SCREEN_NITS)) / whole
+    signal = np.minimum(pq_signal(nits) / whole, 1.0)
+    knee = 1.5 * limit - 0.5
+    t = (signal - knee) / (1 - knee)
+    spline = (
+        (2 * t**3 - 3 * t**2 + 1) * knee
+        + (t**3 - 2 * t**2 + t) * (1 - knee)
+        + (3 * t**2 - 2 * t**3) * limit
+    )
+    compressed = np.where(signal < knee, signal, spline) * whole
+    return light_of_signal(np.asarray(compressed, np.float32), PQ)
+
+
+@functools.cache
+def _light_table(transfer: int) -> Pixels:
+    signal = np.arange(SIGNAL_LEVELS, dtype=np.float32) / np.float32(SIGNAL_LEVELS - 1)
+    return light_of_signal(signal, transfer)
+
+
+@functools.lru_cache(maxsize=16)
+def _picture_table(peak: float) -> npt.NDArray[np.uint8]:
+    """Return the 8-bit signal of each level of light."""
+    roots = np.arange(LIGHT_LEVELS, dtype=np.float32) / np.float32(LIGHT_LEVELS - 1)
+    light = compressed_light(roots**2 * np.float32(peak), peak) / np.float32(SCREEN_NITS)
+    return np.asarray(np.rint(255 * np.power(light, 1 / DISPLAY_GAMMA)), np.uint8)

@@ -1,0 +1,104 @@
+"""Video of high dynamic range: looked at as on a standard screen, and cut with its colours."""
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from made_videos import make_high_range_video
+
+from stepline.media import cut_clip, frames_at, probe
+from stepline.media.hdr import HLG, PQ, compressed_light, light_of_signal, peak_nits, pq_signal
+from stepline.records import Span
+
+
+def grey(nits: float) -> np.ndarray:
+    """A picture of one light, with a darker corner."""
+    picture = np.full((48, 64, 3), nits)
+    picture[:12, :16] = nits / 4
+    return picture
+
+
+def expected(nits: float) -> float:
+    """What a screen of 100 nits is sent for that light."""
+    return 255 * (nits / 100) ** (1 / 2.4)
+
+
+def test_the_light_of_a_signal_is_that_of_bt_2100() -> None:
+    assert light_of_signal(np.float32([0.0, 0.5081, 0.5807, 1.0]), PQ) == pytest.approx(
+        [0.0, 100.0, 203.0, 10_000.0], rel=0.01, abs=1e-3
+    )
+    # reference white of HLG is 75 % of the signal, 203 nits on the screen
+    scene = light_of_signal(np.float32([0.5, 0.75, 1.0]), HLG) / 1000
+    assert 1000 * scene**1.2 == pytest.approx([50.7, 203.0, 1000.0], rel=0.01)
+    assert pq_signal(203.0) == pytest.approx(0.5807, abs=1e-3)
+
+
+def test_only_light_that_a_standard_screen_lacks_is_compressed() -> None:
+    assert compressed_light(np.float32([0.0, 5.0, 30.0]), 1000.0) == pytest.approx(
+        [0.0, 5.0, 30.0], rel=0.01, abs=1e-3
+    )
+    bright = compressed_light(np.float32([50.0, 100.0, 203.0, 1000.0, 4000.0]), 1000.0)
+    assert (np.diff(bright) >= -1e-2).all()
+    assert bright[-1] == pytest.approx(100.0, abs=0.1)
+
+
+@pytest.mark.parametrize("transfer", [PQ, HLG])
+@pytest.mark.parametrize("nits", [5.0, 20.0, 50.0])
+def test_a_picture_is_as_bright_as_its_twin_of_standard_range(
+    tmp_path: Path, transfer: int, nits: float
+) -> None:
+    path = make_high_range_video(tmp_path / "a.mp4", [grey(nits)] * 5, transfer=transfer)
+    (still,) = frames_at(path, [0.25])
+    assert still is not None
+    assert still.image[30, 40] == pytest.approx([expected(nits)] * 3, abs=4)
+    assert still.image[4, 4] == pytest.approx([expected(nits / 4)] * 3, abs=4)
+
+
+def test_colours_are_those_of_bt_709(tmp_path: Path) -> None:
+    red = np.zeros((48, 64, 3))
+    red[..., 0] = 40.0
+    path = make_high_range_video(tmp_path / "a.mp4", [red] * 5, transfer=PQ)
+    (still,) = frames_at(path, [0.25])
+    assert still is not None
+    assert still.image[24, 32] == pytest.approx([expected(40.0), 0, 0], abs=12)
+
+
+def test_the_brightest_light_is_that_of_the_metadata(tmp_path: Path) -> None:
+    params = {"x264-params": "cll=600,200"}
+    path = make_high_range_video(tmp_path / "a.mp4", [grey(50.0)] * 5, transfer=PQ, **params)
+    with av.open(str(path)) as container:
+        assert peak_nits(next(container.decode(video=0))) == 600.0
+    plain = make_high_range_video(tmp_path / "b.mp4", [grey(50.0)] * 5, transfer=PQ)
+    with av.open(str(plain)) as container:
+        assert peak_nits(next(container.decode(video=0))) == 300.0
+
+
+@pytest.mark.parametrize("transfer", [PQ, HLG])
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_a_clip_keeps_colours_and_tags(tmp_path: Path, transfer: int, rotation: int) -> None:
+    path = make_high_range_video(
+        tmp_path / "a.mp4", [grey(40.0)] * 20, transfer=transfer, rotation=rotation
+    )
+    cut_clip(path, Span(0.5, 1.5), tmp_path / "b.mp4")
+    with av.open(str(tmp_path / "b.mp4")) as clip:
+        context = clip.streams.video[0].codec_context
+        assert context.pix_fmt == "yuv420p10le"
+        assert (context.color_trc, context.color_primaries) == (transfer, 9)
+        assert (context.colorspace, context.color_range) == (9, 1)
+    (whole,), (part,) = frames_at(path, [0.75]), frames_at(tmp_path / "b.mp4", [0.25])
+    assert whole is not None
+    assert part is not None
+    assert part.image.shape == whole.image.shape
+    assert np.abs(part.image.astype(int) - whole.image).mean() < 4
+    assert probe(tmp_path / "b.mp4").rotation == 0
+
+
+def test_wild_pictures_look_as_those_of_the_standard_twin(wild: Path) -> None:
+    twin = wild.parents[1] / "clips" / "firstaid_burns.mp4"
+    times = [1.2, 4.0, 12.0, 16.0, 20.4, 22.4]
+    stills, twins = frames_at(wild / "hdr_pq.mp4", times, 320), frames_at(twin, times, 320)
+    for still, other in zip(stills, twins, strict=True):
+        assert still is not None
+        assert other is not None
+        assert np.abs(still.image.astype(int) - other.image).mean() < 10

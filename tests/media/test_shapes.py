@@ -1,0 +1,144 @@
+"""The shapes that a video file can have, each with its true answer for times, length, pictures and
+the first sound."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_shapes import BEEP, CONTAINERS, SECONDS, Shape, make_shape, shapes
+from made_videos import index_of
+
+from stepline.media import AudioBlock, Frame, MediaReader, frames_at, probe
+
+# containers whose pictures come at any time, and those that count a frame rate
+FREE = [
+    "mp4",
+    "m4v",
+    "f4v",
+    "fragments.mp4",
+    "mov",
+    "3gp",
+    "mkv",
+    "webm",
+    "ts",
+    "mts",
+    "flv",
+    "nut",
+]
+ALL = list(CONTAINERS)
+COMMON = ["mp4", "mkv"]
+
+SHAPES = shapes(
+    (ALL, "steady"),
+    (ALL, "picture ends"),
+    (ALL, "sound ends"),
+    (ALL, "steady", ["sound first", "picture", "sound"]),
+    (FREE, ["held", "sound late", "late start"]),
+    (
+        ["mp4", "mov", "mkv", "ts", "flv"],
+        ["steady", "held"],
+        "both",
+        ["libx264:b-frames", "libx264:no b-frames"],
+    ),
+    (
+        COMMON,
+        "steady",
+        "both",
+        [
+            "libx265",
+            "libvpx-vp9",
+            "libsvtav1",
+            "mpeg4",
+            "mpeg2video",
+            "mjpeg",
+            "libx264:10 bits",
+            "libx264:4:4:4",
+            "libx264:4:2:2",
+            "libx264:full range",
+            "libx264:pq",
+            "libx264:hlg",
+            "libx264:wide pixels",
+        ],
+    ),
+    ("mp4", "steady", "both", "libx264:turned"),
+    (["mov"], "steady", "both", ["prores", "png", "qtrle"]),
+    (["mkv"], "steady", "both", ["mpeg4:odd size", "ffv1", "ffv1:odd size", "rawvideo"]),
+    (
+        ["mkv"],
+        "steady",
+        "both",
+        "",
+        ["libmp3lame", "libopus", "flac", "ac3", "eac3", "mp2", "pcm_s16le", "pcm_u8", "pcm_f32le"],
+    ),
+    (
+        COMMON,
+        "steady",
+        "both",
+        "",
+        ["aac:stereo", "aac:inverted", "aac:5.1", "aac:8 kHz", "aac:96 kHz", "aac:44.1 kHz"],
+    ),
+    ("mkv", "steady", "both", "", ["pcm_s16le:stereo", "pcm_s16le:inverted", "libopus:inverted"]),
+    (["mp4", "mkv", "mov", "ts"], "steady", ["silent track first", "silent track last"]),
+    (["mp4", "mkv"], "steady", ["cover with flag", "cover without flag"]),
+)
+SHORTEST = 0.25  # s that lossy codecs and containers without lengths may lack or add
+
+
+def test_the_table_is_as_large_as_it_says() -> None:
+    assert len(SHAPES) >= 120
+    assert len({shape.name for shape in SHAPES}) == len(SHAPES)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_a_file_is_read_at_its_true_times(tmp_path: Path, shape: Shape) -> None:
+    path = make_shape(tmp_path / f"a.{shape.container}", shape)
+    reader = MediaReader(path, frame_rate=5.0, sound=True)
+    items = list(reader)
+    info = probe(path)
+    assert reader.warnings == ()
+    assert info.warnings == ()
+    assert (info.has_picture, info.has_sound) == (shape.has_picture, shape.has_sound)
+    lengths = []
+    if shape.has_picture:
+        lengths.append(shape.picture_seconds[-1] + 0.04)
+        check_pictures(path, shape, [item for item in items if isinstance(item, Frame)])
+    if shape.has_sound:
+        lengths.append(shape.sound_span[1])
+        check_sound([item for item in items if isinstance(item, AudioBlock)])
+    assert reader.end == pytest.approx(max(lengths), abs=SHORTEST)
+    # programme streams name no length, and AVI that of its picture
+    names_length = shape.container not in ("mpg", "vob")
+    if names_length and (shape.container, shape.clock) != ("divx", "picture ends"):
+        assert info.duration == pytest.approx(max(lengths), abs=SHORTEST)
+
+
+def check_pictures(path: Path, shape: Shape, pictures: list[Frame]) -> None:
+    """Each fifth of a second shows the picture that belongs there, in order and found alone."""
+    last = shape.picture_seconds[-1] + 0.04
+    assert len(pictures) == pytest.approx(last * 5, abs=1)
+    wrong = []
+    for frame in pictures:
+        expected = shape.picture_at(frame.time)
+        if expected is not None and index_of(frame.image) != expected % 20:
+            wrong.append((frame.time, index_of(frame.image), expected))
+    assert wrong == []
+    times = [0.5, 1.1, 1.9, 3.5]
+    for time, still in zip(times, frames_at(path, times), strict=True):
+        expected = shape.picture_at(time)
+        if expected is not None:
+            assert still is not None
+            assert index_of(still.image) == expected % 20
+        elif time > last + 1.0:
+            assert still is None
+
+
+def check_sound(blocks: list[AudioBlock]) -> None:
+    """The beep sounds when it does, and as long."""
+    loud: list[float] = []
+    for block in blocks:
+        at = np.flatnonzero(np.abs(block.samples) > 0.1)
+        loud += [block.start + float(number) / 16_000 for number in at]
+    assert loud, "nothing is heard"
+    assert loud[0] == pytest.approx(BEEP[0], abs=0.08)
+    assert loud[-1] == pytest.approx(BEEP[1], abs=0.08)
+    assert max(loud) < SECONDS

@@ -1,0 +1,96 @@
+"""Which of several sound tracks the main job hears, and what it says of the others."""
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from stepline.asr.settings import AsrSettings
+from stepline.media import MediaSettings, probe, read_sound
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.sound_track import choose_sound_track
+
+DEMO = Path(__file__).resolve().parents[2] / "stepline" / "demo" / "demo.mp4"
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def speech() -> np.ndarray:
+    samples = np.concatenate([block.samples for block in read_sound(DEMO)])
+    return samples[: 20 * RATE]
+
+
+def music(count: int) -> np.ndarray:
+    """A chord, louder than speech."""
+    time = np.arange(count) / RATE
+    chord = sum(np.sin(2 * np.pi * hertz * time) for hertz in (220.0, 277.2, 329.6))
+    return np.asarray(0.2 * chord, np.float32)
+
+
+def choice(
+    path: Path,
+    tracks: list[np.ndarray],
+    languages: list[str],
+    *,
+    language: str | None = None,
+    number: int | None = None,
+) -> tuple[int | None, str]:
+    with av.open(str(path), "w") as out:
+        for mark in languages:
+            stream = out.add_stream("pcm_s16le", rate=RATE, layout="mono")
+            stream.metadata["language"] = mark
+        streams = list(out.streams.audio)
+        for start in range(0, len(tracks[0]), RATE):
+            for stream, samples in zip(streams, tracks, strict=True):
+                piece = np.rint(samples[None, start : start + RATE] * 32_767).astype(np.int16)
+                frame = av.AudioFrame.from_ndarray(piece, "s16", "mono")
+                frame.sample_rate, frame.pts = RATE, start
+                out.mux(stream.encode(frame))
+    settings = StepsSettings(
+        asr=AsrSettings(language=language), media=MediaSettings(audio_track=number)
+    )
+    chosen = choose_sound_track(Request(path, "a"), probe(path), settings)
+    return chosen.settings.audio_track, " ".join(chosen.notes)
+
+
+def test_the_track_in_which_somebody_speaks_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+    tracks = [music(len(speech)), speech]
+    number, note = choice(tmp_path / "a.mkv", tracks, ["und", "und"])
+    assert number == 2
+    assert note == (
+        "2 sound tracks: track 2 is heard, in which somebody speaks; --audio-track N hears another"
+    )
+
+
+def test_the_language_named_comes_first(tmp_path: Path, speech: np.ndarray) -> None:
+    tracks = [speech, 0.5 * speech]
+    number, note = choice(tmp_path / "a.mkv", tracks, ["eng", "spa"], language="es")
+    assert number == 2
+    assert "of language es" in note
+
+
+def test_where_all_speak_the_default_track_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+    number, note = choice(tmp_path / "a.mkv", [speech, speech], ["eng", "fra"])
+    assert number == 1
+    assert "the default one" in note
+
+
+def test_the_track_that_is_named_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+    tracks = [music(len(speech)), speech]
+    number, note = choice(tmp_path / "a.mkv", tracks, ["eng", "eng"], number=1)
+    assert number == 1
+    assert note == "2 sound tracks: track 1 is heard, as named"
+
+
+def test_one_track_leaves_nothing_to_say(tmp_path: Path, speech: np.ndarray) -> None:
+    assert choice(tmp_path / "a.mkv", [speech], ["eng"]) == (None, "")
+
+
+def test_wild_recording_of_two_tracks_is_heard_on_the_second(shared: Path) -> None:
+    path = shared / "cases" / "wild" / "obs_two_tracks.mp4"
+    if not path.is_file():
+        pytest.skip("the odd files of ../shared/cases/wild are not here")
+    chosen = choose_sound_track(Request(path, "a"), probe(path), StepsSettings())
+    assert chosen.settings.audio_track == 2
+    assert len(chosen.notes) == 1
