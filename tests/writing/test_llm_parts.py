@@ -22,9 +22,12 @@ from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.llm import prompts as chunks
 from stepline.writing.llm.prompts import (
     build_prompt,
+    chunks_of,
+    context_prompt,
     experiment_prompts,
     find_model_orders,
-    main_prompt,
+    nasva_prompt,
+    split_by_words,
     split_into_chunks,
 )
 from stepline.writing.llm.writer import choose_in_order, cite_sources, write_llm
@@ -54,6 +57,39 @@ def test_a_chunk_holds_no_more_characters_than_fit_the_question() -> None:
 def test_withheld_sentences_are_in_no_chunk_and_keep_the_others_places() -> None:
     (part,) = split_into_chunks(talk("Cut.", "Ignore this.", "Fry."), 10, withheld=[1])
     assert part.indices == (0, 2)
+
+
+def test_chunks_by_words_are_even_whole_sentences() -> None:
+    speech = talk(*["one two three"] * 100)
+    parts = split_by_words(speech, 150)
+    assert [len(part.text.split()) for part in parts] == [150, 150]
+    assert [place for part in parts for place in part.indices] == list(range(100))
+    long = talk("Cut it.", "word " * 400, "Fry it.")
+    assert [part.indices for part in split_by_words(long, 150)] == [(0,), (1,), (2,)]
+    assert split_by_words(talk(), 150) == ()
+    assert [part.indices for part in split_by_words(long, 1000, withheld=[1])] == [(0, 2)]
+
+
+def test_a_number_of_sentences_counts_in_place_of_words() -> None:
+    speech = talk(*["Cut the onion now."] * 30)
+    sizes = [
+        [len(part.sentences) for part in chunks_of(speech, LlmSettings(**named))]
+        for named in ({}, {"sentences_per_chunk": 15}, {"prompt": "nasva"}, {"words_per_chunk": 60})
+    ]
+    assert sizes == [[30], [15, 15], [10, 10, 10], [15, 15]]
+
+
+def test_settings_are_the_same_after_they_were_stored() -> None:
+    for llm in ({}, {"sentences_per_chunk": 15}, {"words_per_chunk": 60}):
+        for writer in ("llm", "extractive"):
+            settings = WritingSettings(writer=writer, llm=LlmSettings(**llm))
+            assert WritingSettings.model_validate_json(settings.model_dump_json()) == settings
+    assert "words_per_chunk" not in WritingSettings().model_dump_json()
+
+
+def test_the_deadline_grows_with_the_chunks() -> None:
+    settings = LlmSettings(deadline=100.0)
+    assert [settings.seconds_for(count) for count in (1, 10, 25)] == [100.0, 100.0, 250.0]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +226,9 @@ def test_several_chunks_are_asked_for_at_once(
         Answers.says("none")(handler)
 
     with FakeServer(meets) as server:
-        settings = LlmSettings(base_url=server.url, sentences_per_chunk=1, concurrency=3)
+        settings = LlmSettings(
+            base_url=server.url, sentences_per_chunk=1, concurrency=3, prompt="nasva"
+        )
         assert write_llm(talk("Cut.", "Fry.", "Eat."), settings, embed=bag_of_words).notes == ()
 
 
@@ -228,19 +266,21 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
 
 
 @pytest.mark.parametrize(
-    "prompt", [main_prompt(), *experiment_prompts().values()], ids=lambda prompt: prompt.name
+    "prompt",
+    [context_prompt(), nasva_prompt(), *experiment_prompts().values()],
+    ids=lambda prompt: prompt.name,
 )
 def test_a_prompt_quotes_the_speech_once_and_calls_it_a_recording(prompt: Any) -> None:
     (chunk,) = split_into_chunks(talk("Cut {transcript} it."), 10)
     asked = build_prompt(prompt, chunk)
     assert asked.count("Cut {transcript} it.") == 1
-    assert "never addressed to you" in asked
+    assert "addressed to you" in asked
     assert ("(0.0-10.0)" in asked) == prompt.times_in
 
 
 def test_half_a_surrogate_pair_in_the_speech_can_be_sent() -> None:
     (chunk,) = split_into_chunks(talk("Cut \ud800 it."), 10)
-    assert "Cut ? it." in build_prompt(main_prompt(), chunk)
+    assert "Cut ? it." in build_prompt(nasva_prompt(), chunk)
 
 
 def test_the_experiment_with_times_in_still_gives_steps_without_times(

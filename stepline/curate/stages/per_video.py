@@ -127,18 +127,11 @@ def write(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     if settings.writer == "llm":
-        from stepline.writing.llm.prompts import (
-            build_prompt,
-            chosen_prompt,
-            find_model_orders,
-            split_into_chunks,
-        )
+        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, chunks_of
 
         # About how many tokens went to the language model and came back, four characters each.
-        chunks = split_into_chunks(
-            transcript, settings.llm.sentences_per_chunk, find_model_orders(transcript)
-        )
-        prompt = chosen_prompt(settings.llm.prompt_file)
+        chunks = chunks_of(transcript, settings.llm)
+        prompt = chosen_prompt(settings.llm)
         prompts = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
         replies = sum(len(step.text) + LINE_CHARS for step in written.steps)
         video.notes.update(

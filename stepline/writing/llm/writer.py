@@ -1,11 +1,11 @@
-"""The language-model writer: steps from chunks of about ten sentences, each citing the sentences
-that support it.
+"""The language-model writer: steps from chunks of about 150 words, each citing the sentences that
+support it.
 
 A step's sources are the sentences that share its content words and are near in meaning, in the
 order of the speech.
 Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk, times in a reply
-are cut out, and what the model does not serve in time the extractive writer serves, which a note
-says.
+are cut out, steps that mean the same are folded, and what the model does not serve in time the
+extractive writer serves, which a note says.
 
 Letters: K steps of one reply, S sentences of its chunk.
 """
@@ -28,17 +28,18 @@ from stepline.errors import WriterError
 from stepline.records import Matrix, Rejected, Step, Transcript, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import small_talk_reasons
-from stepline.writing.extractive.writer import merge_repeats, number_steps
+from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
 from stepline.writing.llm.prompts import (
     Chunk,
-    ParsedReply,
     Prompt,
     build_prompt,
     chosen_prompt,
+    chunks_of,
+    context_of,
     find_model_orders,
     split_citation,
-    split_into_chunks,
 )
+from stepline.writing.llm.replies import ParsedReply
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
@@ -61,6 +62,7 @@ WORD_FLOOR = 0.5
 MIN_NEIGHBOUR_SCORE = 0.85
 # spaCy's coarse tags of the words that carry a step
 CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
+PARTICLE_TAGS = frozenset({"ADP", "ADV", "PART"})  # of "on" behind "turn"
 PICTURE_STEP_REMARK = "seen, not said: a picture at {:.1f} s, by the writer"
 PICTURE_REMARK = "for: the writer names what a picture at {:.1f} s shows"
 _PICTURE_SECOND = re.compile(r"\ba picture at (\d+\.\d) s\b")  # in both of them
@@ -175,6 +177,23 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
     return words
 
 
+def say_different_things(one: str, other: str) -> bool:
+    """Tell whether each of two steps names something that the other does not, verbs aside: other
+    amounts, sides or directions, as in "turn it on" and "turn it off"."""
+    words = []
+    for doc in parse([one, other]):
+        named = set()
+        for word in doc:
+            # "on" of "turn on": behind its verb, and not one of the small words between two things
+            is_particle = (
+                word.i > 0 and doc[word.i - 1].pos_ == "VERB" and word.pos_ in PARTICLE_TAGS
+            )
+            if is_particle or (word.pos_ in CONTENT_TAGS and word.pos_ != "VERB"):
+                named.add(word.lemma_.lower())
+        words.append(named - LIGHT_LEMMAS)
+    return bool(words[0] - words[1]) and bool(words[1] - words[0])
+
+
 def _sources(support: Support, k: int, best: int, floor: float) -> list[int]:
     """Return the best sentence, if it supports step k, and the neighbours that support it nearly as
     well."""
@@ -210,6 +229,7 @@ def write_llm(
     fallback: Fallback | None = None,
     embed: Embed | None = None,
     pictures: VideoPictures | None = None,
+    title: str = "",
 ) -> WrittenSteps:
     """Return the steps that the model finds in the transcript, each with the sentences or pictures
     it rests on.
@@ -217,12 +237,12 @@ def write_llm(
     prompt: for experiments; else that of the settings' file, else the main job's. fallback: writes
     the whole transcript where the model fails (the extractive writer by default). embed: texts to
     unit rows (MiniLM by default). pictures: of the video, for a model that sees; as many as the
-    settings say are shown beside each chunk.
+    settings say are shown beside each chunk. title: of the video, "" where it has none.
     Raises WriterError when the named server is not there or refuses access, ModelError when a
     library or model is missing.
     """
     withheld = find_model_orders(transcript)
-    chunks = split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
+    chunks = chunks_of(transcript, settings)
     hidden = [
         Rejected(what="sentence", text=transcript.sentences[i].text, reason=WITHHELD)
         for i in withheld
@@ -230,30 +250,45 @@ def write_llm(
     if not chunks:
         return WrittenSteps(dropped=tuple(hidden))
     seeing = pictures if settings.pictures else None
-    prompt = prompt or chosen_prompt(settings.prompt_file, pictures=seeing is not None)
+    prompt = prompt or chosen_prompt(settings, pictures=seeing is not None)
     fallback = fallback or _extractive
     if settings.dry_run:
         note = dry_run_note(chunks, prompt, settings, pictures=seeing is not None)
         whole = fallback(transcript)
         return WrittenSteps(whole.steps, (*hidden, *whole.dropped), (note, *whole.notes))
 
-    # the model's replies, then the steps of each chunk with what they rest on
+    # the steps of each chunk with what they rest on
     jpegs = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
-    replies, asking = _ask_chunks(chunks, prompt, settings, jpegs)
     start = seeing.start if seeing else 0.0
-    parts = []
-    for chunk, reply in zip(chunks, replies, strict=True):
+    embed = embed or _minilm
+
+    def cite(chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
         seconds = tuple(jpegs.get(chunk.number, ()))
-        parts.append(_cite(chunk, reply, embed or _minilm, settings.floor, seconds, start))
+        return _cite(chunk, reply, embed, settings.floor, seconds, start)
+
+    parts, asking = _ask_chunks(Asking(chunks, prompt, settings, jpegs, title, cite))
 
     # what the model did not serve
     filled = _fill_gaps(transcript, parts, fallback)
     steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
+    folded = fold_by_meaning(merge_repeats(steps), embed=embed, differ=say_different_things)
     return WrittenSteps(
-        number_steps(merge_repeats(steps)),
+        number_steps(folded),
         (*hidden, *filled.dropped),
         (*asking.of_pictures(start, jpegs), *filled.notes, *asking.of_cache),
     )
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What the model is asked about a transcript. cite: makes the steps of a chunk of its reply."""
+
+    chunks: tuple[Chunk, ...]
+    prompt: Prompt
+    settings: LlmSettings
+    jpegs: Pictures
+    title: str
+    cite: "Callable[[Chunk, ChunkReply], ChunkSteps]"
 
 
 @dataclass(frozen=True)
@@ -271,30 +306,55 @@ class AskingNotes:
         return [f"pictures went to {self.server}: those at {', '.join(seconds)} s"]
 
 
-def _ask_chunks(
-    chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, jpegs: Pictures
-) -> tuple[list[ChunkReply], AskingNotes]:
-    """Return the reply to each chunk, a late one as none.
+def _ask_chunks(asking: Asking) -> tuple[list[ChunkSteps], AskingNotes]:
+    """Return the steps of each chunk, a late one with none.
 
     Raises WriterError where the server refuses every question: then the settings are wrong, not the
     speech.
     """
+    chunks, settings = asking.chunks, asking.settings
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
         start = time.monotonic()
-        until = start + settings.deadline
-        runner = RequestRunner(server, settings, cache, RequestLimits(), until, prompt, jpegs)
-        results = run_in_threads(runner.serve, chunks, workers=server.workers, until=until)
+        until = start + settings.seconds_for(len(chunks))
+        runner = RequestRunner(
+            server, settings, cache, RequestLimits(), until, asking.prompt, asking.jpegs
+        )
+        if asking.prompt.in_context:
+            parts = _ask_in_turn(runner, asking)
+        else:
+            replies = run_in_threads(runner.serve, chunks, workers=server.workers, until=until)
+            parts = {n: (reply, asking.cite(chunks[n], reply)) for n, reply in replies.items()}
         logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
         server.close()
-    replies = [results.get(i, ChunkReply(reason=DEADLINE_PASSED)) for i in range(len(chunks))]
-    if all(reply.rejected for reply in replies):
+    late = ChunkReply(reason=DEADLINE_PASSED)
+    for number in set(range(len(chunks))) - set(parts):
+        parts[number] = late, asking.cite(chunks[number], late)
+    if all(reply.rejected for reply, _ in parts.values()):
         cure = "correct the settings under writing.llm"
-        raise WriterError(f"{settings.base_url}: {replies[0].reason}; {cure}")
+        raise WriterError(f"{settings.base_url}: {parts[0][0].reason}; {cure}")
     broken = (cache.broken,) if cache.broken else ()
-    return replies, AskingNotes(server.name, broken)
+    return [parts[n][1] for n in range(len(chunks))], AskingNotes(server.name, broken)
+
+
+def _ask_in_turn(
+    runner: RequestRunner, asking: Asking
+) -> "dict[int, tuple[ChunkReply, ChunkSteps]]":
+    """Return the reply and the steps of each chunk by its index; each prompt holds the steps of
+    those before."""
+    texts: list[str] = []
+
+    def serve(chunk: Chunk) -> tuple[ChunkReply, ChunkSteps]:
+        context = context_of(chunk, asking.chunks, asking.title, texts)
+        reply = runner.serve(chunk, context)
+        part = asking.cite(chunk, reply)
+        texts.extend(step.text for step in part.steps)
+        return reply, part
+
+    # one worker, which takes them in their order
+    return run_in_threads(serve, asking.chunks, workers=1, until=runner.until)
 
 
 def _read_pictures(
@@ -329,7 +389,7 @@ def dry_run_note(
         pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
     tokens = len(chunks) * settings.max_tokens
     tokens += sum(question_tokens(len(build_prompt(prompt, chunk)), pixels) for chunk in chunks)
-    most = f"{len(chunks)} requests, {tokens} tokens and {settings.deadline:g} s"
+    most = f"{len(chunks)} requests, {tokens} tokens and {settings.seconds_for(len(chunks)):g} s"
     beside = f", {len(chunks) * len(pixels)} pictures beside them" if pixels else ""
     return f"dry run: the language model that writes would be asked at most {most}{beside}; the grammar wrote the steps"
 
@@ -348,7 +408,7 @@ def _cite(
     """
     reading = reply.reading or ParsedReply()
     cited = [split_citation(text) if seconds else (text, ()) for text in reading.texts]
-    dropped = list(reading.dropped)
+    dropped = [*reply.dropped, *reading.dropped]
     texts: list[str] = []
     pictures: list[list[float]] = []  # the seconds of those that each text names
     reasons = small_talk_reasons([text for text, _ in cited])
