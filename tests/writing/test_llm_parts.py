@@ -13,8 +13,10 @@ from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from research.cli import research
 from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
+from stepline.chat import servers
 from stepline.chat.checked_requests import CheckedQuestion, CheckedRequests
 from stepline.chat.requests import ReplyCache, RequestLimits, run_in_threads
+from stepline.chat.servers import RequestError
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
@@ -333,17 +335,65 @@ def test_the_three_prompts_of_table_6_stand_side_by_side(
     assert lines["steps_from_timed"] == lines["steps"] == ["Cut the onion"]
 
 
-def test_a_server_that_takes_no_schema_is_asked_without_one_from_then_on() -> None:
+NAMES_THE_FIELD = Answers.status(400, "response_format is not supported")
+FASTAPI_REFUSAL = Answers.raw(b'{"detail": [{"loc": ["body", "response_format", "type"]}]}', 422)
+
+
+def forms(fake: FakeServer) -> list[str]:
+    return [body.get("response_format", {}).get("type", "text") for body in fake.asked]
+
+
+def ask_in_form(fake: FakeServer) -> str:
+    """Ask through a server object of its own, as each video of a run does."""
     from stepline.chat.servers import open_server
 
-    with FakeServer(Answers.status(400, "response_format"), Answers.says("{}")) as fake:
-        server = open_server(LlmSettings(base_url=fake.url))
-        for _ in range(2):
-            assert (
-                server.ask("?", seed=1, until=time.monotonic() + 5, schema={"type": "object"}).text
-                == "{}"
-            )
-        assert ["response_format" in body for body in fake.asked] == [True, False, False]
+    server = open_server(LlmSettings(base_url=fake.url))
+    schema = {"type": "object"}
+    return server.ask("?", seed=1, until=time.monotonic() + 5, schema=schema).text
+
+
+@pytest.fixture
+def no_forms_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no server of an earlier test, at the same port, decide the form."""
+    monkeypatch.setattr(servers, "_forms_taken", {})
+
+
+@pytest.mark.usefixtures("no_forms_taken")
+@pytest.mark.parametrize("refusal", [NAMES_THE_FIELD, FASTAPI_REFUSAL, Answers.raw(b"", 400)])
+def test_a_form_that_a_server_refuses_is_not_asked_for_again_in_the_run(refusal: Any) -> None:
+    with FakeServer(refusal, Answers.says("{}")) as fake:
+        assert [ask_in_form(fake), ask_in_form(fake)] == ["{}", "{}"]
+        assert forms(fake) == ["json_schema", "json_object", "json_object"]
+    with FakeServer(refusal, refusal, Answers.says("{}")) as fake:
+        assert [ask_in_form(fake), ask_in_form(fake)] == ["{}", "{}"]
+        assert forms(fake) == ["json_schema", "json_object", "text", "text"]
+
+
+@pytest.mark.usefixtures("no_forms_taken")
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_refusal_that_is_about_something_else_changes_no_form(status: int) -> None:
+    refusal = Answers.status(status, "the prompt is too long")
+    with FakeServer(refusal, Answers.says("{}")) as fake:
+        with pytest.raises(RequestError, match="too long"):
+            ask_in_form(fake)
+        assert ask_in_form(fake) == "{}"
+        assert forms(fake) == ["json_schema", "json_schema"]
+
+
+@pytest.mark.usefixtures("no_forms_taken")
+def test_the_writer_asks_for_json_strictly_and_reads_whatever_comes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
+    with FakeServer(NAMES_THE_FIELD, NAMES_THE_FIELD, Answers.says("1. Cut the onion")) as fake:
+        settings = LlmSettings(base_url=fake.url)
+        written = write_llm(talk("Cut the onion."), settings, embed=bag_of_words)
+        assert forms(fake) == ["json_schema", "json_object", "text"]
+        asked = fake.asked[0]["response_format"]["json_schema"]
+    assert [step.text for step in written.steps] == ["Cut the onion"]
+    assert written.notes == ()
+    assert asked["strict"] is True
+    assert asked["schema"]["required"] == ["steps"]
 
 
 def question(tokens: int) -> CheckedQuestion[str]:
