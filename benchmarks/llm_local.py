@@ -20,9 +20,9 @@ from stepline.chat.servers import LocalModel
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
 from stepline.writing.extractive.off_topic import small_talk_reasons
+from stepline.writing.llm.citing import cite_sources
 from stepline.writing.llm.prompts import nasva_prompt, split_into_chunks
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
-from stepline.writing.llm.writer import cite_sources
 from stepline.writing.settings import LlmSettings
 
 HERE = Path(__file__).resolve().parent

@@ -338,4 +338,5 @@ def propose_steps(
             request.path, llm.picture_size, start=request.start, media=settings.media
         )
         pictures = VideoPictures(reader, info.duration, request.start)
-    return write_steps(transcript, settings.writing, pictures=pictures)
+    title = (request.origin.title if request.origin else None) or ""
+    return write_steps(transcript, settings.writing, pictures=pictures, title=title)

@@ -15,17 +15,25 @@ def write_steps(
     settings: WritingSettings | None = None,
     *,
     pictures: VideoPictures | None = None,
+    title: str = "",
 ) -> WrittenSteps:
     """Return the steps that the transcript tells, each with the sentences it rests on.
 
-    pictures: of the video, for a language model that sees, where the settings say so.
+    pictures: of the video, for a language model that sees, where the settings say so. title: of the video, for a
+    language model; "" where it has none.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings
     if settings.writer == "llm":
         from stepline.writing.llm.writer import write_llm
 
-        return write_llm(transcript, settings.llm, pictures=pictures)
+        return write_llm(
+            transcript,
+            settings.llm,
+            pictures=pictures,
+            title=title,
+            second_pass=settings.second_pass,
+        )
     if settings.writer != "extractive":
         written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)
         return written

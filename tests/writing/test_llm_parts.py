@@ -22,6 +22,7 @@ from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.llm import prompts as chunks
+from stepline.writing.llm.citing import choose_in_order, cite_sources
 from stepline.writing.llm.prompts import (
     build_prompt,
     chunks_of,
@@ -32,7 +33,7 @@ from stepline.writing.llm.prompts import (
     split_by_words,
     split_into_chunks,
 )
-from stepline.writing.llm.writer import choose_in_order, cite_sources, write_llm
+from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"

@@ -137,7 +137,7 @@ def write(video: VideoContext) -> bytes:
         video.notes.update(
             tokens_in=prompts / CHARS_PER_TOKEN,
             tokens_out=replies / CHARS_PER_TOKEN,
-            requests=float(len(chunks)),
+            requests=float(len(chunks) + settings.second_pass),
         )
     return to_bytes(written)
 
