@@ -182,7 +182,7 @@ class OpenAiServer:
                 AnswerLimits(until),
                 self._headers,
                 json.dumps(request).encode(),
-                by_proxy=not _loopback(self.url),
+                by_proxy=not is_loopback(self.url),
             )
             with answer:
                 self.reached = True
@@ -206,9 +206,8 @@ class OpenAiServer:
             is_late = isinstance(error.reason, TimeoutError)
             is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
             if not self.reached and not is_cut:
-                raise self._nobody(
-                    "no connection in time" if is_late else str(error.reason)
-                ) from error
+                why = "no connection in time" if is_late else str(error.reason)
+                raise no_server_error(self.settings, why) from error
             reason = _late(until) if is_late else "the connection was lost"
             raise RequestError(reason, passing=True) from error
         except TimeoutError as error:
@@ -218,12 +217,12 @@ class OpenAiServer:
             kind = type(error).__name__
             raise RequestError(f"the connection was lost ({kind})", passing=True) from error
 
-    def _nobody(self, why: str) -> WriterError:
-        cause = why[:100]
-        key = f"{self.settings.section}.base_url"
-        return WriterError(
-            f"{self.url}: no server answers there ({cause}); start it or correct {key}"
-        )
+
+def no_server_error(settings: ChatSettings, why: str) -> WriterError:
+    """Return the error of an address where nobody answers, with its cure."""
+    key = f"{settings.section}.base_url"
+    where = f"{settings.base_url}: no server answers there ({why[:100]})"
+    return WriterError(f"{where}; start it or correct {key}")
 
 
 def open_server(settings: ChatSettings) -> Server:
@@ -274,7 +273,7 @@ def _key(settings: ChatSettings) -> str | None:
     return os.environ[variable]
 
 
-def _loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """Tell whether the server is on this machine; then no proxy may see what is asked."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")

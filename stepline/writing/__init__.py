@@ -7,7 +7,18 @@ from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
 
-__all__ = ["WritingSettings", "WrittenSteps", "write_steps"]
+__all__ = ["WritingSettings", "WrittenSteps", "check_writer", "write_steps"]
+
+
+def check_writer(settings: WritingSettings) -> None:
+    """Look for the language model that is to write, before anything is paid for; other writers pass.
+
+    Raises WriterError where its server is not there, ModelError where its file is missing.
+    """
+    if settings.writer == "llm" and not settings.llm.dry_run:
+        from stepline.chat.availability import check_available
+
+        check_available(settings.llm)
 
 
 def write_steps(
