@@ -9,7 +9,7 @@ extractive writer serves, which a note says.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from stepline.chat import requests as reply_cache
@@ -98,50 +98,71 @@ def write_llm(
         whole = fallback(transcript)
         return WrittenSteps(whole.steps, (*hidden, *whole.dropped), (note, *whole.notes))
 
-    # the steps of each chunk with what they rest on
     jpegs = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
     start = seeing.start if seeing else 0.0
-    embed = embed or _minilm
-
-    def cite(chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
-        seconds = tuple(jpegs.get(chunk.number, ()))
-        return _cite(chunk, reply, embed, settings.floor, seconds, start)
-
-    asking = Asking(chunks, prompt, settings, jpegs, title, cite)
-    cache = reply_cache.open_cache(settings.cache)
-    server = open_server(settings)
-    try:
-        until = time.monotonic() + settings.seconds_for(len(chunks) + second_pass)
-        runner = RequestRunner(server, settings, cache, RequestLimits(), until, prompt, jpegs)
-        parts = _ask_chunks(runner, asking)
-
-        # what the model did not serve, and what it says twice
-        filled = _fill_gaps(transcript, parts, fallback)
-        steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
-        folded = fold_by_meaning(merge_repeats(steps), embed=embed, differ=say_different_things)
-        last = SecondPass(folded)
-        if second_pass and not all(part.reason for part in parts):
-            last = choose_and_order(runner, folded, transcript, title=title, embed=embed)
-    finally:
-        server.close()
-    notes = AskingNotes(server.name, (cache.broken,) if cache.broken else ())
-    return WrittenSteps(
-        number_steps(last.steps),
-        (*hidden, *filled.dropped, *last.dropped),
-        (*notes.of_pictures(start, jpegs), *filled.notes, *last.notes, *notes.of_cache),
-    )
+    asking = Asking(chunks, prompt, settings, jpegs, start, title, embed or _minilm)
+    written = _write_by_model(asking, transcript, fallback, withheld, second_pass=second_pass)
+    return replace(written, dropped=(*hidden, *written.dropped))
 
 
 @dataclass(frozen=True)
 class Asking:
-    """What the model is asked about a transcript. cite: makes the steps of a chunk of its reply."""
+    """What the model is asked about a transcript. start: of the part of the video, in seconds."""
 
     chunks: tuple[Chunk, ...]
     prompt: Prompt
     settings: LlmSettings
     jpegs: Pictures
+    start: float
     title: str
-    cite: "Callable[[Chunk, ChunkReply], ChunkSteps]"
+    embed: Embed
+
+    def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
+        """Return the model's steps for a chunk with what they rest on."""
+        seconds = tuple(self.jpegs.get(chunk.number, ()))
+        return _cite(chunk, reply, self.embed, self.settings.floor, seconds, self.start)
+
+
+def _write_by_model(
+    asking: Asking,
+    transcript: Transcript,
+    fallback: Fallback,
+    withheld: Sequence[int],
+    *,
+    second_pass: bool,
+) -> WrittenSteps:
+    """Return the steps of all chunks, after the second pass where one is asked for."""
+    settings, chunks, embed = asking.settings, asking.chunks, asking.embed
+    cache = reply_cache.open_cache(settings.cache)
+    server = open_server(settings)
+    try:
+        until = time.monotonic() + settings.seconds_for(len(chunks) + second_pass)
+        runner = RequestRunner(
+            server, settings, cache, RequestLimits(), until, asking.prompt, asking.jpegs
+        )
+        parts = _ask_chunks(runner, asking)
+        filled = _without_repeats(_fill_gaps(transcript, parts, fallback), withheld, embed)
+        last = SecondPass(filled.steps)
+        if second_pass and not all(part.reason for part in parts):
+            last = choose_and_order(
+                runner, filled.steps, transcript, title=asking.title, embed=embed
+            )
+    finally:
+        server.close()
+    notes = AskingNotes(server.name, (cache.broken,) if cache.broken else ())
+    of_pictures = notes.of_pictures(asking.start, asking.jpegs)
+    return WrittenSteps(
+        number_steps(last.steps),
+        (*filled.dropped, *last.dropped),
+        (*of_pictures, *filled.notes, *last.notes, *notes.of_cache),
+    )
+
+
+def _without_repeats(written: WrittenSteps, withheld: Sequence[int], embed: Embed) -> WrittenSteps:
+    """Return the steps that rest on no withheld sentence, those that say the same folded."""
+    steps = [step for step in written.steps if set(step.sources).isdisjoint(withheld)]
+    folded = fold_by_meaning(merge_repeats(steps), embed=embed, differ=say_different_things)
+    return replace(written, steps=folded)
 
 
 @dataclass(frozen=True)
@@ -159,7 +180,7 @@ class AskingNotes:
         return [f"pictures went to {self.server}: those at {', '.join(seconds)} s"]
 
 
-def _ask_chunks(runner: RequestRunner, asking: Asking) -> "list[ChunkSteps]":
+def _ask_chunks(runner: RequestRunner, asking: Asking) -> list[ChunkSteps]:
     """Return the steps of each chunk, a late one with none.
 
     Raises WriterError where the server refuses every question: then the settings are wrong, not the
@@ -183,9 +204,7 @@ def _ask_chunks(runner: RequestRunner, asking: Asking) -> "list[ChunkSteps]":
     return [parts[n][1] for n in range(len(chunks))]
 
 
-def _ask_in_turn(
-    runner: RequestRunner, asking: Asking
-) -> "dict[int, tuple[ChunkReply, ChunkSteps]]":
+def _ask_in_turn(runner: RequestRunner, asking: Asking) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
     """Return the reply and the steps of each chunk by its index; each prompt holds the steps of
     those before."""
     texts: list[str] = []
