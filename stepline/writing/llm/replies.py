@@ -259,11 +259,10 @@ def _read_items(items: _Items, spoken: str) -> ParsedReply:
     times: list[str] = []
     if items.cut is not None:
         dropped.append(_rejected(items.cut, CUT_OFF))
-    squeezed = _squeezed(spoken)
     for item in items.lines:
         # longer ones are dropped all the same
         plain = _plain(item)[: 2 * LONGEST_STEP]
-        reason = _planted(plain, squeezed)
+        reason = _planted(plain, spoken)
         text = plain
         if reason is None:
             text, cut_times = _without_times(plain, spoken)
@@ -288,25 +287,25 @@ def _plain(item: str) -> str:
 
 def _planted(text: str, spoken: str) -> str | None:
     """Return why a line looks as if an order hidden in the speech had planted it; None where it
-    does not.
-
-    spoken: what the speaker says, squeezed.
-    """
+    does not."""
     holds = "holds {}, as if it obeyed an order hidden in the speech"
     for name, pattern in _ORDERS:
         if pattern.search(text):
             return holds.format(name)
     for name, pattern in _PLANTED:
         for match in pattern.finditer(text):
-            words = _squeezed(match.group(0))
-            if not words or words not in spoken:
+            if not _is_said(match.group(0), spoken):
                 return holds.format(name)
     return None
 
 
-def _squeezed(text: str) -> str:
-    """Return letters and digits alone, as speech and spelling of an address share them."""
-    return re.sub(r"[\W_]", "", text.lower())
+def _is_said(text: str, spoken: str) -> bool:
+    """Tell whether the letters and digits of a text are said in a row, from word to word, however
+    the speech spells what is between them."""
+    letters = re.findall(r"[^\W_]", text)
+    if not letters:
+        return False
+    return re.search(r"\b" + r"[\W_]*".join(letters) + r"\b", spoken, re.IGNORECASE) is not None
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
