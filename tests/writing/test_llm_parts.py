@@ -26,9 +26,9 @@ from stepline.writing.llm.citing import choose_in_order, cite_sources
 from stepline.writing.llm.prompts import (
     build_prompt,
     chunks_of,
-    context_prompt,
     experiment_prompts,
     find_model_orders,
+    main_prompt,
     nasva_prompt,
     split_by_words,
     split_into_chunks,
@@ -80,6 +80,13 @@ def test_a_number_of_sentences_counts_in_place_of_words() -> None:
         for named in ({}, {"sentences_per_chunk": 15}, {"prompt": "nasva"}, {"words_per_chunk": 60})
     ]
     assert sizes == [[30], [15, 15], [10, 10, 10], [15, 15]]
+
+
+def test_the_recipe_of_the_paper_asks_as_the_paper_does() -> None:
+    from stepline.curate.stage import load_recipe
+
+    llm = load_recipe("howtostep").steps.writing.llm
+    assert (llm.prompt, llm.chunk_words, llm.sentences_per_chunk) == ("nasva", None, 10)
 
 
 def test_settings_are_the_same_after_they_were_stored() -> None:
@@ -270,7 +277,7 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
 
 @pytest.mark.parametrize(
     "prompt",
-    [context_prompt(), nasva_prompt(), *experiment_prompts().values()],
+    [main_prompt(), nasva_prompt(), *experiment_prompts().values()],
     ids=lambda prompt: prompt.name,
 )
 def test_a_prompt_quotes_the_speech_once_and_calls_it_a_recording(prompt: Any) -> None:

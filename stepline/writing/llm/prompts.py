@@ -179,7 +179,7 @@ class Prompt:
 
 
 @cache
-def context_prompt() -> Prompt:
+def main_prompt() -> Prompt:
     """Return the prompt of the main job: a chunk in its context, steps as JSON."""
     return Prompt("steps_in_context", _read("steps_in_context"), in_context=True)
 
@@ -231,7 +231,7 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     if path is None:
         if pictures:
             return picture_prompt()
-        return nasva_prompt() if settings.prompt == "nasva" else context_prompt()
+        return nasva_prompt() if settings.prompt == "nasva" else main_prompt()
     place, cure = (
         f"writing.llm.prompt_file {path}",
         f"write {SPEECH} where the sentences are to stand",
