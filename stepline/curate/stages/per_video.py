@@ -89,7 +89,8 @@ def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
         if video.captions is None and video.media is not None:
             info = media.probe(video.media, settings.media)
             sounds[video.item.id] = (Request(video.media, video.item.id), info)
-    if sounds and "write" in videos[0].recipe.stages:
+    writes_by_model = settings.writing.writer == "llm" and "write" in videos[0].recipe.stages
+    if sounds and writes_by_model:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
     count = len(models)
