@@ -20,9 +20,9 @@ from stepline.chat.servers import LocalModel
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
 from stepline.writing.extractive.off_topic import small_talk_reasons
-from stepline.writing.llm.prompts import main_prompt, split_into_chunks
+from stepline.writing.llm.citing import cite_sources
+from stepline.writing.llm.prompts import nasva_prompt, split_into_chunks
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
-from stepline.writing.llm.writer import cite_sources
 from stepline.writing.settings import LlmSettings
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +37,7 @@ def main() -> None:
     model.ask("Say yes.", seed=1, until=time.monotonic() + 60)  # load it before the clock starts
     until = time.monotonic() + 3600
     runner = RequestRunner(
-        model, settings, open_cache(False), RequestLimits(), until, main_prompt()
+        model, settings, open_cache(False), RequestLimits(), until, nasva_prompt()
     )
     rows = [row(path, runner, settings) for path in sorted((HERE / "transcripts").glob("*.json"))]
     rows = [one for one in rows if one]

@@ -48,6 +48,7 @@ def compare_prompts(transcript: Transcript, settings: LlmSettings) -> dict[str, 
 
     Raises as `write_llm` does.
     """
+    settings = settings.model_copy(update={"prompt": "nasva"})  # its chunks, for all three
     timed = write_timed_lines(transcript, settings)
     written = {
         "steps_from_timed": write_from_timed_sentences(transcript, settings),

@@ -30,9 +30,7 @@ class ModelProcess:
     process."""
 
     def __init__(self, files: ModelFiles) -> None:
-        if importlib.util.find_spec("xllamacpp") is None:
-            reason = "not installed, and a GGUF model needs it"
-            raise ModelError(f"xllamacpp: {reason}; pip install 'stepline[llm]'")
+        check_library()
         check_weights(Path(files.model))
         self._files = files
         # What it prints is read where it ends, so it is open as long as the process is.
@@ -120,6 +118,13 @@ class ModelProcess:
             both = f"{self._files.model} and {self._files.projector}"
             named = f"{both}: llama.cpp cannot load them together"
         return ModelError(f"{named} ({reason}); give another GGUF file")
+
+
+def check_library() -> None:
+    """Raise ModelError where the library that runs GGUF models is not installed."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        reason = "not installed, and a GGUF model needs it"
+        raise ModelError(f"xllamacpp: {reason}; pip install 'stepline[llm]'")
 
 
 def check_weights(path: Path) -> None:

@@ -10,6 +10,7 @@ import http.client
 import json
 import logging
 import os
+import re
 import time
 import urllib.error
 from collections.abc import Iterator
@@ -34,6 +35,13 @@ MAX_ANSWER_BYTES = (
     1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
 )
 MAX_ANSWER_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
+# Forms of an answer, the strictest first; a server that refuses one is asked for the next.
+ANSWER_FORMS = ("json_schema", "json_object", "text")
+BAD_REQUEST_STATUSES = (400, 422)  # with which a server refuses a field
+# how servers name the field of the form, in the body of a refusal
+_FORM_FIELD = re.compile(rb"response_format|json_schema|json_object|guided|grammar|schema", re.I)
+# The form of each server, by its name, that it took last, for as long as this process runs.
+_forms_taken: dict[str, int] = {}
 CONFLICT_STATUS = 409  # a lock that timed out; OpenAI's own client tries again after it too
 
 # of a user's message: text, or its parts, pictures among them
@@ -57,17 +65,24 @@ class RequestError(Exception):
     """A request that gave no answer.
 
     passing: a retry may help. wait: seconds that the server asks for. rejected: it does not take
-    such a request.
+    such a request. form_refused: it does not take the form that the answer should have.
     """
 
     def __init__(
-        self, reason: str, *, passing: bool, wait: float = 0.0, rejected: bool = False
+        self,
+        reason: str,
+        *,
+        passing: bool,
+        wait: float = 0.0,
+        rejected: bool = False,
+        form_refused: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.passing = passing
         self.wait = wait
         self.rejected = rejected
+        self.form_refused = form_refused
 
 
 class Server(Protocol):
@@ -122,7 +137,6 @@ class OpenAiServer:
         self.name = f"{self.url} {settings.model}"
         self.workers = settings.concurrency
         self.reached = False  # whether anybody ever answered at this address
-        self.follows_schemas = True  # until it rejects one
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         key = _key(settings)
         if key is not None:
@@ -144,18 +158,22 @@ class OpenAiServer:
             "temperature": self.settings.temperature,
             "seed": seed,
         }
-        if schema is None or not self.follows_schemas:
+        if schema is None:
             return self._ask(request, until)
-        named = {"name": "reply", "strict": True, "schema": schema}
-        form = {"response_format": {"type": "json_schema", "json_schema": named}}
-        try:
-            return self._ask(request | form, until)
-        except RequestError as fault:
-            if not fault.rejected:
-                raise
-            logger.info("%s; asking without a schema from now on", fault.reason)
-            self.follows_schemas = False
-            return self._ask(request, until)
+        number = first = _forms_taken.get(self.name, 0)
+        while True:
+            form = ANSWER_FORMS[number]
+            try:
+                answer = self._ask(request | _response_format(form, schema), until)
+            except RequestError as fault:
+                if form == "text" or not fault.form_refused:
+                    raise
+                logger.info("%s; asking without %s", fault.reason, form)
+                number += 1
+                continue
+            if number > first:
+                _forms_taken[self.name] = number
+            return answer
 
     def _ask(self, request: dict[str, Any], until: float) -> Answer:
         with self._explained(until):
@@ -164,7 +182,7 @@ class OpenAiServer:
                 AnswerLimits(until),
                 self._headers,
                 json.dumps(request).encode(),
-                by_proxy=not _loopback(self.url),
+                by_proxy=not is_loopback(self.url),
             )
             with answer:
                 self.reached = True
@@ -182,15 +200,14 @@ class OpenAiServer:
         except urllib.error.HTTPError as error:
             self.reached = True
             with error:
-                message = _said(error)
-            raise _status_fault(self.settings, error.code, error.headers, message) from error
+                body = _error_body(error)
+            raise _status_fault(self.settings, error.code, error.headers, body) from error
         except urllib.error.URLError as error:  # before anything was sent
             is_late = isinstance(error.reason, TimeoutError)
             is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
             if not self.reached and not is_cut:
-                raise self._nobody(
-                    "no connection in time" if is_late else str(error.reason)
-                ) from error
+                why = "no connection in time" if is_late else str(error.reason)
+                raise no_server_error(self.settings, why) from error
             reason = _late(until) if is_late else "the connection was lost"
             raise RequestError(reason, passing=True) from error
         except TimeoutError as error:
@@ -200,12 +217,12 @@ class OpenAiServer:
             kind = type(error).__name__
             raise RequestError(f"the connection was lost ({kind})", passing=True) from error
 
-    def _nobody(self, why: str) -> WriterError:
-        cause = why[:100]
-        key = f"{self.settings.section}.base_url"
-        return WriterError(
-            f"{self.url}: no server answers there ({cause}); start it or correct {key}"
-        )
+
+def no_server_error(settings: ChatSettings, why: str) -> WriterError:
+    """Return the error of an address where nobody answers, with its cure."""
+    key = f"{settings.section}.base_url"
+    where = f"{settings.base_url}: no server answers there ({why[:100]})"
+    return WriterError(f"{where}; start it or correct {key}")
 
 
 def open_server(settings: ChatSettings) -> Server:
@@ -256,13 +273,23 @@ def _key(settings: ChatSettings) -> str | None:
     return os.environ[variable]
 
 
-def _loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """Tell whether the server is on this machine; then no proxy may see what is asked."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
-def _status_fault(settings: ChatSettings, status: int, headers: Any, message: str) -> Exception:
+def _response_format(form: str, schema: Schema) -> dict[str, Any]:
+    """Return the field of a request that asks for a form of the answer; none for text."""
+    if form == "text":
+        return {}
+    if form == "json_object":
+        return {"response_format": {"type": form}}
+    named = {"name": "reply", "strict": True, "schema": schema}
+    return {"response_format": {"type": form, "json_schema": named}}
+
+
+def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
     """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
     url, key = settings.base_url, settings.section
     if status in (401, 403):
@@ -277,10 +304,17 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, message: st
         return WriterError(
             f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url"
         )
+    message = _message(body)
     reason = f"the server answered {status}" + (f" ({message})" if message else "")
     passing = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
+    # A server that gives no reason at all may mean the form, too.
+    names_form = not message or _FORM_FIELD.search(body) is not None
     return RequestError(
-        reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing
+        reason,
+        passing=passing,
+        wait=_wait(headers.get("retry-after")),
+        rejected=not passing,
+        form_refused=status in BAD_REQUEST_STATUSES and names_form,
     )
 
 
@@ -292,12 +326,20 @@ def _wait(value: str | None) -> float:
         return 0.0
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+def _error_body(error: urllib.error.HTTPError) -> bytes:
+    """Return the body of an error, empty where it cannot be read."""
+    try:
+        return bytes(error.read())
+    except (RequestError, OSError, http.client.HTTPException, ValueError):
+        return b""
+
+
+def _message(body: bytes) -> str:
     """Return the server's own message, short and in one line; "" where it says none that can be
     read."""
     try:
-        tree = parse_json(error.read())
-    except (RequestError, OSError, http.client.HTTPException, ValueError, RecursionError):
+        tree = parse_json(body)
+    except (ValueError, RecursionError):
         return ""
     if isinstance(tree, dict):
         tree = tree.get("error", tree)

@@ -32,7 +32,7 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.frames import Frame
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing import write_steps
+from stepline.writing import check_writer, write_steps
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone
@@ -139,6 +139,8 @@ class LiveSession:
 
     def warm_up(self) -> None:
         """Load every network before the first second comes, which would wait for it."""
+        if not self.options.texts:
+            check_writer(self.settings.writing)
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
         voice = np.ones(-(-len(silence) // FRAME), np.float32)
         self._speech.recognise(AudioWindow(0.0, silence, voice, False))

@@ -146,7 +146,7 @@ def check_amounts(
     the lines stand.
     """
     from stepline.vision_language.describe import SEEN_BY_MODEL
-    from stepline.writing.llm.writer import named_seconds
+    from stepline.writing.llm.citing import named_seconds
     from stepline.writing.quantities import quantities
 
     seconds = [second - start for second in named_seconds(step)]

@@ -87,7 +87,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     if settings.writing.writer == "llm":
         from stepline.writing.llm.prompts import chosen_prompt
 
-        chosen_prompt(settings.writing.llm.prompt_file)
+        chosen_prompt(settings.writing.llm)
     witness = load_witness(settings.vision)
     return Networks(
         load_aligner(settings),

@@ -122,6 +122,7 @@ def understand(
     thumbnails: what keeps pictures of the seconds that are looked at, for a page.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
+    _check_writer_before_recognition(request, settings)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
     settings = with_witness(settings, networks.witness)
@@ -151,6 +152,17 @@ def understand(
     if request.part is None:
         return StepsResult(record, results.placed.alignment)
     return StepsResult(*in_whole_video(record, results.placed.alignment, request.start))
+
+
+def _check_writer_before_recognition(request: Request, settings: StepsSettings) -> None:
+    """Raise where a language model is to write what is to be recognised first, and is not there.
+
+    With captions it is asked at once: then its cached replies serve without it.
+    """
+    from stepline.writing import check_writer
+
+    if request.captions is None and not request.texts and settings.procx.when != "alone":
+        check_writer(settings.writing)
 
 
 def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> float:
@@ -391,4 +403,7 @@ def propose_steps(
             request.path, llm.picture_size, start=request.start, media=settings.media
         )
         pictures = VideoPictures(reader, info.duration, request.start)
-    return write_steps(transcript, settings.writing, pictures=pictures, narration=narration)
+    title = (request.origin.title if request.origin else None) or ""
+    return write_steps(
+        transcript, settings.writing, pictures=pictures, title=title, narration=narration
+    )

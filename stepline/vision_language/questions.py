@@ -19,7 +19,7 @@ from stepline.chat.pictures import PICTURE_LETTERS, with_pictures
 from stepline.chat.servers import Content, Schema
 from stepline.chat.settings import VideoForm
 from stepline.limits import parse_json
-from stepline.writing.llm.prompts import read_reply
+from stepline.writing.llm.replies import read_reply
 
 NONE_ANSWER = "none"
 MAX_STEP_CHARS = 200  # of a step that are quoted

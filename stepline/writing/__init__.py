@@ -12,7 +12,18 @@ from stepline.writing.types import WrittenSteps
 if TYPE_CHECKING:
     from stepline.writing.extractive.reading import NarrationReading
 
-__all__ = ["WritingSettings", "WrittenSteps", "write_steps"]
+__all__ = ["WritingSettings", "WrittenSteps", "check_writer", "write_steps"]
+
+
+def check_writer(settings: WritingSettings) -> None:
+    """Look for the language model that is to write, before anything is paid for; other writers pass.
+
+    Raises WriterError where its server is not there, ModelError where its file is missing.
+    """
+    if settings.writer == "llm" and not settings.llm.dry_run:
+        from stepline.chat.availability import check_available
+
+        check_available(settings.llm)
 
 
 def write_steps(
@@ -20,19 +31,27 @@ def write_steps(
     settings: WritingSettings | None = None,
     *,
     pictures: VideoPictures | None = None,
+    title: str = "",
     narration: "NarrationReading | None" = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript tells, each with the sentences it rests on.
 
-    pictures: of the video, for a language model that sees, where the settings say so. narration: of
-    the transcript, for the extractive writer, where it was read already.
+    pictures: of the video, for a language model that sees, where the settings say so. title: of the
+    video, for a language model; "" where it has none. narration: of the transcript, for the
+    extractive writer, where it was read already.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings
     if settings.writer == "llm":
         from stepline.writing.llm.writer import write_llm
 
-        return write_llm(transcript, settings.llm, pictures=pictures)
+        return write_llm(
+            transcript,
+            settings.llm,
+            pictures=pictures,
+            title=title,
+            second_pass=settings.second_pass,
+        )
     if settings.writer != "extractive":
         written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)
         return written

@@ -8,18 +8,38 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from stepline.chat.settings import ChatServerSettings, ChatSettings
 from stepline.plugins import choice
-from stepline.settings import Settings
+from stepline.settings import Positive, Settings
+
+PAPER_SENTENCES = 10  # of a chunk: NaSVA section 3.1
+CHUNKS_PER_DEADLINE = 10  # for which `writing.llm.deadline` is meant; more have longer
 
 
 class PromptSettings(ChatServerSettings):
     """What a language model is told and shown of a transcript at a time."""
 
-    # NaSVA Table 6, third row; the losing two are for experiments alone
-    prompt: Literal["steps"] = "steps"
+    # steps: ours, with what came before; nasva: NaSVA Table 6, third row, by sentences_per_chunk
+    prompt: Literal["steps", "nasva"] = "steps"
     # your own prompt instead, with {transcript} in it (docs/nasva.md)
     prompt_file: Path | None = None
-    # NaSVA section 3.1: around 10 sentences
-    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = 10
+    # NaSVA section 3.1: around 10 sentences; another number counts in place of words
+    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = PAPER_SENTENCES
+    # words of speech that the model reads at a time, about; None: it counts sentences
+    words_per_chunk: Annotated[int, Field(ge=20, le=2000)] | None = 150
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counts_sentences_where_they_are_named(cls, tree: Any) -> Any:
+        """Count sentences where a number of them is given and none of words."""
+        if not isinstance(tree, dict) or "words_per_chunk" in tree:
+            return tree
+        if tree.get("sentences_per_chunk", PAPER_SENTENCES) == PAPER_SENTENCES:
+            return tree
+        return {**tree, "words_per_chunk": None}
+
+    @property
+    def chunk_words(self) -> int | None:
+        """Words of a chunk; None where it has `sentences_per_chunk` sentences."""
+        return None if self.prompt == "nasva" else self.words_per_chunk
 
 
 class LlmSettings(ChatSettings, PromptSettings):
@@ -27,6 +47,8 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     section: ClassVar[str] = "writing.llm"
 
+    # s for up to ten chunks, longer for more; the extractive writer serves what is left
+    deadline: Positive = 300.0
     # MiniLM cosine below which a sentence is no support
     floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40
     # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
@@ -45,6 +67,10 @@ class LlmSettings(ChatSettings, PromptSettings):
     def projector_file(self) -> Path | None:
         """The GGUF file of the projector."""
         return self.projector
+
+    def seconds_for(self, chunks: int) -> float:
+        """Return the seconds in which so many chunks must be answered."""
+        return self.deadline * max(1.0, chunks / CHUNKS_PER_DEADLINE)
 
     @model_validator(mode="after")
     def _sees_with_a_projector(self) -> "LlmSettings":
@@ -78,3 +104,23 @@ class WritingSettings(Settings):
     # a narration tagger that `stepline train writer` wrote; None: the one that is shipped
     step_scorer: Path | None = None
     llm: LlmSettings = LlmSettings()  # read only when writer = "llm"
+    # ask the language model once more, to choose, join and order the steps of all chunks
+    second_pass: bool = False
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store what concerns a language model alone only where one writes: other results stay
+        what they are."""
+        tree: dict[str, Any] = stored(self)
+        if self.writer == "llm":
+            return tree
+        if not self.second_pass:
+            tree.pop("second_pass", None)
+        llm, usual = tree.get("llm"), LlmSettings()
+        is_usual = (
+            self.llm.words_per_chunk == usual.words_per_chunk
+            and self.llm.sentences_per_chunk == usual.sentences_per_chunk
+        )
+        if isinstance(llm, dict) and is_usual:
+            llm.pop("words_per_chunk", None)
+        return tree

@@ -18,7 +18,7 @@ from stepline.curate.audit.verdicts import Verdicts
 from stepline.records import Sentence, Span, Transcript
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.vision_language.runner import QuestionRunner
-from stepline.writing.llm.prompts import main_prompt, picture_prompt, split_into_chunks
+from stepline.writing.llm.prompts import nasva_prompt, picture_prompt, split_into_chunks
 from stepline.writing.llm.requests import RequestRunner
 from stepline.writing.settings import LlmSettings
 
@@ -51,7 +51,7 @@ class ScriptedServer:
 
 
 def write(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
-    return _write(server, settings, prompt=main_prompt())
+    return _write(server, settings, prompt=nasva_prompt())
 
 
 def write_with_pictures(server: ScriptedServer, folder: Path, **settings: Any) -> bool:

@@ -7,7 +7,7 @@ from stepline.pipeline.describe import check_amounts
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision.on_screen_text import ScreenText
 from stepline.vision_language.describe import SEEN_BY_MODEL as DESCRIBED
-from stepline.writing.llm.writer import PICTURE_REMARK, PICTURE_STEP_REMARK
+from stepline.writing.llm.citing import PICTURE_REMARK, PICTURE_STEP_REMARK
 
 SPEECH = Transcript(
     language="en", sentences=(Sentence(text="Add two cups of flour.", span=Span(8.0, 10.0)),)

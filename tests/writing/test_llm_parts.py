@@ -13,21 +13,27 @@ from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from research.cli import research
 from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
+from stepline.chat import servers
 from stepline.chat.checked_requests import CheckedQuestion, CheckedRequests
 from stepline.chat.requests import ReplyCache, RequestLimits, run_in_threads
+from stepline.chat.servers import RequestError
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.llm import prompts as chunks
+from stepline.writing.llm.citing import choose_in_order, cite_sources
 from stepline.writing.llm.prompts import (
     build_prompt,
+    chunks_of,
     experiment_prompts,
     find_model_orders,
     main_prompt,
+    nasva_prompt,
+    split_by_words,
     split_into_chunks,
 )
-from stepline.writing.llm.writer import choose_in_order, cite_sources, write_llm
+from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
@@ -54,6 +60,46 @@ def test_a_chunk_holds_no_more_characters_than_fit_the_question() -> None:
 def test_withheld_sentences_are_in_no_chunk_and_keep_the_others_places() -> None:
     (part,) = split_into_chunks(talk("Cut.", "Ignore this.", "Fry."), 10, withheld=[1])
     assert part.indices == (0, 2)
+
+
+def test_chunks_by_words_are_even_whole_sentences() -> None:
+    speech = talk(*["one two three"] * 100)
+    parts = split_by_words(speech, 150)
+    assert [len(part.text.split()) for part in parts] == [150, 150]
+    assert [place for part in parts for place in part.indices] == list(range(100))
+    long = talk("Cut it.", "word " * 400, "Fry it.")
+    assert [part.indices for part in split_by_words(long, 150)] == [(0,), (1,), (2,)]
+    assert split_by_words(talk(), 150) == ()
+    assert [part.indices for part in split_by_words(long, 1000, withheld=[1])] == [(0, 2)]
+
+
+def test_a_number_of_sentences_counts_in_place_of_words() -> None:
+    speech = talk(*["Cut the onion now."] * 30)
+    sizes = [
+        [len(part.sentences) for part in chunks_of(speech, LlmSettings(**named))]
+        for named in ({}, {"sentences_per_chunk": 15}, {"prompt": "nasva"}, {"words_per_chunk": 60})
+    ]
+    assert sizes == [[30], [15, 15], [10, 10, 10], [15, 15]]
+
+
+def test_the_recipe_of_the_paper_asks_as_the_paper_does() -> None:
+    from stepline.curate.stage import load_recipe
+
+    llm = load_recipe("howtostep").steps.writing.llm
+    assert (llm.prompt, llm.chunk_words, llm.sentences_per_chunk) == ("nasva", None, 10)
+
+
+def test_settings_are_the_same_after_they_were_stored() -> None:
+    for llm in ({}, {"sentences_per_chunk": 15}, {"words_per_chunk": 60}):
+        for writer in ("llm", "extractive"):
+            settings = WritingSettings(writer=writer, llm=LlmSettings(**llm))
+            assert WritingSettings.model_validate_json(settings.model_dump_json()) == settings
+    assert "words_per_chunk" not in WritingSettings().model_dump_json()
+
+
+def test_the_deadline_grows_with_the_chunks() -> None:
+    settings = LlmSettings(deadline=100.0)
+    assert [settings.seconds_for(count) for count in (1, 10, 25)] == [100.0, 100.0, 250.0]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +236,9 @@ def test_several_chunks_are_asked_for_at_once(
         Answers.says("none")(handler)
 
     with FakeServer(meets) as server:
-        settings = LlmSettings(base_url=server.url, sentences_per_chunk=1, concurrency=3)
+        settings = LlmSettings(
+            base_url=server.url, sentences_per_chunk=1, concurrency=3, prompt="nasva"
+        )
         assert write_llm(talk("Cut.", "Fry.", "Eat."), settings, embed=bag_of_words).notes == ()
 
 
@@ -228,19 +276,21 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
 
 
 @pytest.mark.parametrize(
-    "prompt", [main_prompt(), *experiment_prompts().values()], ids=lambda prompt: prompt.name
+    "prompt",
+    [main_prompt(), nasva_prompt(), *experiment_prompts().values()],
+    ids=lambda prompt: prompt.name,
 )
 def test_a_prompt_quotes_the_speech_once_and_calls_it_a_recording(prompt: Any) -> None:
     (chunk,) = split_into_chunks(talk("Cut {transcript} it."), 10)
     asked = build_prompt(prompt, chunk)
     assert asked.count("Cut {transcript} it.") == 1
-    assert "never addressed to you" in asked
+    assert "addressed to you" in asked
     assert ("(0.0-10.0)" in asked) == prompt.times_in
 
 
 def test_half_a_surrogate_pair_in_the_speech_can_be_sent() -> None:
     (chunk,) = split_into_chunks(talk("Cut \ud800 it."), 10)
-    assert "Cut ? it." in build_prompt(main_prompt(), chunk)
+    assert "Cut ? it." in build_prompt(nasva_prompt(), chunk)
 
 
 def test_the_experiment_with_times_in_still_gives_steps_without_times(
@@ -293,17 +343,65 @@ def test_the_three_prompts_of_table_6_stand_side_by_side(
     assert lines["steps_from_timed"] == lines["steps"] == ["Cut the onion"]
 
 
-def test_a_server_that_takes_no_schema_is_asked_without_one_from_then_on() -> None:
+NAMES_THE_FIELD = Answers.status(400, "response_format is not supported")
+FASTAPI_REFUSAL = Answers.raw(b'{"detail": [{"loc": ["body", "response_format", "type"]}]}', 422)
+
+
+def forms(fake: FakeServer) -> list[str]:
+    return [body.get("response_format", {}).get("type", "text") for body in fake.asked]
+
+
+def ask_in_form(fake: FakeServer) -> str:
+    """Ask through a server object of its own, as each video of a run does."""
     from stepline.chat.servers import open_server
 
-    with FakeServer(Answers.status(400, "response_format"), Answers.says("{}")) as fake:
-        server = open_server(LlmSettings(base_url=fake.url))
-        for _ in range(2):
-            assert (
-                server.ask("?", seed=1, until=time.monotonic() + 5, schema={"type": "object"}).text
-                == "{}"
-            )
-        assert ["response_format" in body for body in fake.asked] == [True, False, False]
+    server = open_server(LlmSettings(base_url=fake.url))
+    schema = {"type": "object"}
+    return server.ask("?", seed=1, until=time.monotonic() + 5, schema=schema).text
+
+
+@pytest.fixture
+def no_forms_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no server of an earlier test, at the same port, decide the form."""
+    monkeypatch.setattr(servers, "_forms_taken", {})
+
+
+@pytest.mark.usefixtures("no_forms_taken")
+@pytest.mark.parametrize("refusal", [NAMES_THE_FIELD, FASTAPI_REFUSAL, Answers.raw(b"", 400)])
+def test_a_form_that_a_server_refuses_is_not_asked_for_again_in_the_run(refusal: Any) -> None:
+    with FakeServer(refusal, Answers.says("{}")) as fake:
+        assert [ask_in_form(fake), ask_in_form(fake)] == ["{}", "{}"]
+        assert forms(fake) == ["json_schema", "json_object", "json_object"]
+    with FakeServer(refusal, refusal, Answers.says("{}")) as fake:
+        assert [ask_in_form(fake), ask_in_form(fake)] == ["{}", "{}"]
+        assert forms(fake) == ["json_schema", "json_object", "text", "text"]
+
+
+@pytest.mark.usefixtures("no_forms_taken")
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_refusal_that_is_about_something_else_changes_no_form(status: int) -> None:
+    refusal = Answers.status(status, "the prompt is too long")
+    with FakeServer(refusal, Answers.says("{}")) as fake:
+        with pytest.raises(RequestError, match="too long"):
+            ask_in_form(fake)
+        assert ask_in_form(fake) == "{}"
+        assert forms(fake) == ["json_schema", "json_schema"]
+
+
+@pytest.mark.usefixtures("no_forms_taken")
+def test_the_writer_asks_for_json_strictly_and_reads_whatever_comes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
+    with FakeServer(NAMES_THE_FIELD, NAMES_THE_FIELD, Answers.says("1. Cut the onion")) as fake:
+        settings = LlmSettings(base_url=fake.url)
+        written = write_llm(talk("Cut the onion."), settings, embed=bag_of_words)
+        assert forms(fake) == ["json_schema", "json_object", "text"]
+        asked = fake.asked[0]["response_format"]["json_schema"]
+    assert [step.text for step in written.steps] == ["Cut the onion"]
+    assert written.notes == ()
+    assert asked["strict"] is True
+    assert asked["schema"]["required"] == ["steps"]
 
 
 def question(tokens: int) -> CheckedQuestion[str]:

@@ -78,6 +78,8 @@ def write(recipe: "Recipe") -> JsonValue:
         "llm": _plain(writing.llm, ASKING_SETTINGS | {*files, "prompt_file"}),
         **files,
     }
+    if writing.second_pass:
+        decides["second_pass"] = True
     return decides | _plugin("writers", writing.writer)
 
 

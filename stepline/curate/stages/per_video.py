@@ -31,7 +31,7 @@ from stepline.curate.stages.intermediate import (
     unpack_grounding,
 )
 from stepline.device import Device, current_device
-from stepline.errors import MediaError, WriterError
+from stepline.errors import MediaError, ModelError, WriterError
 from stepline.pipeline.judging import judge_sentences
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
 from stepline.pipeline.packed_features import pack, pack_features, to_bytes, unpack_features
@@ -41,7 +41,7 @@ from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.weights import sha256
-from stepline.writing import WrittenSteps
+from stepline.writing import WritingSettings, WrittenSteps, check_writer
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone, VisionSettings
@@ -89,6 +89,9 @@ def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
         if video.captions is None and video.media is not None:
             info = media.probe(video.media, settings.media)
             sounds[video.item.id] = (Request(video.media, video.item.id), info)
+    writes_by_model = settings.writing.writer == "llm" and "write" in videos[0].recipe.stages
+    if sounds and writes_by_model:
+        _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
     count = len(models)
     speeches = recognise_many(list(sounds.values()), settings, models=models)
@@ -106,6 +109,16 @@ def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
             video.notes["loaded"] = len(models) - count
             count = len(models)
     return results
+
+
+@lru_cache(maxsize=1)
+def _check_writer_once(settings: WritingSettings) -> None:
+    """Raise ModelError, which ends the run, where the language model that is to write what is
+    recognised is not there."""
+    try:
+        check_writer(settings)
+    except WriterError as error:
+        raise ModelError(str(error)) from error
 
 
 PROVISIONAL_WORD = "provisional"  # in a writer's note: another writer served this part
@@ -127,24 +140,17 @@ def write(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     if settings.writer == "llm":
-        from stepline.writing.llm.prompts import (
-            build_prompt,
-            chosen_prompt,
-            find_model_orders,
-            split_into_chunks,
-        )
+        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, chunks_of
 
         # About how many tokens went to the language model and came back, four characters each.
-        chunks = split_into_chunks(
-            transcript, settings.llm.sentences_per_chunk, find_model_orders(transcript)
-        )
-        prompt = chosen_prompt(settings.llm.prompt_file)
+        chunks = chunks_of(transcript, settings.llm)
+        prompt = chosen_prompt(settings.llm)
         prompts = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
         replies = sum(len(step.text) + LINE_CHARS for step in written.steps)
         video.notes.update(
             tokens_in=prompts / CHARS_PER_TOKEN,
             tokens_out=replies / CHARS_PER_TOKEN,
-            requests=float(len(chunks)),
+            requests=float(len(chunks) + settings.second_pass),
         )
     return to_bytes(written)
 

@@ -4,10 +4,10 @@ The language-model writer ends with them too.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from stepline.narration.words import word_set
-from stepline.records import Step, covering_span
+from stepline.records import Matrix, Step, covering_span
 from stepline.text import embed
 from stepline.writing.types import instruction_kind
 
@@ -74,10 +74,17 @@ SAME_COSINE = 0.92
 SAME_VERB_COSINE = 0.84  # the same of two steps with one verb
 
 
-def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tuple[Step, ...]:
+def fold_by_meaning(
+    steps: Sequence[Step],
+    *,
+    near: int = NEAR_SENTENCES,
+    embed: Callable[[Sequence[str]], Matrix] = embed,
+    differ: Callable[[str, str], bool] = lambda one, other: False,  # noqa: ARG005
+) -> tuple[Step, ...]:
     """Return the steps, the later of two that mean the same folded into the first.
 
-    Only steps told at most `near` sentences apart, and of the same kind: do or avoid.
+    Only steps told at most `near` sentences apart, and of the same kind: do or avoid. embed: texts
+    to unit rows. differ: whether two texts are different steps however near their rows are.
     """
     if not steps:
         return ()
@@ -95,7 +102,8 @@ def fold_by_meaning(steps: Sequence[Step], *, near: int = NEAR_SENTENCES) -> tup
             has_same_verb = step.text.split()[:1] == earlier.text.split()[:1]
             least = SAME_VERB_COSINE if has_same_verb else SAME_COSINE
             is_same = float(vectors[row] @ vectors[rows[place]]) >= least
-            if is_same and instruction_kind(step.text) == instruction_kind(earlier.text):
+            same_kind = instruction_kind(step.text) == instruction_kind(earlier.text)
+            if is_same and same_kind and not differ(earlier.text, step.text):
                 twin = place
                 break
         if twin is None:

@@ -1,19 +1,15 @@
-"""Prompts and replies of the language-model writer: chunks of a transcript in, step texts out.
+"""Prompts of the language-model writer: chunks of a transcript, and what is asked about each.
 
-A transcript is cut into chunks of about ten sentences, without the sentences that talk to the model
-itself; a chunk is quoted in the prompt as data that cannot end its own quotation. A reply is a
-numbered list of steps, anything else is refused with its reason. A reply is untrusted: it never
-sets a time, and nothing in it is taken that a hidden order in the speech could have planted (links,
-markup, code). Any text at all gives a ParsedReply; nothing raises.
+A transcript is cut into chunks of about 150 words, without the sentences that talk to the model
+itself; a chunk is quoted in the prompt as data that cannot end its own quotation. Around it stands
+its context: the video's title, the last steps already written and what was said just before.
 
-Source: NaSVA, section 3.1. Differs: the chunks are of equal size, where the paper's last one may be
-a lone sentence.
+Source: NaSVA, section 3.1. Differs: the paper has chunks of about ten sentences without a context
+(`writing.llm.prompt=nasva`), and its last one may be a lone sentence.
 """
 
 import math
 import re
-import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,11 +17,16 @@ from itertools import pairwise
 from pathlib import Path
 
 from stepline.chat import orders_a_model, quoted
+from stepline.chat.servers import Schema
 from stepline.errors import SettingsError
-from stepline.records import Rejected, Sentence, Transcript
+from stepline.records import Sentence, Transcript
+from stepline.writing.settings import LlmSettings
 
 # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
 LONGEST = 6000
+OVERLAP_SENTENCES = 2  # before a chunk, that its prompt repeats as context
+PREVIOUS_STEPS = 5  # last steps already written, that a prompt holds as context
+MAX_TITLE_CHARS = 200  # of a video's title that are quoted
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,63 @@ class Chunk:
         return "\n".join(sentence.text for sentence in self.sentences)
 
 
+@dataclass(frozen=True)
+class ChunkContext:
+    """What a prompt says around a chunk: the video's title, what was said just before, and the last
+    steps already written."""
+
+    title: str = ""
+    before: tuple[Sentence, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+def context_of(
+    chunk: Chunk, chunks: Sequence[Chunk], title: str, steps: Sequence[str]
+) -> ChunkContext:
+    """Return the context of one of the chunks. steps: of all earlier ones, in order.
+
+    A title that tries to instruct a language model is left out.
+    """
+    earlier = [sentence for part in chunks[: chunk.number - 1] for sentence in part.sentences]
+    shown_title = "" if orders_a_model(title) else title[:MAX_TITLE_CHARS]
+    return ChunkContext(
+        shown_title, tuple(earlier[-OVERLAP_SENTENCES:]), tuple(steps[-PREVIOUS_STEPS:])
+    )
+
+
+def chunks_of(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...]:
+    """Return the chunks that the settings ask for, without the sentences that talk to a model."""
+    withheld = find_model_orders(transcript)
+    words = settings.chunk_words
+    if words is None:
+        return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
+    return split_by_words(transcript, words, withheld)
+
+
+def split_by_words(
+    transcript: Transcript, words: int, withheld: Sequence[int] = ()
+) -> tuple[Chunk, ...]:
+    """Return chunks of about so many words, as even as sentences allow, without the `withheld`
+    sentences.
+
+    No sentence is cut: one with more words is a chunk of its own.
+    """
+    indices = [i for i in range(len(transcript.sentences)) if i not in set(withheld)]
+    lengths = [len(transcript.sentences[i].text.split()) for i in indices]
+    count = max(1, round(sum(lengths) / words))
+    most = sum(lengths) / count  # words of each chunk, where they could be even
+    groups: list[list[int]] = [[]]
+    earlier = 0
+    for index, length in zip(indices, lengths, strict=True):
+        # The middle of a sentence says to which chunk it belongs.
+        number = min(count - 1, int((earlier + length / 2) / most)) if most else 0
+        while len(groups) <= number:
+            groups.append([])
+        groups[number].append(index)
+        earlier += length
+    return _number_chunks(groups, transcript.sentences)
+
+
 def split_into_chunks(
     transcript: Transcript, size: int, withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
@@ -51,13 +109,7 @@ def split_into_chunks(
     A single sentence longer than that is a chunk of its own.
     """
     indices = [i for i in range(len(transcript.sentences)) if i not in set(withheld)]
-    groups = [
-        part for group in _even(indices, size) for part in _short(group, transcript.sentences)
-    ]
-    return tuple(
-        Chunk(number, tuple(group), tuple(transcript.sentences[i] for i in group))
-        for number, group in enumerate(groups, start=1)
-    )
+    return _number_chunks(_even(indices, size), transcript.sentences)
 
 
 def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
@@ -65,6 +117,15 @@ def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
     from it."""
     return tuple(
         i for i, sentence in enumerate(transcript.sentences) if orders_a_model(sentence.text)
+    )
+
+
+def _number_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
+    """Return a chunk a group, two or more for a group of more characters than fit a question."""
+    short = [part for group in groups for part in _short(group, sentences)]
+    return tuple(
+        Chunk(number, tuple(group), tuple(sentences[i] for i in group))
+        for number, group in enumerate(short, start=1)
     )
 
 
@@ -88,24 +149,45 @@ def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
     return [part for part in parts if part]
 
 
+# What a reply is, where the server can see to it.
+STEPS_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {"steps": {"type": "array", "items": {"type": "string"}}},
+    "required": ["steps"],
+    "additionalProperties": False,
+}
+JSON_REMINDER = (
+    '\nAnswer with one JSON object, {"steps": ["...", "..."]}, each step a short command.'
+    " No prose, no times, no links.\n"
+)
 REMINDER = "\nAnswer with a numbered list of short steps, or the word none. No prose, no times, no links.\n"
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt's name and text; `times_in`: sentences carry their seconds; `times_out`: the model
-    writes times."""
+    """A prompt's name and text.
+
+    times_in: sentences carry their seconds. times_out: the model writes times. in_context: it has a
+    place for what stands around a chunk, and asks for JSON.
+    """
 
     name: str
     text: str
     times_in: bool = False
     times_out: bool = False
+    in_context: bool = False
 
 
 @cache
 def main_prompt() -> Prompt:
-    """Return the prompt of the main job: no times in, none out (NaSVA Table 6, third row, in our
-    own words)."""
+    """Return the prompt of the main job: a chunk in its context, steps as JSON."""
+    return Prompt("steps_in_context", _read("steps_in_context"), in_context=True)
+
+
+@cache
+def nasva_prompt() -> Prompt:
+    """Return the paper's prompt: no times in, none out (NaSVA Table 6, third row, in our own
+    words)."""
     return Prompt("steps", _read("steps"))
 
 
@@ -133,19 +215,23 @@ def split_citation(text: str) -> tuple[str, tuple[str, ...]]:
 
 # where a chunk's sentences stand; with their seconds
 SPEECH, TIMED_SPEECH = "{transcript}", "{timed_transcript}"
-LONGEST_PROMPT = 20_000  # characters; the main one has 1,300
+CONTEXT = "{context}"  # where the context of a chunk stands
+LONGEST_PROMPT = 20_000  # characters; the main one has 1,900
 
 
-def chosen_prompt(path: Path | None, *, pictures: bool = False) -> Prompt:
-    """Return the user's own prompt from a file (`writing.llm.prompt_file`), or that of the main job
-    where path is None.
+def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
+    """Return the user's own prompt from a file (`writing.llm.prompt_file`), or the one that the
+    settings name.
 
     pictures: whether some stand beside the speech.
     Raises SettingsError where the file cannot be read, is empty or too long, or has no place for
     the speech.
     """
+    path = settings.prompt_file
     if path is None:
-        return picture_prompt() if pictures else main_prompt()
+        if pictures:
+            return picture_prompt()
+        return nasva_prompt() if settings.prompt == "nasva" else main_prompt()
     place, cure = (
         f"writing.llm.prompt_file {path}",
         f"write {SPEECH} where the sentences are to stand",
@@ -185,9 +271,11 @@ def experiment_prompts() -> dict[str, Prompt]:
     }
 
 
-def build_prompt(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
-    """Return the prompt with the chunk quoted in it; `again` adds a reminder after a reply that was
-    refused."""
+def build_prompt(
+    prompt: Prompt, chunk: Chunk, context: ChunkContext | None = None, *, again: bool = False
+) -> str:
+    """Return the prompt with the chunk quoted in it, and its context where the prompt has a place
+    for it; `again` adds a reminder after a reply that was refused."""
     lines = [quoted(sentence.text) for sentence in chunk.sentences]
     if prompt.times_in:
         spans = [sentence.span for sentence in chunk.sentences]
@@ -195,214 +283,26 @@ def build_prompt(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
             f"({span.start:.1f}-{span.end:.1f}) {line}"
             for span, line in zip(spans, lines, strict=True)
         ]
-    return prompt.text.replace(SPEECH, "\n".join(lines)) + (REMINDER if again else "")
+    speech = "\n".join(lines)
+    text = prompt.text.replace(SPEECH, speech)
+    if prompt.in_context:
+        before, _, after = prompt.text.partition(SPEECH)
+        text = before.replace(CONTEXT, _quoted_context(context or ChunkContext())) + speech + after
+    if not again:
+        return text
+    return text + (JSON_REMINDER if prompt.in_context else REMINDER)
+
+
+def _quoted_context(context: ChunkContext) -> str:
+    """Return a context in lines that cannot be taken for those of a chunk."""
+    lines = [f"Title of the video: {quoted(context.title)}"] if context.title else []
+    if context.steps:
+        lines += ["Last steps already written:", *(f"- {quoted(step)}" for step in context.steps)]
+    if context.before:
+        lines.append("Said just before:")
+        lines += [f"- {quoted(sentence.text)}" for sentence in context.before]
+    return "\n".join(lines or ["The video begins with this part."])
 
 
 def _read(name: str) -> str:
     return (Path(__file__).parent / "prompt_templates" / f"{name}.txt").read_text(encoding="utf-8")
-
-
-LONGEST_REPLY = 20_000  # characters; ten sentences give some 600
-# characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
-LONGEST_STEP = 200
-STEPS_A_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
-REPEATS = 3  # the same line more often than this is a model that loops
-# share of a reply's characters that may stand outside the list (an opening line, a closing remark)
-PROSE = 0.5
-
-_ITEM = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
-_NOTHING = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
-_TAKEN_OVER = (
-    (
-        "a link",
-        re.compile(
-            r"\b[a-z][a-z0-9+.-]{1,20}://|\bwww\.|\b(?:javascript:|data:\w+/)|\]\(|\S@\S+\.\w", re.I
-        ),
-    ),
-    ("markup", re.compile(r"<\s*[/!?a-z|]|&(?:#\d+|#x[0-9a-f]+|lt|gt|amp|quot);|\[/?INST\]", re.I)),
-    (
-        "code",
-        re.compile(
-            r"```|~~~|\{\{|\{%|\$\(|\brm\s+-|\bimport\s+os\b|\bdef\s+\w+\(|\bDROP\s+TABLE\b"
-        ),
-    ),
-    (
-        "talk about its orders",
-        re.compile(
-            r"\b(?:previous|prior|above|earlier|system|original|hidden)\s+(?:instruction|prompt|order|message)s?\b"
-            r"|\bas an?\s+(?:ai|assistant|language model)\b|\bI\s+(?:can(?:no|')t|am unable|will not|won't)\b",
-            re.IGNORECASE,
-        ),
-    ),
-)
-
-# What talkative models put before the command itself.
-_LABELS = re.compile(
-    r"^(?:(?:[-*#>•]+\s+)|(?:step\s+\d+\s*[:.)-]\s*)|(?:(?:the\s+)?(?:[\w-]+\s+)?step\s+is\s+to\s+)"
-    r"|(?:(?:I|you|we)\s*(?:(?:'m|’m|'re|’re|am|are)\s+going\s+to|need\s+to|have\s+to|should|will|must|can)\s+))+",
-    re.IGNORECASE,
-)
-
-_CLOCK = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?(?:[.,]\d{1,3})?"
-_SECOND = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
-_POINT = rf"(?:{_CLOCK}|{_SECOND}|\d+\.\d+)"
-_RANGE = rf"{_POINT}(?:\s*(?:-|–|—|to|until)\s*{_POINT})?"
-_TIMES = (
-    re.compile(
-        rf"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*(?:{_RANGE}|\d+\s*[-–—]\s*{_POINT})\s*[\])]",
-        re.I,
-    ),
-    re.compile(r"\[\s*\d+(?:\s*(?:-|–|—)\s*\d+)?\s*\]"),
-    re.compile(rf"^\s*{_RANGE}\s*(?:[-–—:|]|$)", re.I),
-    re.compile(rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?{_RANGE}(?!\w|\s*[\w%°])", re.I),
-    re.compile(
-        rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?(?:\d+\s*(?:-|to|and)\s*)?{_SECOND}(?!\w)",
-        re.I,
-    ),
-    re.compile(
-        r"\b(?:at|from)\s+(?:the\s+)?(?:second|minute)s?\s+\d+(?:\s*(?:-|–|to)\s*\d+)?", re.I
-    ),
-    re.compile(
-        r"\b(?:at|from)\s+(?:the\s+)?\d+(?:\.\d+)?[- ](?:second|minute)\s+(?:mark|point)\b", re.I
-    ),
-    re.compile(rf"\b{_CLOCK}\b"),
-    re.compile(r"\btime\s?(?:stamp|code)s?\b[:\s]*[\d.:]*", re.I),
-)
-
-
-@dataclass(frozen=True)
-class ParsedReply:
-    """What a reply says: step texts in order, what was left out of it, and the times cut out of it.
-
-    refusal: None, or why nothing of the reply is taken; then texts is empty.
-    """
-
-    texts: tuple[str, ...] = ()
-    dropped: tuple[Rejected, ...] = ()
-    times: tuple[str, ...] = ()
-    refusal: str | None = None
-
-
-def read_reply(
-    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
-) -> ParsedReply:
-    """Return the steps of a numbered list, free of markup and times; the word "none" is an empty
-    list.
-
-    spoken: what the model was given; a time that the speaker said himself stays. sentences: how
-    many those were.
-    complete: False when the model was cut off; then its last line is dropped.
-    """
-    text = _readable(reply)
-    refusal = _refusal(text)
-    if refusal is not None:
-        return ParsedReply(refusal=refusal)
-    if _NOTHING.match(text):
-        return ParsedReply()
-    items = [match.group(2) for line in text.splitlines() if (match := _ITEM.match(line))]
-    refusal = _not_a_list(text, items, sentences)
-    return (
-        ParsedReply(refusal=refusal)
-        if refusal is not None
-        else _read_items(items, spoken, complete)
-    )
-
-
-def _readable(reply: str) -> str:
-    """Return the reply without a model's thoughts and without characters that cannot be seen or
-    stored."""
-    text = _THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])
-    return "".join(
-        c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text
-    ).strip()
-
-
-def _refusal(text: str) -> str | None:
-    if not text:
-        return "the reply is empty"
-    if len(text) > LONGEST_REPLY:
-        return f"the reply is longer than {LONGEST_REPLY} characters"
-    for name, pattern in _TAKEN_OVER:
-        if pattern.search(text):
-            return f"the reply holds {name}, as if it obeyed an order hidden in the speech"
-    return None
-
-
-def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
-    if not items:
-        return "the reply is no numbered list"
-    if len(items) > STEPS_A_SENTENCE * sentences:
-        return f"the reply lists {len(items)} steps for {sentences} sentences"
-    often = Counter(_plain(item).lower() for item in items).most_common(1)[0][1]
-    if often > REPEATS:
-        return f"the reply says one step {often} times over"
-    # 40: one short opening line
-    if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:
-        return "the reply is more prose than numbered list"
-    return None
-
-
-def _read_items(items: list[str], spoken: str, complete: bool) -> ParsedReply:
-    texts: list[str] = []
-    dropped: list[Rejected] = []
-    times: list[str] = []
-    if not complete and items:
-        dropped.append(
-            _step(
-                items.pop(),
-                "the reply was cut off inside this step; a larger max_tokens lets it end",
-            )
-        )
-    for item in items:
-        # longer ones are dropped all the same
-        text, found = _without_times(_plain(item)[: 2 * LONGEST_STEP], spoken)
-        times += found
-        reason = _unfit(text)
-        if reason is None:
-            texts.append(text)
-        else:
-            dropped.append(_step(item, reason))
-    if not texts:
-        return ParsedReply(refusal=f"no line of the reply is a step ({dropped[0].reason})")
-    return ParsedReply(tuple(texts), tuple(dropped), tuple(times))
-
-
-def _plain(item: str) -> str:
-    """Return an item without markdown and without "Step 3:", "The third step is to" or "You need
-    to" before it."""
-    text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", item)
-    return _LABELS.sub("", " ".join(text.split()))
-
-
-def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
-    """Return the text without positions in the video, and those; times that the speaker said are no
-    positions."""
-    heard = " ".join(spoken.lower().split())
-    found: list[str] = []
-
-    def cut(match: re.Match[str]) -> str:
-        time = " ".join(match.group(0).split()).strip("[]() :-–—|")
-        if time.lower() in heard and re.search(r"\d", time):
-            return match.group(0)
-        found.append(time)
-        return " "
-
-    for pattern in _TIMES:
-        text = pattern.sub(cut, text)
-    text = re.sub(r"[\[(]\s*[\])]", " ", text)
-    return " ".join(text.split()).strip(" ,;:|–—-.").strip(), found
-
-
-def _unfit(text: str) -> str | None:
-    if len(text) > LONGEST_STEP:
-        return f"longer than {LONGEST_STEP} characters: a paragraph, not a step"
-    if not re.search(r"[^\W\d_]{2}", text):
-        return "holds no words"
-    return None
-
-
-def _step(text: str, reason: str) -> Rejected:
-    return Rejected(
-        what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason
-    )

@@ -11,7 +11,9 @@ from stepline.chat.checked_requests import (
 )
 from stepline.chat.pictures import with_pictures
 from stepline.chat.servers import Answer, Content
-from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, build_prompt, read_reply
+from stepline.records import Rejected
+from stepline.writing.llm.prompts import STEPS_SCHEMA, Chunk, ChunkContext, Prompt, build_prompt
+from stepline.writing.llm.replies import ParsedReply, read_reply
 from stepline.writing.settings import LlmSettings
 
 
@@ -28,6 +30,7 @@ class ChunkReply:
     reason: str = ""
     rejected: bool = False
     notes: tuple[str, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class RequestRunner(CheckedRequests):
     prompt: Prompt
     pictures: Mapping[int, Mapping[float, bytes]] = field(default_factory=dict)
 
-    def serve(self, chunk: Chunk) -> ChunkReply:
+    def serve(self, chunk: Chunk, context: ChunkContext | None = None) -> ChunkReply:
         """Return the chunk's steps as the model wrote them, or why there are none.
 
         Raises WriterError when the server is of no use at all.
@@ -46,7 +49,7 @@ class RequestRunner(CheckedRequests):
         pictures = list(self.pictures.get(chunk.number, {}).values())
         key_parts: KeyParts = {
             "prompt": self.prompt.name,
-            "question": build_prompt(self.prompt, chunk),
+            "question": build_prompt(self.prompt, chunk, context),
         }
         if pictures:
             together = self.settings.together
@@ -54,7 +57,7 @@ class RequestRunner(CheckedRequests):
             key_parts = {**key_parts, "pictures": digest, "together": together}
 
         def content(reminded: bool) -> Content:
-            text = build_prompt(self.prompt, chunk, again=reminded)
+            text = build_prompt(self.prompt, chunk, context, again=reminded)
             if not pictures:
                 return text
             return with_pictures(text, pictures, together=self.settings.together)
@@ -67,13 +70,17 @@ class RequestRunner(CheckedRequests):
                 complete=answer.complete,
             )
 
-        reply = self.ask(CheckedQuestion(key_parts, content, read, lambda it: it.refusal))
+        schema = STEPS_SCHEMA if self.prompt.in_context else None
+        reply = self.ask(CheckedQuestion(key_parts, content, read, lambda it: it.refusal, schema))
+        dropped = [one for reading in reply.readings if reading.refusal for one in reading.dropped]
+        lines = tuple(dict.fromkeys(dropped))
         if reply.fault is not None:
-            return ChunkReply(reason=reply.fault.reason, rejected=reply.fault.rejected)
+            fault = reply.fault
+            return ChunkReply(reason=fault.reason, rejected=fault.rejected, dropped=lines)
         *refused, reading = reply.readings
         if reading.refusal is not None:
-            return ChunkReply(reason=reading.refusal)
+            return ChunkReply(reason=reading.refusal, dropped=lines)
         notes = [f"a reply was refused ({one.refusal}) and asked for again" for one in refused]
         if reading.times:
             notes.append(f"times that the model wrote were cut out: {', '.join(reading.times)}")
-        return ChunkReply(reading, notes=tuple(notes))
+        return ChunkReply(reading, notes=tuple(notes), dropped=lines)

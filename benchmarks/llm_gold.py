@@ -1,0 +1,66 @@
+"""What the language-model writer makes of right steps with faults mixed in, and what a second pass
+costs.
+
+    python benchmarks/llm_gold.py [FOLDER]
+
+A server on this machine answers with the steps that an editor wants of the chunk it is asked about,
+and makes a fault each time (tests/gold_narration.py). FOLDER: of real narrations with `labels.json`
+and captions, besides the made one. The result lies in benchmarks/results/llm_gold.json.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+from gold_narration import GoldServer, Narration, labelled_narrations, made_narration, score  # noqa: E402
+
+from stepline.weights import weights_folder  # noqa: E402
+from stepline.writing.llm.writer import write_llm  # noqa: E402
+from stepline.writing.settings import LlmSettings  # noqa: E402
+
+CHARS_PER_TOKEN = 4
+
+
+def main() -> None:
+    os.environ.setdefault("STEPLINE_WEIGHTS", str(weights_folder()))
+    os.environ["STEPLINE_CACHE"] = tempfile.mkdtemp()
+    narrations = [made_narration()]
+    if len(sys.argv) > 1:
+        narrations += labelled_narrations(Path(sys.argv[1]))
+    rows = [row(narration) for narration in narrations]
+    print(f"{'narration':14} right  found  written  precise  chunks  tokens  with a second pass")
+    for line in rows:
+        print(f"{line['narration']:14}", *(f"{line[key]:7}" for key in list(line)[1:]))
+    text = json.dumps(rows, indent=1) + "\n"
+    (HERE / "results" / "llm_gold.json").write_text(text, encoding="utf-8")
+
+
+def row(narration: Narration) -> dict[str, Any]:
+    """Return the counts of one narration. tokens: of questions and answers, about."""
+    counts: dict[str, Any] = {"narration": narration.name}
+    for second_pass in (False, True):
+        gold = GoldServer(narration)
+        start = time.perf_counter()
+        with gold.server as server:
+            settings = LlmSettings(base_url=server.url, cache=False)
+            written = write_llm(narration.transcript, settings, second_pass=second_pass)
+        seconds = round(time.perf_counter() - start, 1)
+        if second_pass:
+            counts["tokens_with_second_pass"] = gold.chars // CHARS_PER_TOKEN
+            continue
+        result = score(narration, written)
+        counts |= {"right": result.right, "found": result.found, "written": result.written}
+        counts |= {"precise": result.precise, "chunks": len(gold.faults)}
+        counts |= {"tokens": gold.chars // CHARS_PER_TOKEN, "seconds": seconds}
+    return counts
+
+
+if __name__ == "__main__":
+    main()

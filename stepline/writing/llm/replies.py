@@ -1,0 +1,341 @@
+"""Replies of the language-model writer: step texts out of a JSON object or a numbered list.
+
+A reply is untrusted. It never sets a time, and a line that an order hidden in the speech could have
+planted (a link, markup that acts, a command, talk about orders) is dropped with its reason, and the
+others stay. What the speaker says himself is no sign of that. A reply that is no list, or that
+loops, is refused whole. Any text at all gives a ParsedReply; nothing raises.
+"""
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stepline.limits import parse_json
+from stepline.records import Rejected
+
+LONGEST_REPLY = 20_000  # characters; ten sentences give some 600
+# characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
+LONGEST_STEP = 200
+STEPS_A_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
+WORDS_A_SENTENCE = 15  # of speech; what is written down without full stops counts by its words
+REPEATS = 3  # the same line more often than this is a model that loops
+# share of a reply's characters that may stand outside the list (an opening line, a closing remark)
+PROSE = 0.5
+CUT_OFF = "the reply was cut off inside this step; a larger max_tokens lets it end"
+
+_ITEM = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
+_NOTHING = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_STEPS_KEY = re.compile(r'\{\s*"steps"\s*:\s*\[')
+_JSON_TEXT = re.compile(r'\s*,?\s*(?:\{\s*"\w+"\s*:\s*)?("(?:[^"\\]|\\.)*")\s*\}?\s*(?=[,\]]|$)')
+_FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
+
+# What a line may not hold unless the speaker says it himself, and why.
+_PLANTED = (
+    (
+        "a link",
+        re.compile(
+            r"\b[a-z][a-z0-9+.-]{1,20}://\S*|\b(?:javascript:|data:\w+/)\S*|\]\(\S*"
+            r"|\S+@\S+\.\w+",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "markup that acts",
+        re.compile(
+            r"<\s*/?\s*(?:script|iframe|img|object|embed|svg|style|meta|link|form|base)\b"
+            r"|<\s*\w+\s[^<>]*=",
+            re.IGNORECASE,
+        ),
+    ),
+    ("a command", re.compile(r"\{\{.*|\{%.*|\$\(.*|\brm\s+-.*|\bDROP\s+TABLE\b.*")),
+)
+# What no line may hold, whoever says it: marks of a chat's own form, and talk about orders.
+_ORDERS = (
+    (
+        "marks of a chat",
+        re.compile(r"<\||\[/?INST\]|<\s*/?\s*(?:s|transcript|context|system|assistant)\s*>", re.I),
+    ),
+    (
+        "talk about its orders",
+        re.compile(
+            r"\b(?:ignore|disregard|forget|override)\b.{0,40}"
+            r"\b(?:previous|prior|above|earlier|system|original|my|your)\b.{0,20}"
+            r"\b(?:instruction|prompt|order|message|rule)s?\b"
+            r"|\b(?:system|hidden)\s+prompts?\b"
+            r"|\bmy\s+(?:previous|prior|earlier|original)\s+(?:instruction|prompt|order)s?\b"
+            r"|\bas\s+an?\s+(?:ai|assistant|language\s+model)\b"
+            r"|^\W*I\s+(?:can(?:no|['’])t|am\s+unable|will\s+not|won['’]t)\b",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_PAIRED_TAGS = re.compile(r"<(b|i|u|em|strong|code|span|p|li)>(.*?)</\1>", re.IGNORECASE)
+
+# What talkative models put before the command itself.
+_LABELS = re.compile(
+    r"^(?:(?:[-*#>•]+\s+)|(?:step\s+\d+\s*[:.)-]\s*)|(?:(?:the\s+)?(?:[\w-]+\s+)?step\s+is\s+to\s+)"
+    r"|(?:(?:I|you|we)\s*(?:(?:'m|’m|'re|’re|am|are)\s+going\s+to|need\s+to|have\s+to|should|will|must|can)\s+))+",
+    re.IGNORECASE,
+)
+
+_CLOCK = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?(?:[.,]\d{1,3})?"
+_SECOND = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
+_POINT = rf"(?:{_CLOCK}|{_SECOND}|\d+\.\d+)"
+_RANGE = rf"{_POINT}(?:\s*(?:-|–|—|to|until)\s*{_POINT})?"
+_TIMES = (
+    re.compile(
+        rf"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*(?:{_RANGE}|\d+\s*[-–—]\s*{_POINT})\s*[\])]",
+        re.I,
+    ),
+    re.compile(r"\[\s*\d+(?:\s*(?:-|–|—)\s*\d+)?\s*\]"),
+    re.compile(rf"^\s*{_RANGE}\s*(?:[-–—:|]|$)", re.I),
+    re.compile(rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?{_RANGE}(?!\w|\s*[\w%°])", re.I),
+    re.compile(
+        rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?(?:\d+\s*(?:-|to|and)\s*)?{_SECOND}(?!\w)",
+        re.I,
+    ),
+    re.compile(
+        r"\b(?:at|from)\s+(?:the\s+)?(?:second|minute)s?\s+\d+(?:\s*(?:-|–|to)\s*\d+)?", re.I
+    ),
+    re.compile(
+        r"\b(?:at|from)\s+(?:the\s+)?\d+(?:\.\d+)?[- ](?:second|minute)\s+(?:mark|point)\b", re.I
+    ),
+    re.compile(rf"\b{_CLOCK}\b"),
+    re.compile(r"\btime\s?(?:stamp|code)s?\b[:\s]*[\d.:]*", re.I),
+)
+
+
+@dataclass(frozen=True)
+class ParsedReply:
+    """What a reply says: step texts in order, what was left out of it, and the times cut out of it.
+
+    refusal: None, or why nothing of the reply is taken; then texts is empty.
+    """
+
+    texts: tuple[str, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
+    times: tuple[str, ...] = ()
+    refusal: str | None = None
+
+
+@dataclass
+class _Items:
+    """The lines of a reply's list. cut: the last one, where the reply ends inside it."""
+
+    lines: list[str] = field(default_factory=list)
+    cut: str | None = None
+
+
+def read_reply(
+    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
+) -> ParsedReply:
+    """Return the steps of a reply, free of markup and times; the word "none" and an empty list are
+    no steps.
+
+    spoken: what the model was given; what the speaker said himself stays. sentences: how many
+    those were.
+    complete: False when the model was cut off; then its last line is dropped.
+    """
+    text = _readable(reply)
+    if not text:
+        return ParsedReply(refusal="the reply is empty")
+    if len(text) > LONGEST_REPLY:
+        return ParsedReply(refusal=f"the reply is longer than {LONGEST_REPLY} characters")
+    if _NOTHING.match(text):
+        return ParsedReply()
+    items = _json_items(text)
+    if items is not None and not items.lines and items.cut is None:
+        return ParsedReply()
+    if items is None:
+        items = _listed_items(text, complete)
+        refusal = _mostly_prose(text, items)
+        if refusal is not None:
+            return ParsedReply(refusal=refusal)
+    spoken_sentences = max(sentences, len(spoken.split()) // WORDS_A_SENTENCE)
+    refusal = _looping(items.lines, spoken_sentences)
+    if refusal is not None:
+        return ParsedReply(refusal=refusal)
+    return _read_items(items, spoken)
+
+
+def _readable(reply: str) -> str:
+    """Return the reply without a model's thoughts and without characters that cannot be seen or
+    stored."""
+    return _visible(_THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])).strip()
+
+
+def _visible(text: str) -> str:
+    """Return the text with blanks for characters that cannot be seen or stored."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text)
+
+
+def _json_items(text: str) -> _Items | None:
+    """Return the texts of a JSON list of steps, also of one that breaks off; None where there is
+    none."""
+    start = _STEPS_KEY.search(text)
+    bare = _FENCE.sub("", text).strip()
+    if start is None and not (bare.startswith("[") and bare.endswith("]")):
+        return None
+    whole = bare if start is None else text[start.start() : text.rfind("}") + 1]
+    try:
+        tree = parse_json(whole)
+    except (ValueError, RecursionError):
+        return None if start is None else _broken_json_items(text[start.end() :])
+    listed = tree if isinstance(tree, list) else tree.get("steps")
+    if not isinstance(listed, list):
+        return None
+    texts = [_json_text(item) for item in listed]
+    return _Items([_unnumbered(text) for text in texts if text is not None])
+
+
+def _json_text(item: object) -> str | None:
+    """Return a step's text: the item, or the one text of an object such as {"text": "..."}."""
+    if isinstance(item, dict):
+        values = [value for value in item.values() if isinstance(value, str)]
+        return values[0] if len(values) == 1 else None
+    return item if isinstance(item, str) else None
+
+
+def _broken_json_items(text: str) -> _Items:
+    """Return the whole texts at the start of a JSON list that is not well formed."""
+    items = _Items()
+    end = 0
+    while (match := _JSON_TEXT.match(text, end)) is not None:
+        try:
+            items.lines.append(_unnumbered(str(parse_json(match.group(1)))))
+        except (ValueError, RecursionError):
+            break
+        end = match.end()
+    rest = text[end:].strip(' ,\n\t"{}]`')
+    if rest and not text[end:].lstrip().startswith("]"):
+        items.cut = rest
+    return items
+
+
+def _unnumbered(text: str) -> str:
+    """Return a text of a JSON list without a number that the model put before it."""
+    line = " ".join(_visible(text).split())
+    match = _ITEM.match(line)
+    return line if match is None else match.group(2)
+
+
+def _listed_items(text: str, complete: bool) -> _Items:
+    """Return the lines of a numbered list; the last one is cut where the reply is not complete."""
+    matches = [_ITEM.match(line) for line in text.splitlines()]
+    items = _Items([match.group(2) for match in matches if match is not None])
+    if not complete and items.lines:
+        items.cut = items.lines.pop()
+    return items
+
+
+def _mostly_prose(text: str, items: _Items) -> str | None:
+    lines = [*items.lines, items.cut or ""]
+    if not any(lines):
+        return "the reply is no numbered list"
+    # 40: one short opening line
+    bare = re.sub(r"\s+", " ", _FENCE.sub("", text))
+    if sum(map(len, lines)) < (1 - PROSE) * len(bare) - 40:
+        return "the reply is more prose than numbered list"
+    return None
+
+
+def _looping(lines: Sequence[str], sentences: int) -> str | None:
+    if len(lines) > STEPS_A_SENTENCE * sentences:
+        return f"the reply lists {len(lines)} steps for {sentences} sentences"
+    counts = Counter(_plain(line).lower() for line in lines)
+    often = max(counts.values(), default=0)
+    if often > REPEATS:
+        return f"the reply says one step {often} times over"
+    return None
+
+
+def _read_items(items: _Items, spoken: str) -> ParsedReply:
+    texts: list[str] = []
+    dropped: list[Rejected] = []
+    times: list[str] = []
+    if items.cut is not None:
+        dropped.append(_rejected(items.cut, CUT_OFF))
+    for item in items.lines:
+        # longer ones are dropped all the same
+        plain = _plain(item)[: 2 * LONGEST_STEP]
+        reason = _planted(plain, spoken)
+        text = plain
+        if reason is None:
+            text, cut_times = _without_times(plain, spoken)
+            times += cut_times
+            reason = _unfit(text)
+        if reason is None:
+            texts.append(text)
+        else:
+            dropped.append(_rejected(item, reason))
+    if not texts:
+        refusal = f"no line of the reply is a step ({dropped[0].reason})"
+        return ParsedReply(dropped=tuple(dropped), refusal=refusal)
+    return ParsedReply(tuple(texts), tuple(dropped), tuple(times))
+
+
+def _plain(item: str) -> str:
+    """Return an item without markdown, paired tags and codes of characters, and without "Step 3:",
+    "The third step is to" or "You need to" before it."""
+    text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", _visible(html.unescape(item)))
+    return _LABELS.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
+
+
+def _planted(text: str, spoken: str) -> str | None:
+    """Return why a line looks as if an order hidden in the speech had planted it; None where it
+    does not."""
+    holds = "holds {}, as if it obeyed an order hidden in the speech"
+    for name, pattern in _ORDERS:
+        if pattern.search(text):
+            return holds.format(name)
+    for name, pattern in _PLANTED:
+        for match in pattern.finditer(text):
+            if not _is_said(match.group(0), spoken):
+                return holds.format(name)
+    return None
+
+
+def _is_said(text: str, spoken: str) -> bool:
+    """Tell whether the letters and digits of a text are said in a row, from word to word, however
+    the speech spells what is between them."""
+    letters = re.findall(r"[^\W_]", text)
+    if not letters:
+        return False
+    return re.search(r"\b" + r"[\W_]*".join(letters) + r"\b", spoken, re.IGNORECASE) is not None
+
+
+def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
+    """Return the text without positions in the video, and those; times that the speaker said are no
+    positions."""
+    heard = " ".join(spoken.lower().split())
+    found: list[str] = []
+
+    def cut(match: re.Match[str]) -> str:
+        time = " ".join(match.group(0).split()).strip("[]() :-–—|")
+        if time.lower() in heard and re.search(r"\d", time):
+            return match.group(0)
+        found.append(time)
+        return " "
+
+    for pattern in _TIMES:
+        text = pattern.sub(cut, text)
+    text = re.sub(r"[\[(]\s*[\])]", " ", text)
+    return " ".join(text.split()).strip(" ,;:|–—-.").strip(), found
+
+
+def _unfit(text: str) -> str | None:
+    if len(text) > LONGEST_STEP:
+        return f"longer than {LONGEST_STEP} characters: a paragraph, not a step"
+    if not re.search(r"[^\W\d_]{2}", text):
+        return "holds no words"
+    return None
+
+
+def _rejected(text: str, reason: str) -> Rejected:
+    return Rejected(
+        what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason
+    )

@@ -1,0 +1,97 @@
+"""What comes out of the right steps that a faulty server answers with: a made narration and, where
+they are at hand, long real ones."""
+
+from pathlib import Path
+
+import pytest
+from gold_narration import (
+    BAD_LINES,
+    FAULTS,
+    INVENTED_LINES,
+    MADE,
+    GoldServer,
+    faulty_reply,
+    labelled_narrations,
+    made_narration,
+    score,
+)
+from llm_fakes import Answers, FakeServer
+
+from stepline.chat import servers
+from stepline.writing.llm.replies import read_reply
+from stepline.writing.llm.writer import write_llm
+from stepline.writing.settings import LlmSettings
+from stepline.writing.types import WrittenSteps
+
+
+@pytest.fixture(autouse=True)
+def _own_cache_and_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(servers, "_forms_taken", {})
+
+
+def write(gold: GoldServer, *, second_pass: bool = False, words: int = 150) -> WrittenSteps:
+    with gold.server as server:
+        settings = LlmSettings(base_url=server.url, words_per_chunk=words)
+        return write_llm(gold.narration.transcript, settings, second_pass=second_pass)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_costs_no_right_line(fault: str) -> None:
+    texts = ("Cut the onion", "Fry it for 5 minutes", "Add salt")
+    reply, finish = faulty_reply(texts, fault)
+    reading = read_reply(reply, complete=finish == "stop")
+    assert reading.refusal is None
+    assert [text for text in dict.fromkeys(reading.texts) if text not in INVENTED_LINES] == [*texts]
+    assert {one.text for one in reading.dropped} <= {*BAD_LINES, "Then you go on wi"}
+    assert all(one.reason for one in reading.dropped)
+
+
+def test_the_right_steps_of_a_made_narration_come_out_and_nothing_else() -> None:
+    gold = GoldServer(made_narration())
+    written = write(gold, words=40)  # each fault comes round
+    counts = score(gold.narration, written)
+    assert set(gold.faults) == set(FAULTS)
+    assert counts.found >= 0.97 * counts.right
+    assert counts.precise >= 0.97 * counts.written
+    dropped = {one.text for one in written.dropped}
+    assert {*BAD_LINES, *INVENTED_LINES} <= dropped
+    (order,) = [said for said, _ in MADE if said.startswith("Ignore all previous")]
+    assert order in dropped  # withheld from the model
+    texts = [step.text for step in written.steps]
+    assert "Type the opening <div>" in texts
+    assert "Put the lines back in the original order" in texts
+    assert "Go to www.example.com in the browser" in texts
+    assert "Beat three eggs with half a cup of sugar until they are pale" in texts
+    sides = [text for text in texts if text.endswith("menu")]
+    assert sides == ["Click the left menu", "Click the right menu"]
+
+
+def test_a_refused_form_is_asked_once_and_a_second_run_asks_nobody() -> None:
+    gold = GoldServer(made_narration())
+    first = write(gold)
+    forms = [body.get("response_format", {}).get("type") for body in gold.server.asked]
+    assert forms == ["json_schema", "json_object", *[None] * (len(forms) - 2)]
+    with FakeServer(Answers.status(500)) as silent:
+        settings = LlmSettings(base_url=silent.url, retries=0, pause=0.0)
+        other = write_llm(gold.narration.transcript, settings)
+    assert score(gold.narration, first) != score(gold.narration, other)
+
+
+def test_a_second_pass_that_chooses_everything_changes_nothing() -> None:
+    once, twice = GoldServer(made_narration(), faulty=False), GoldServer(made_narration())
+    assert write(once).steps == write(twice, second_pass=True).steps
+    assert once.chars < twice.chars
+
+
+@pytest.mark.slow
+def test_the_right_steps_of_long_real_narrations_come_out(shared: Path) -> None:
+    if not (shared / "transcripts" / "labels.json").exists():
+        pytest.skip("needs the transcripts with an editor's marks beside the checkout")
+    right = written_steps = found = precise = 0
+    for narration in labelled_narrations(shared / "transcripts"):
+        counts = score(narration, write(GoldServer(narration)))
+        right, found = right + counts.right, found + counts.found
+        written_steps, precise = written_steps + counts.written, precise + counts.precise
+    assert found >= 0.97 * right
+    assert precise >= 0.95 * written_steps
