@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.errors import CaptionError, MediaError, StoreError
 from stepline.outputs.shared_folder import unshared_files_below
-from stepline.pipeline.captions_alone import is_captions, is_folder_captions, without_sidecars
+from stepline.pipeline.captions_alone import (
+    FOLDER_SUFFIXES,
+    is_captions,
+    is_folder_captions,
+    without_sidecars,
+)
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
 from stepline.storage import read_record
@@ -244,7 +249,7 @@ def find_videos(
         if not files and needed:
             kinds = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
-                kinds += "; captions: .srt, .vtt"
+                kinds += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
             raise MediaError(f"{path}: no video in this folder ({kinds}); name the files instead")
         for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)
