@@ -47,21 +47,17 @@ class _CaptionFile:
 
 
 def read_captions(
-    path: Path | str,
-    video_id: str | None = None,
-    settings: AsrSettings = DEFAULTS,
-    *,
-    encoding: str | None = None,
+    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULTS
 ) -> TranscriptionResult:
     """Return the transcript that a caption file holds, and what of it was left out.
 
     video_id picks one video of a file that holds many. Words get times by linear interpolation in
     their cue where the file has none; settings.language says what is spoken, since most files do
-    not. Without punctuation and word times, a cue is a sentence. encoding: of the file, by Python's
-    name for it; None: UTF-8, or guessed with a warning.
+    not. Without punctuation and word times, a cue is a sentence. settings.encoding: of the file, by
+    Python's name for it; None: UTF-8, or guessed with a warning.
     Raises CaptionError for a file that cannot be read or has another form.
     """
-    file = _read_file(Path(path), video_id, encoding)
+    file = _read_file(Path(path), video_id, settings.encoding)
     cues, dropped = _usable_cues(file.cues)
     plain = [cue for cue in cues if not cue.words]
     plain = repair_rolling_captions(plain) if file.rolling else _cut_overlaps(_on_one_line(plain))

@@ -274,6 +274,7 @@ speech_options: Callable[[F], F] = combine_options(
     ),
     click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
     click.option("--captions", type=PATH_TYPE, help="Captions to use instead of recognition."),
+    click.option("--encoding", help="Of captions that are no UTF-8: cp1251, gb18030, ..."),
     click.option(
         "--translate",
         is_flag=True,
@@ -292,6 +293,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     shorthand = {
         "asr.model": options.get("model"),
         "asr.language": options.get("language"),
+        "asr.encoding": options.get("encoding"),
         "writing.writer": options.get("writer"),
         "writing.step_scorer": options.get("step_scorer"),
         "vision.backbone": options.get("backbone"),

@@ -58,7 +58,7 @@ SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
 
 
 def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
-    """Yield, for ever, the videos that have come or changed since, once their size has stood still
+    """Yield, for ever, the videos and captions alone that have come or changed since, once their size has stood still
     between two looks.
 
     Raises SettingsError where a path is no folder.
@@ -75,7 +75,7 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     print_message("watching; Ctrl-C ends it")
     while True:
         now: dict[Path, tuple[int, int]] = {}
-        for path in find_videos(map(Path, folders), needed=False):
+        for path in find_videos(map(Path, folders), needed=False, captions=True):
             with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                 now[path] = (path.stat().st_size, path.stat().st_mtime_ns)
         ready = [

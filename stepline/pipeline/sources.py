@@ -91,11 +91,13 @@ class VideoSource:
         part: Span | None = None,
         keep: bool = True,
         report: "Report | None" = None,
+        force: bool = False,
     ) -> Iterator[Request]:
         """Yield what the main job is asked of it; what a link brings is in OUT, until the end
         unless `keep`.
 
-        captions: SITE: those of the link's page. texts: None: the titles of the page's chapters.
+        force: fetch a link again. captions: SITE: those of the link's page. texts: None: the titles
+        of the page's chapters.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
@@ -116,7 +118,12 @@ class VideoSource:
         language = (settings.asr.language or "en").partition("-")[0]
         with_captions = is_site(captions)
         video = fetch_link(
-            self.place, folder, captions=with_captions, language=language, report=report
+            self.place,
+            folder,
+            captions=with_captions,
+            language=language,
+            report=report,
+            force=force,
         )
         try:
             if texts is None:
@@ -139,18 +146,20 @@ def find_sources(
     settings: StepsSettings,
     *,
     captions: bool = False,
+    force: bool = False,
 ) -> list[VideoSource]:
     """Return the videos of paths, as `find_videos` does, and after them those of links, playlists
     as many.
 
-    captions: whether folders are searched for captions without a video too.
+    captions: whether folders are searched for captions without a video too. force: ask for links
+    that were fetched before, too.
     Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
     none; one of several ends itself alone, when it is opened.
     """
     paths, urls = _paths_and_links(arguments)
     files = name_sources(find_videos(paths, captions=captions), out)
     is_only = len(files) + len(urls) == 1
-    links = _find_links(urls, out, settings, is_only=is_only)
+    links = _find_links(urls, out, settings, is_only=is_only, force=force)
     return [*files, *(VideoSource(link) for link in links)]
 
 
@@ -212,7 +221,7 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 
 
 def _find_links(
-    urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool
+    urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
     """Return the videos of addresses; where several are given, a fault is kept for its turn."""
     if not urls:
@@ -222,7 +231,7 @@ def _find_links(
     links: list[Link] = []
     for url in urls:
         try:
-            links += find_links(url, out / DOWNLOADS, settings.links)
+            links += find_links(url, out / DOWNLOADS, settings.links, force=force)
         except MediaError as error:
             if is_only:
                 raise

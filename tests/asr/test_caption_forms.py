@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepline.asr import TranscriptionResult, read_captions
+from stepline.asr import AsrSettings, TranscriptionResult, read_captions
 from stepline.errors import CaptionError
 
 
@@ -282,12 +282,12 @@ def test_an_encoding_is_guessed_with_a_warning(encoding: str, tmp_path: Path) ->
 def test_a_named_encoding_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "talk.srt"
     path.write_bytes(srt((1, 5, "Соль")).encode("koi8_r"))
-    heard = read_captions(path, encoding="koi8_r")
+    heard = read_captions(path, settings=AsrSettings(encoding="koi8_r"))
     assert (lines_of(heard), heard.warnings) == ([(1, "Соль")], ())
     with pytest.raises(CaptionError, match="name one such as cp1251"):
-        read_captions(path, encoding="klingon")
+        read_captions(path, settings=AsrSettings(encoding="klingon"))
     with pytest.raises(CaptionError, match="save it as UTF-8"):
-        read_captions(path, encoding="ascii")
+        read_captions(path, settings=AsrSettings(encoding="ascii"))
 
 
 def test_one_damaged_byte_makes_no_other_encoding(tmp_path: Path) -> None:
