@@ -12,27 +12,36 @@ from stepline.records import Word
 
 # <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML; others are words
 TAG_PATTERN = re.compile(
-    r"</?(?:[biucvaps]|em|strong|font|span|div|br|lang|ruby|rt|rp|tt|sub|sup)(?:[.\s/:][^<>]{0,200})?>",
+    r"</?(?:[biucvaps]|em|strong|font|span|div|br|lang|ruby|rt|rp|tt|sub|sup)"
+    r"(?:[.\s/:][^<>]{0,200})?>",
     re.IGNORECASE,
 )
 INLINE_CLOCK = re.compile(r"<(?:\d{1,6}:)?\d{1,4}:\d{1,2}(?:[.,]\d{1,9})?>")
 OVERRIDE_PATTERN = re.compile(r"\{\\[^{}]{0,500}\}")  # of SubStation Alpha: {\an8}
 SPEAKER_MARK = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
-BRACKETS = re.compile(r"\[[^\[\]]{0,120}\]|\([^()]{0,120}\)|【[^【】]{0,120}】|（[^（）]{0,120}）")
+BRACKET_PATTERN = re.compile(
+    r"\[[^\[\]]{0,120}\]|\([^()]{0,120}\)|【[^【】]{0,120}】|（[^（）]{0,120}）"
+)
 SONG_MARKS = re.compile(r"♪[^♪]{0,200}♪|[♪♫]")
 # words that name a sound wherever they are in a bracket
 SOUND_WORD = re.compile(
-    r"\b(?:music|song|singing|applause|laugh\w*|giggl\w*|chuckl\w*|cheer\w*|sigh\w*|cough\w*|sneez\w*"
-    r"|gasp\w*|groan\w*|scream\w*|sobs|sobbing|silence|silent|inaudible|unintelligible|indistinct|crosstalk"
-    r"|bleep\w*|beep\w*|noises?|blank_audio|m[uú]sica|musik|musique|muziek|muzyka|m[uü]zik|musiikki|hudba"
-    r"|музыка|музика|aplausos?|applaus|applaudissements|applausi|аплодисменты|risas|risos|risate|rires"
+    r"\b(?:music|song|singing|applause|laugh\w*|giggl\w*|chuckl\w*|cheer\w*|sigh\w*"
+    r"|cough\w*|sneez\w*"
+    r"|gasp\w*|groan\w*|scream\w*|sobs|sobbing|silence|silent|inaudible|unintelligible"
+    r"|indistinct|crosstalk"
+    r"|bleep\w*|beep\w*|noises?|blank_audio|m[uú]sica|musik|musique|muziek|muzyka|m[uü]zik"
+    r"|musiikki|hudba"
+    r"|музыка|музика|aplausos?|applaus|applaudissements|applausi|аплодисменты|risas|risos"
+    r"|risate|rires"
     r"|gelächter|смех)\b|音楽|音乐|音樂|음악|拍手|鼓掌|掌声|掌聲|박수|笑|웃음|موسيقى|संगीत",
     re.IGNORECASE,
 )
 # a bracket that ends with one says what sounds: "oil sizzling", "door creaks"
 SOUND_ENDING = re.compile(
-    r"\b(?:play|hum|clap|whistl|bark|meow|chirp|buzz|hiss|ring|ding|chim|click|clatter|clank|clink|crackl"
-    r"|sizzl|rustl|rumbl|thud|knock|bang|slam|creak|squeak|splash|whirr?|whoosh|chatter|snor|growl|rattl"
+    r"\b(?:play|hum|clap|whistl|bark|meow|chirp|buzz|hiss|ring|ding|chim|click|clatter"
+    r"|clank|clink|crackl"
+    r"|sizzl|rustl|rumbl|thud|knock|bang|slam|creak|squeak|splash|whirr?|whoosh|chatter"
+    r"|snor|growl|rattl"
     r"|shout|yell|whisper|murmur|mumbl|cry|exhal|inhal|yawn|sniff|grunt|roar|thunder|gurgl|bubbl)"
     r"(?:e?s|(?:[mngpt])?ing)$",
     re.IGNORECASE,
@@ -116,7 +125,7 @@ def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
 def _sound_ranges(text: str) -> list[tuple[int, int]]:
     """Return where sounds are in a text, in order, none inside another."""
     ranges = [match.span() for match in SONG_MARKS.finditer(text)]
-    for match in BRACKETS.finditer(text):
+    for match in BRACKET_PATTERN.finditer(text):
         if _is_sound(match.group()[1:-1]):
             ranges.append(match.span())
     apart: list[tuple[int, int]] = []

@@ -30,8 +30,8 @@ from stepline.errors import CaptionError
 from stepline.limits import CUE, WORDS
 from stepline.records import Rejected, Span, Transcript, Word
 
-NO_CUE = "it is outside of every caption, so nobody says when"
-TITLE = "placed as a title on the picture, not as speech"
+NO_CUE_REASON = "it is outside of every caption, so nobody says when"
+TITLE_REASON = "placed as a title on the picture, not as speech"
 CAPTION_CURE = "give srt, vtt, json or a csv with start,end,text, or sbv, ttml, dfxp"
 MAX_NOTE_CHARS = 60  # of a note that a warning shows
 
@@ -98,14 +98,14 @@ def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionF
         return _CaptionFile(parse_json(text, str(path), video), [], warnings, rolling=True)
     if suffix == ".csv" or has_csv_header(text):
         rows = parse_csv(text, str(path))
-        shown = SubtitleFile([_shown_row(row) for row in rows])
+        subtitles = SubtitleFile([_shown_row(row) for row in rows])
     elif is_ttml(text):
-        shown = parse_ttml(text, str(path))
+        subtitles = parse_ttml(text, str(path))
     elif begin == "WEBVTT" or "-->" in text or has_sbv_timing(text):
-        shown = parse_subtitles(text, str(path))
+        subtitles = parse_subtitles(text, str(path))
     else:
         raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
-    return _cues_of_subtitles(path, shown, warnings)
+    return _cues_of_subtitles(path, subtitles, warnings)
 
 
 def _shown_row(cue: Cue) -> ShownCaption:
@@ -115,21 +115,21 @@ def _shown_row(cue: Cue) -> ShownCaption:
 
 def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _CaptionFile:
     """Return a cue for what each caption is the first to show; what is no speech is dropped."""
-    dropped = [_rejected(text, NO_CUE) for text in file.outside]
+    dropped = [_rejected(text, NO_CUE_REASON) for text in file.outside]
     captions = [caption for caption in file.captions if caption.texts]
     titles = [caption for caption in captions if caption.title]
     # Where most are up there, that is where this file puts speech.
     has_titles = 2 * len(titles) <= len(captions)
-    shown = []
+    usable = []
     broken = []
     for caption in captions:
         text = "\n".join(caption.texts)
         if caption.title and has_titles:
-            dropped.append(_rejected(text, TITLE))
+            dropped.append(_rejected(text, TITLE_REASON))
         elif unusable_time_reason(cue := Cue(text, caption.start, caption.end)) is not None:
             broken.append(cue)
         else:
-            shown.append(caption)
+            usable.append(caption)
     if titles and has_titles:
         count = f"{len(titles)} of {len(captions)} captions are placed as titles"
         warnings.append(f"{path.name}: {count}, not as speech, and left out")
@@ -137,7 +137,7 @@ def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _
         first = file.notes[0][:MAX_NOTE_CHARS]
         count = f"{len(file.notes)} notes that nobody says are left out"
         warnings.append(f"{path.name}: {count}, the first: {first!r}")
-    return _CaptionFile([*first_appearances(shown), *broken], dropped, warnings)
+    return _CaptionFile([*first_appearances(usable), *broken], dropped, warnings)
 
 
 def _rejected(text: str, reason: str) -> Rejected:

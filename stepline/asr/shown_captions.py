@@ -75,15 +75,15 @@ def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
     """
     appearances: list[_Appearance] = []
     before: ShownCaption | None = None
-    seen: set[tuple[float | None, float | None, tuple[str, ...]]] = set()
+    keys: set[tuple[float | None, float | None, tuple[str, ...]]] = set()
     in_order = sorted(captions, key=lambda caption: caption.start or 0.0)
     # YouTube, which times words, shows a line again after any gap.
     rolls = any(caption.has_word_times for caption in in_order)
     for caption in in_order:
         key = (caption.start, caption.end, caption.texts)
-        if not caption.texts or key in seen:
+        if not caption.texts or key in keys:
             continue
-        seen.add(key)
+        keys.add(key)
         repeated, grown = _repeated_lines(before, caption, rolls=rolls)
         whole = before is not None and repeated == len(before.texts)
         _add_caption(appearances, caption, repeated, grown, whole=whole)
@@ -132,12 +132,13 @@ def _repeated_lines(
     """
     if before is None:
         return 0, ""
-    shown, texts = before.texts, caption.texts
-    most = min(len(shown), len(texts))
+    earlier_texts = before.texts
+    texts = caption.texts
+    most = min(len(earlier_texts), len(texts))
     if (caption.start or 0.0) - (before.end or 0.0) > MAX_CUE_GAP_SECONDS:
         most = min(most, len(texts) - 1) if rolls else 0
     for count in range(most, 0, -1):
-        *equal, last = shown[-count:]
+        *equal, last = earlier_texts[-count:]
         if tuple(equal) != texts[: count - 1]:
             continue
         if f"{texts[count - 1]} ".startswith(f"{last} "):

@@ -28,21 +28,21 @@ class Reading:
     letters: frozenset[str]
 
 
-_RUSSIAN = frozenset("оеаинтсрвлкмдпу")
-_GREEK = frozenset("αοιετσνηυρκπμςόίάέήώ")
+_RUSSIAN_LETTERS = frozenset("оеаинтсрвлкмдпу")
+_GREEK_LETTERS = frozenset("αοιετσνηυρκπμςόίάέήώ")
 # the usual characters of modern texts, by their counts in public frequency lists
-_CHINESE = frozenset(
+_CHINESE_CHARACTERS = frozenset(
     "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用"
     "道行所然家种事成方多经么去法学如都同现当没动面起看定天分还进好小部其些主样理心她本前开但因只从想实把日"
 )
-_TRADITIONAL_CHINESE = frozenset(
+_TRADITIONAL_CHARACTERS = frozenset(
     "的一是不了在人有我他這個們中來上大為和國地到以說時要就出會可也你對生能而子那得於著下自之年過發後作裡用"
     "道行所然家種事成方多經麼去法學如都同現當沒動面起看定天分還進好小部其些主樣理心她本前開但因只從想實把日"
 )
-_KOREAN = frozenset(
+_KOREAN_SYLLABLES = frozenset(
     "이다는을의에가고하지로도서한은를기나사어리시대자인스아그해라있게수일정보주들여요세면만것으니습합러용물"
 )
-_JAPANESE = frozenset(
+_JAPANESE_KANA = frozenset(
     "のにはをたがてとしでいるれさなもんこまらかすりくうよきあっつけせおだみそちめ"
 )
 
@@ -64,22 +64,22 @@ LATIN_READINGS = (
     Reading("cp1252", "Windows-1252", frozenset("ðþáéíóúýæö")),
 )
 OTHER_READINGS = (
-    Reading("cp1251", "Windows-1251", _RUSSIAN),
-    Reading("koi8_r", "KOI8-R", _RUSSIAN),
-    Reading("cp866", "CP866", _RUSSIAN),
-    Reading("iso8859_5", "ISO-8859-5", _RUSSIAN),
-    Reading("cp1253", "Windows-1253", _GREEK),
+    Reading("cp1251", "Windows-1251", _RUSSIAN_LETTERS),
+    Reading("koi8_r", "KOI8-R", _RUSSIAN_LETTERS),
+    Reading("cp866", "CP866", _RUSSIAN_LETTERS),
+    Reading("iso8859_5", "ISO-8859-5", _RUSSIAN_LETTERS),
+    Reading("cp1253", "Windows-1253", _GREEK_LETTERS),
     Reading("cp1255", "Windows-1255", frozenset("יוהלאתרמבשנםחדכע")),
     Reading("cp1256", "Windows-1256", frozenset("اليمنوتربةعدسفهكق")),
     Reading("cp874", "Windows-874", frozenset("านรอกเงทยลวมสตหแไดค่้ี")),
 )
 # Two bytes a character. A usual first byte: of the part of the character set that modern texts use.
 EAST_ASIAN_READINGS = (
-    Reading("gb18030", "GB18030", _CHINESE),
-    Reading("big5", "Big5", _TRADITIONAL_CHINESE),
-    Reading("cp949", "CP949", _KOREAN),
-    Reading("cp932", "Shift JIS", _JAPANESE),
-    Reading("euc_jp", "EUC-JP", _JAPANESE),
+    Reading("gb18030", "GB18030", _CHINESE_CHARACTERS),
+    Reading("big5", "Big5", _TRADITIONAL_CHARACTERS),
+    Reading("cp949", "CP949", _KOREAN_SYLLABLES),
+    Reading("cp932", "Shift JIS", _JAPANESE_KANA),
+    Reading("euc_jp", "EUC-JP", _JAPANESE_KANA),
 )
 USUAL_FIRST_BYTES = {
     "gb18030": ("gb2312", range(0xA1, 0xD8)),
@@ -161,7 +161,7 @@ def _best_east_asian(sample: bytes) -> Reading | None:
     for reading in EAST_ASIAN_READINGS:
         if _first_byte_share(reading, sample) < MIN_FIRST_BYTE_SHARE:
             continue
-        if reading.letters is _JAPANESE and _usual_share(reading, sample) < MIN_KANA_SHARE:
+        if reading.letters is _JAPANESE_KANA and _usual_share(reading, sample) < MIN_KANA_SHARE:
             continue
         possible.append(reading)
     return max(possible, key=lambda reading: _usual_share(reading, sample), default=None)

@@ -17,7 +17,7 @@ CLOCK_TIME = re.compile(r"(\d{1,6}):(\d{1,4}):(\d{1,2})(?:([.,])(\d{1,18})|:(\d{
 OFFSET_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,18})?)(h|ms|m|s|f|t)$")
 UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 PERCENT_PAIR = re.compile(r"[\d.]+%\s+([\d.]+)%")
-BLANKS = re.compile(r"[ \t\n]+")
+BLANK_RUN = re.compile(r"[ \t\n]+")
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class _TtmlReader:
             if span is not None and span.start is not None and span.end is not None:
                 starts.append(span.start)
                 ends.append(span.end)
-            shown = text if keeps_blanks or text == "\n" else BLANKS.sub(" ", text)
-            for number, part in enumerate(shown.split("\n")):
+            line_text = text if keeps_blanks or text == "\n" else BLANK_RUN.sub(" ", text)
+            for number, part in enumerate(line_text.split("\n")):
                 if number:
                     lines.append([])
                 if part:

@@ -124,9 +124,8 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     texts = None  # the chapters of a link's page
     if not is_site(options["texts"]):
         texts = read_texts(options["texts"]) if options["texts"] else ()
-    sources = []
-    if not options["watch"]:
-        sources = find_sources(videos, output.out, settings, captions=True, force=output.force)
+    find = partial(find_sources, captions=True, force=output.force)
+    sources = [] if options["watch"] else find(videos, output.out, settings)
     several = len(sources) > 1 or options["watch"]
     check_captions(options["captions"], several=several)
     if several and options["weights"] is not None and options["backbone"] == "precomputed":
