@@ -34,12 +34,14 @@ def language_of_tag(tag: str) -> str | None:
 
     "en", "zh-Hant", "pt_BR" and "eng" are tags; "eggs" is none.
     """
-    first, *others = tag.replace("_", "-").split("-")
-    code = first.lower()
+    subtags = tag.replace("_", "-").split("-")
+    code = subtags[0].lower()
     if code not in TWO_LETTER_CODES and code not in THREE_LETTER_CODES:
         return None
-    for other in others:
-        if not 0 < len(other) <= MAX_SUBTAG_CHARS or not other.isalnum():
+    for subtag in subtags:
+        if not subtag.isalnum():
+            return None
+        if len(subtag) > MAX_SUBTAG_CHARS:
             return None
     return code
 
