@@ -1,28 +1,26 @@
-"""Caption files to cues, in every format, before anything is repaired: SubRip, WebVTT, csv and
-JSON.
+"""Caption files of data to cues, before anything is repaired: csv and JSON.
 
-SubRip and WebVTT   also the rolling two-line cues and word times of YouTube's automatic captions
-csv                 HowTo100M's table of one video: the columns start, end, text
-JSON                YouTube json3, WhisperX and Whisper segments, HowTo100M's and TAN's lists by video id
+csv    HowTo100M's table of one video: the columns start, end, text
+JSON   YouTube json3, WhisperX and Whisper segments, HowTo100M's and TAN's lists by video id
 """
 
-import codecs
 import csv
 import difflib
-import html
 import io
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TypeAlias
 
 from stepline.errors import CaptionError
-from stepline.limits import CAPTIONS, LATEST, LimitError, parse_json_text, read_limited
+from stepline.limits import LATEST, parse_json_text
 from stepline.records import Span, Word, covering_span
+
+MIN_CUE_SECONDS = 0.2  # a cue shown no longer is an artefact of rolling captions (TAN)
+# between two cues up to which the second can be a longer version of the first
+MAX_CUE_GAP_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,169 +59,11 @@ def unusable_time_reason(cue: Cue) -> str | None:
     return None
 
 
-def _span(start: float | None, end: float | None) -> Span | None:
+def span_of(start: float | None, end: float | None) -> Span | None:
     """Return the span of two times that can be one, else None."""
     if start is None or end is None or not 0.0 <= start < end <= LATEST:
         return None
     return Span(start, end)
-
-
-# ---------------------------------------------------------------- bytes to text, text to speech
-
-ENCODING_MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-# <i>, <v Anna>, <c.red>, <00:01.000>, {\an8}
-TAG_PATTERN = re.compile(r"</?[A-Za-z0-9][^<>]{0,200}>|\{\\[^{}]{0,80}\}")
-SQUARE_BRACKETS = re.compile(r"\[[^\[\]]{0,120}\]|♪[^♪]{0,200}♪|[♪♫]")
-ROUND_BRACKETS = re.compile(
-    r"\((?:[^()]{0,40}\b)?(?:music|applause|laugh\w*|cheer\w*|sigh\w*|cough\w*|silence|inaudible|beep\w*)\b[^()]{0,40}\)",
-    re.IGNORECASE,
-)
-SPEAKER_MARK = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
-
-
-def decode_file(path: Path) -> str:
-    """Return a caption file as text: UTF-8, UTF-16 or UTF-32 by their mark, else UTF-8, else
-    Windows-1252.
-
-    Raises CaptionError for what cannot be read, is too large or is no text.
-    """
-    try:
-        data = read_limited(path, CAPTIONS)
-    except LimitError as error:
-        raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
-    except OSError as error:
-        raise CaptionError(
-            f"{path}: cannot be read ({error.strerror}); give a caption file"
-        ) from error
-    encoding = next((name for mark, name in ENCODING_MARKS if data.startswith(mark)), None)
-    try:
-        text = data.decode(encoding or "utf-8")
-    except UnicodeDecodeError as error:
-        if encoding is not None:
-            damage = f"begins as {encoding} but is damaged at byte {error.start}"
-            raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
-        text = data.decode("cp1252", errors="replace")
-    if "\0" in text:
-        raise CaptionError(
-            f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json"
-        )
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def strip_tags(text: str) -> str:
-    """Return the text of a subtitle without its markup, entities resolved, speaker dashes left
-    out."""
-    return SPEAKER_MARK.sub("", html.unescape(TAG_PATTERN.sub("", text)))
-
-
-def strip_sounds(text: str) -> str:
-    """Return the text without "[Music]", "(applause)" and notes; line breaks stay."""
-    return ROUND_BRACKETS.sub(" ", SQUARE_BRACKETS.sub(" ", text))
-
-
-# ---------------------------------------------------------------- SubRip and WebVTT
-
-CLOCK_PATTERN = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
-TIMING_PATTERN = re.compile(rf"\s*{CLOCK_PATTERN}\s*-->\s*{CLOCK_PATTERN}(?:\s.*)?$")
-INLINE_TIME = re.compile(rf"<{CLOCK_PATTERN}>")
-COMMENT_BLOCKS = ("NOTE", "STYLE", "REGION")  # WebVTT blocks that hold no cue
-
-
-def parse_subtitles(text: str, name: str) -> list[Cue]:
-    """Return the cues of an srt or vtt file; raises CaptionError with the line of a timing that
-    cannot be read."""
-    blocks = list(_blocks(text.split("\n"), name))
-    if not blocks and not text.lstrip().startswith("WEBVTT"):
-        raise CaptionError(
-            f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
-        )
-    if any(INLINE_TIME.search(body) for _, _, body in blocks):
-        return _cues_with_word_times(blocks)
-    return [Cue(strip_tags(body), start, end) for start, end, body in blocks]
-
-
-def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
-    """Yield start, end and raw text of each cue."""
-    index = 0
-    while index < len(lines):
-        line = lines[index]
-        index += 1
-        if line.startswith(COMMENT_BLOCKS) and "-->" not in line:
-            while index < len(lines) and lines[index].strip():
-                index += 1
-        elif "-->" in line:
-            timing = TIMING_PATTERN.match(line)
-            if not timing:
-                wrong = f"{name}, line {index}: {line.strip()[:60]!r} is no timing"
-                raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
-            start, end = _clock_seconds(timing.groups()[:4]), _clock_seconds(timing.groups()[4:])
-            first = index
-            # YouTube has lines of one space
-            while index < len(lines) and lines[index] and "-->" not in lines[index]:
-                index += 1
-            body = lines[first:index]
-            if index < len(lines) and "-->" in lines[index] and body and body[-1].strip().isdigit():
-                body.pop()  # the number of the next cue, where the empty line before it is missing
-            yield start, end, "\n".join(body)
-
-
-def _clock_seconds(parts: tuple[str | None, ...]) -> float:
-    hours, minutes, seconds, fraction = (part or "0" for part in parts)
-    return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
-
-
-def _cues_with_word_times(blocks: list[tuple[float, float, str]]) -> list[Cue]:
-    """Return cues from captions with word times: a line that the cue before ended with is only
-    shown again."""
-    cues: list[Cue] = []
-    before = ""
-    for start, end, body in blocks:
-        lines = [line for line in body.split("\n") if line.strip()]
-        fresh = [line for line in lines if _plain(line) != before]
-        before = _plain(lines[-1]) if lines else ""
-        words = _timed_words("\n".join(fresh), start, end)
-        if words:
-            cues.append(Cue("".join(word.text for word in words).strip(), start, end, words))
-    return [_end_at(cue, after.start) for cue, after in pairwise([*cues, Cue("", None, None)])]
-
-
-def _plain(line: str) -> str:
-    return " ".join(strip_tags(line).split())
-
-
-def _timed_words(body: str, start: float, end: float) -> tuple[Word, ...]:
-    """Return the words of a cue; a word lasts to the next time in the cue."""
-    pieces = INLINE_TIME.split(body)  # text, then four clock parts and text again and again
-    edges = [start]
-    for i in range(1, len(pieces) - 3, 5):
-        edges.append(_clock_seconds(tuple(pieces[i : i + 4])))
-    words: list[Word] = []
-    for text, (begin, after) in zip(pieces[::5], pairwise([*edges, end]), strict=True):
-        tokens = html.unescape(strip_tags(text)).split()
-        step = (after - begin) / max(1, len(tokens))
-        for n, token in enumerate(tokens):
-            span = _span(begin + n * step, begin + (n + 1) * step)
-            words.append(Word(text=f" {token}", span=span))
-    return tuple(words)
-
-
-def _end_at(cue: Cue, after: float | None) -> Cue:
-    """End a cue where the next one's words begin: rolling cues stay on the screen longer than they
-    are spoken."""
-    if after is None or cue.start is None or cue.end is None or not cue.start < after < cue.end:
-        return cue
-    words = []
-    for word in cue.words:
-        if word.span is not None and word.span.end > after:
-            word = word.model_copy(update={"span": _span(word.span.start, after)})
-        words.append(word)
-    return replace(cue, end=after, words=tuple(words))
 
 
 # ---------------------------------------------------------------- csv
@@ -352,7 +192,7 @@ def _word(item: Mapping[str, Json]) -> list[Word]:
         return []
     score = parse_seconds(item.get("score", item.get("probability")))
     confidence = None if score is None else min(1.0, max(0.0, score))
-    span = _span(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
+    span = span_of(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
     space = "" if text.strip()[0] >= FIRST_CJK_LETTER else " "
     return [Word(text=f"{space}{text.strip()}", span=span, confidence=confidence)]
 
@@ -381,7 +221,7 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
             pieces, pairwise([*edges, end / 1000]), strict=True
         ):
             if piece.strip():
-                span = _span(begin, min(following, end / 1000))
+                span = span_of(begin, min(following, end / 1000))
                 words.append(Word(text=f" {piece.strip()}", span=span))
         if len(pieces) == 1 or all(offset is None for _, offset in pieces):
             words = []

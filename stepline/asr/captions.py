@@ -1,35 +1,49 @@
 """Any caption file to a transcript: the format is known by its content, then by its name.
 
-Rolling captions are repaired: what one cue repeats of the next is left out, and no two cues
-overlap.
+Rolling captions are repaired: a line that several cues show is said once, where it first appears,
+in JSON by TAN's rule where it is last repeated; no two cues overlap.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 
 from stepline.asr.caption_formats import (
+    MAX_CUE_GAP_SECONDS,
+    MIN_CUE_SECONDS,
     Cue,
-    decode_file,
     has_csv_header,
     parse_csv,
     parse_json,
-    parse_subtitles,
-    strip_sounds,
     unusable_time_reason,
 )
+from stepline.asr.caption_text import read_caption_text, strip_sounds, words_without_sounds
 from stepline.asr.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
+from stepline.asr.shown_captions import ShownCaption, ShownLine, TimedPiece, first_appearances
+from stepline.asr.subtitles import SubtitleFile, has_sbv_timing, parse_subtitles
 from stepline.asr.transcribe import DEFAULTS, MAX_DROPPED_CHARS, TranscriptionResult
+from stepline.asr.ttml import is_ttml, parse_ttml
 from stepline.errors import CaptionError
 from stepline.limits import CUE, WORDS
 from stepline.records import Rejected, Span, Transcript, Word
 
-MIN_CUE_SECONDS = 0.2  # a cue shown no longer is an artefact of rolling captions (TAN)
-# between two cues up to which the second can be a longer version of the first
-MAX_CUE_GAP_SECONDS = 0.5
+NO_CUE_REASON = "it is outside of every caption, so nobody says when"
+TITLE_REASON = "placed as a title on the picture, not as speech"
+CAPTION_CURE = "give srt, vtt, json or a csv with start,end,text, or sbv, ttml, dfxp"
+MAX_NOTE_CHARS = 60  # of a note that a warning shows
+
+
+@dataclass
+class _CaptionFile:
+    """What a file holds. rolling: its cues may repeat lines by TAN's rule."""
+
+    cues: list[Cue]
+    dropped: list[Rejected]
+    warnings: list[str]
+    rolling: bool = False
 
 
 def read_captions(
@@ -39,11 +53,14 @@ def read_captions(
 
     video_id picks one video of a file that holds many. Words get times by linear interpolation in
     their cue where the file has none; settings.language says what is spoken, since most files do
-    not. Without punctuation and word times, a cue is a sentence.
+    not. Without punctuation and word times, a cue is a sentence. settings.encoding: of the file, by
+    Python's name for it; None: UTF-8, or guessed with a warning.
     Raises CaptionError for a file that cannot be read or has another form.
     """
-    cues, dropped = _usable_cues(_read_cues(Path(path), video_id))
-    plain = repair_rolling_captions([cue for cue in cues if not cue.words])
+    file = _read_file(Path(path), video_id, settings.encoding)
+    cues, dropped = _usable_cues(file.cues)
+    plain = [cue for cue in cues if not cue.words]
+    plain = repair_rolling_captions(plain) if file.rolling else _cut_overlaps(_on_one_line(plain))
     timed = [cue for cue in cues if cue.words]
     cues = sorted([*plain, *timed], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
     if sum(len(cue.words) or cue.text.count(" ") + 1 for cue in cues) > WORDS:
@@ -64,22 +81,72 @@ def read_captions(
     transcript = Transcript(
         language=settings.language, sentences=tuple(sentences), recogniser="captions"
     )
-    return TranscriptionResult(transcript, tuple(dropped))
+    return TranscriptionResult(transcript, (*file.dropped, *dropped), warnings=tuple(file.warnings))
 
 
-def _read_cues(path: Path, video: str | None) -> list[Cue]:
-    text = decode_file(path)
+def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionFile:
+    decoded = read_caption_text(path, encoding)
+    text = decoded.text
+    warnings = []
+    if decoded.guess:
+        cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
+        warnings.append(f"{path.name}: {decoded.guess}; {cure}")
     begin = text.lstrip()[:6]
-    is_subtitles = "-->" in text and path.suffix.lower() in (".srt", ".vtt")
-    if begin.startswith(("{", "[")) and not is_subtitles:
-        return parse_json(text, str(path), video)
-    if path.suffix.lower() == ".csv" or has_csv_header(text):
-        return parse_csv(text, str(path))
-    if begin == "WEBVTT" or "-->" in text:
-        return parse_subtitles(text, str(path))
-    raise CaptionError(
-        f"{path}: no captions recognised; give srt, vtt, json or a csv with start,end,text"
-    )
+    suffix = path.suffix.lower()
+    is_subtitles = "-->" in text and suffix in (".srt", ".vtt")
+    if begin.startswith(("{", "[")) and not is_subtitles and suffix != ".sbv":
+        return _CaptionFile(parse_json(text, str(path), video), [], warnings, rolling=True)
+    if suffix == ".csv" or has_csv_header(text):
+        rows = parse_csv(text, str(path))
+        subtitles = SubtitleFile([_shown_row(row) for row in rows])
+    elif is_ttml(text):
+        subtitles = parse_ttml(text, str(path))
+    elif begin == "WEBVTT" or "-->" in text or has_sbv_timing(text):
+        subtitles = parse_subtitles(text, str(path))
+    else:
+        raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
+    return _cues_of_subtitles(path, subtitles, warnings)
+
+
+def _shown_row(cue: Cue) -> ShownCaption:
+    lines = [ShownLine((TimedPiece(line),)) for line in cue.text.splitlines()]
+    return ShownCaption(cue.start, cue.end, tuple(lines))
+
+
+def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _CaptionFile:
+    """Return a cue for what each caption is the first to show; what is no speech is dropped."""
+    dropped = [_rejected(text, NO_CUE_REASON) for text in file.outside]
+    captions = [caption for caption in file.captions if caption.texts]
+    titles = [caption for caption in captions if caption.title]
+    # Where most are up there, that is where this file puts speech.
+    has_titles = 2 * len(titles) <= len(captions)
+    usable = []
+    broken = []
+    for caption in captions:
+        text = "\n".join(caption.texts)
+        if caption.title and has_titles:
+            dropped.append(_rejected(text, TITLE_REASON))
+        elif unusable_time_reason(cue := Cue(text, caption.start, caption.end)) is not None:
+            broken.append(cue)
+        else:
+            usable.append(caption)
+    if titles and has_titles:
+        count = f"{len(titles)} of {len(captions)} captions are placed as titles"
+        warnings.append(f"{path.name}: {count}, not as speech, and left out")
+    if file.notes:
+        first = file.notes[0][:MAX_NOTE_CHARS]
+        count = f"{len(file.notes)} notes that nobody says are left out"
+        warnings.append(f"{path.name}: {count}, the first: {first!r}")
+    return _CaptionFile([*first_appearances(usable), *broken], dropped, warnings)
+
+
+def _rejected(text: str, reason: str) -> Rejected:
+    shortened = " ".join(text.split())[:MAX_DROPPED_CHARS]
+    return Rejected(what="sentence", text=shortened, reason=reason)
+
+
+def _on_one_line(cues: Sequence[Cue]) -> list[Cue]:
+    return [replace(cue, text=" ".join(cue.text.split())) for cue in cues]
 
 
 def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
@@ -100,10 +167,9 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         if not any(letter.isalnum() for letter in speech):
             reason = "a sound, not speech"
         if reason is not None:
-            text = " ".join(cue.text.split())[:MAX_DROPPED_CHARS]
-            dropped.append(Rejected(what="sentence", text=text, reason=reason))
+            dropped.append(_rejected(cue.text, reason))
             continue
-        words = tuple(word for word in cue.words if strip_sounds(word.text).strip())
+        words = words_without_sounds(cue.words)
         # Timed words that do not make what is said are left out, to be interpolated.
         if "".join("".join(word.text for word in words).split()) != "".join(speech.split()):
             words = ()

@@ -21,6 +21,9 @@ class AsrSettings(Settings):
     recogniser: Annotated[str, choice("recognisers")] = "whisper"  # whisperx; or a plugin's
     model: str | None = None  # a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder
     language: str | None = None  # ISO 639-1 code; None = English for tiny.en, else detected
+    # of captions that are no UTF-8: cp1251, gb18030, ...; None = guessed, with a warning. Left out of
+    # records where it is None, so that those of earlier versions are the same.
+    encoding: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     # write what is said in other languages in English, by Whisper base or a model named here
     translate: bool = False
     # hypotheses kept; 5 costs a tenth more than 1, and errs less

@@ -280,6 +280,7 @@ speech_options: Callable[[F], F] = combine_options(
         help="The sound track to hear, from 1 on; else the one in which somebody speaks.",
     ),
     click.option("--captions", type=PATH_TYPE, help="Captions to use instead of recognition."),
+    click.option("--encoding", help="Of captions that are no UTF-8: cp1251, gb18030, ..."),
     click.option(
         "--translate",
         is_flag=True,
@@ -298,6 +299,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     shorthand = {
         "asr.model": options.get("model"),
         "asr.language": options.get("language"),
+        "asr.encoding": options.get("encoding"),
         "writing.writer": options.get("writer"),
         "writing.step_scorer": options.get("step_scorer"),
         "vision.backbone": options.get("backbone"),

@@ -60,8 +60,8 @@ STILL_SECONDS = 10.0
 
 
 def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
-    """Yield, for ever, the videos that have come or changed since, once they have their end or have
-    been still for some seconds.
+    """Yield, for ever, the videos and captions alone that have come or changed since, once they have
+    their end or have been still for some seconds.
 
     Raises SettingsError where a path is no folder.
     """
@@ -78,7 +78,7 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
     while True:
         before, looks = looks, {}
         ready = []
-        for path in find_videos(map(Path, folders), needed=False):
+        for path in find_videos(map(Path, folders), needed=False, captions=True):
             with contextlib.suppress(FileNotFoundError):  # it has gone between the two
                 state = path.stat().st_size, path.stat().st_mtime_ns
                 last_state, count = before.get(path, (state, 0))

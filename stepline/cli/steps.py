@@ -100,8 +100,9 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it
     is shown.
 
-    Captions without their video (srt, vtt, csv, json) are an input too: nothing counts as shown
-    then. In a folder they are those of type srt and vtt that lie next to no video of their name.
+    Captions without their video (srt, vtt, sbv, ttml, dfxp, csv, json) are an input too: nothing
+    counts as shown then. In a folder they are those that lie next to no video of their name, csv
+    and json left out.
 
     A link is an address of http(s): of a file, of a page that shows a video, or of a playlist, for
     which the extra `links` is needed.
@@ -124,7 +125,8 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     texts = None  # the chapters of a link's page
     if not is_site(options["texts"]):
         texts = read_texts(options["texts"]) if options["texts"] else ()
-    sources = [] if options["watch"] else find_sources(videos, output.out, settings, captions=True)
+    find = partial(find_sources, captions=True, force=output.force)
+    sources = [] if options["watch"] else find(videos, output.out, settings)
     several = len(sources) > 1 or options["watch"]
     check_captions(options["captions"], several=several)
     check_title(options["title"], several=several)
@@ -146,6 +148,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         part=part,
         title=options["title"],
         keep=options["keep"],
+        force=output.force,
     )
     arrivals: Iterable[list[VideoSource]] = [sources]
     if options["watch"]:

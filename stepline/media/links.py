@@ -16,6 +16,7 @@ import json
 import logging
 import mimetypes
 import re
+import shutil
 import urllib.error
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from stepline.errors import MediaError, SteplineError
 from stepline.limits import parse_json
 from stepline.media.addresses import check_url, display_url
 from stepline.media.clips import join_tracks
+from stepline.media.downloaded_file import remove_other_files, text_kind
 from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_url
 from stepline.media.limited_yt_dlp import Info, limited_youtube_dl
 from stepline.media.settings import LinkSettings
@@ -77,14 +79,16 @@ class LinkedVideo(FrozenModel):
     captions: Path | None = None
 
 
-def find_links(url: str, folder: Path, settings: LinkSettings) -> list[Link]:
+def find_links(
+    url: str, folder: Path, settings: LinkSettings, *, force: bool = False
+) -> list[Link]:
     """Return the videos of an address: itself, or those of a playlist. What `folder` holds is not
-    asked for again.
+    asked for again, unless force.
 
     Raises MediaError, in one line, where it cannot be reached or holds no video.
     """
     check_url(url)
-    if (done := _fetched(url, folder)) is not None:
+    if not force and (done := _fetched(url, folder)) is not None:
         return [Link(url, settings, page=done.page)]
     limits = LinkLimits(settings)
     with _one_line(url):
@@ -112,23 +116,25 @@ def fetch_link(
     captions: bool = False,
     language: str = "en",
     report: Report | None = None,
+    force: bool = False,
 ) -> LinkedVideo:
     """Return the video of a link, as a file below `folder`, fetched now or by an earlier run.
 
     What a run that broke off has left is gone on with. captions: fetch those of its page too, best
-    in `language`.
+    in `language`. force: fetch it again, also where it is there; what is there stays where that fails.
     Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page
-    without a video.
+    without a video, an answer that is no medium.
     """
     if link.fault is not None:
         raise MediaError(link.fault)
     check_own_folder(link_folder(link.url, folder))
     done = _fetched(link.url, folder)
-    if done is not None and (done.captions is not None or not captions):
+    if not force and done is not None and (done.captions is not None or not captions):
         return done
     own = link_folder(link.url, folder)
     limits = LinkLimits(link.settings)
-    with _one_line(link.url), _removed_if_empty(own):
+    aside = _set_aside(own) if force and done is not None else contextlib.nullcontext()
+    with _one_line(link.url), _removed_if_empty(own), aside:
         own.mkdir(parents=True, exist_ok=True)
         if link.page:
             made = _fetch_page(link, own, limits, language if captions else None, report)
@@ -138,6 +144,7 @@ def fetch_link(
             made = LinkedVideo(
                 path=_fetch_file(link, own, limits, report), origin=LinkOrigin(url=link.url)
             )
+        remove_other_files(made.path)
     stored = made.model_dump(mode="json") | {
         "path": made.path.name,
         "size": made.path.stat().st_size,
@@ -145,6 +152,21 @@ def fetch_link(
     stored |= {"captions": made.captions.name} if made.captions is not None else {}
     write_atomic(own / MARK_NAME, json.dumps(stored, ensure_ascii=False, indent=2) + "\n")
     return made
+
+
+@contextmanager
+def _set_aside(own: Path) -> Iterator[None]:
+    """Move the folder of a link aside while it is fetched again, and back where that fails."""
+    earlier = own.with_name(f"{own.name}.earlier")
+    shutil.rmtree(earlier, ignore_errors=True)
+    own.rename(earlier)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(own, ignore_errors=True)
+        earlier.rename(own)
+        raise
+    shutil.rmtree(earlier)
 
 
 def forget_link(url: str, folder: Path) -> None:
@@ -188,7 +210,8 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
                 | {"path": str(own / stored["path"]), "captions": captions and str(own / captions)}
             )
         )
-        return made if made.path.stat().st_size == size else None
+        is_whole = made.path.stat().st_size == size and text_kind(made.path) is None
+        return made if is_whole else None
     # missing, damaged or of another version
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import CaptionError, StoreError
+from stepline.language_tags import split_language
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.storage import read_record
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo
 
 # What a folder is searched for; json and csv hold other things too, so they must be named.
-FOLDER_SUFFIXES = frozenset((".srt", ".vtt"))
+FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv", ".ttml", ".dfxp"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
 
 CAPTIONS_ALONE = (
@@ -44,7 +45,8 @@ def without_sidecars(files: Sequence[Path]) -> list[Path]:
     for file in files:
         if is_captions(file):
             name = _name(file)
-            if name in owners or name.with_suffix("") in owners:
+            base = name.with_name(split_language(name.name)[0])
+            if name in owners or base in owners:
                 continue
             owners.add(name)
         remaining.append(file)

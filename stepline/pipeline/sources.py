@@ -23,7 +23,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.errors import CaptionError, MediaError, StoreError
 from stepline.outputs.shared_folder import unshared_files_below
-from stepline.pipeline.captions_alone import is_captions, is_folder_captions, without_sidecars
+from stepline.pipeline.captions_alone import (
+    FOLDER_SUFFIXES,
+    is_captions,
+    is_folder_captions,
+    without_sidecars,
+)
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Span
 from stepline.storage import read_record
@@ -93,12 +98,13 @@ class VideoSource:
         title: str | None = None,
         keep: bool = True,
         report: "Report | None" = None,
+        force: bool = False,
     ) -> Iterator[Request]:
         """Yield what the main job is asked of it; what a link brings is in OUT, until the end
         unless `keep`.
 
-        title: what the user calls it.
-        captions: SITE: those of the link's page. texts: None: the titles of the page's chapters.
+        title: what the user calls it. force: fetch a link again. captions: SITE: those of the link's
+        page. texts: None: the titles of the page's chapters.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
@@ -119,7 +125,12 @@ class VideoSource:
         language = (settings.asr.language or "en").partition("-")[0]
         with_captions = is_site(captions)
         video = fetch_link(
-            self.place, folder, captions=with_captions, language=language, report=report
+            self.place,
+            folder,
+            captions=with_captions,
+            language=language,
+            report=report,
+            force=force,
         )
         try:
             if texts is None:
@@ -143,18 +154,20 @@ def find_sources(
     settings: StepsSettings,
     *,
     captions: bool = False,
+    force: bool = False,
 ) -> list[VideoSource]:
     """Return the videos of paths, as `find_videos` does, and after them those of links, playlists
     as many.
 
-    captions: whether folders are searched for captions without a video too.
+    captions: whether folders are searched for captions without a video too. force: ask for links
+    that were fetched before, too.
     Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
     none; one of several ends itself alone, when it is opened.
     """
     paths, urls = _paths_and_links(arguments)
     files = name_sources(find_videos(paths, captions=captions), out)
     is_only = len(files) + len(urls) == 1
-    links = _find_links(urls, out, settings, is_only=is_only)
+    links = _find_links(urls, out, settings, is_only=is_only, force=force)
     return [*files, *(VideoSource(link) for link in links)]
 
 
@@ -218,7 +231,7 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 
 
 def _find_links(
-    urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool
+    urls: Sequence[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
     """Return the videos of addresses; where several are given, a fault is kept for its turn."""
     if not urls:
@@ -228,7 +241,7 @@ def _find_links(
     links: list[Link] = []
     for url in urls:
         try:
-            links += find_links(url, out / DOWNLOADS, settings.links)
+            links += find_links(url, out / DOWNLOADS, settings.links, force=force)
         except MediaError as error:
             if is_only:
                 raise
@@ -257,7 +270,7 @@ def find_videos(
         if not files and needed:
             kinds = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
-                kinds += "; captions: .srt, .vtt"
+                kinds += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
             raise MediaError(f"{path}: no video in this folder ({kinds}); name the files instead")
         for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)

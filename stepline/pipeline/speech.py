@@ -135,7 +135,7 @@ def _speech_without_recogniser(
 
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
         transcript = transcript_within(captions.transcript, request.part)
-        return Speech(transcript=transcript, dropped=captions.dropped)
+        return Speech(transcript=transcript, dropped=captions.dropped, warnings=captions.warnings)
     if info.has_sound:
         return None
     return Speech(transcript=Transcript(), warnings=(NO_SOUND,))

@@ -27,7 +27,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.asr.caption_formats import decode_file, parse_csv
+from stepline.asr.caption_formats import parse_csv
+from stepline.asr.caption_text import read_caption_text
 from stepline.atomic_files import files_below
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.datasets.files import Node
@@ -228,7 +229,7 @@ def _record(text: str | bytes, place: str) -> VideoOrRejected:
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
-        cues = parse_csv(decode_file(file), str(file))
+        cues = parse_csv(read_caption_text(file).text, str(file))
     except CaptionError as error:
         return _rejected(error, str(file))
     rows = []

@@ -87,13 +87,16 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]
     check_links(out, allowed)
-    sources = find_sources([task.source], out, settings)
+    sources = find_sources([task.source], out, settings, force=options.force)
     for source in sources:
         if isinstance(source.place, Path):
             check_place(source.place, allowed)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
-        with source.open(out, settings, captions=captions, texts=options.texts) as request:
+        opened = source.open(
+            out, settings, captions=captions, texts=options.texts, force=options.force
+        )
+        with opened as request:
             result = run_video(
                 request,
                 settings,

@@ -52,6 +52,35 @@ def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path
     assert (whisk.captions, whisk.features) == (None, None)
 
 
+def test_captions_of_another_dish_are_not_those_of_a_shorter_name(tmp_path):
+    filled(tmp_path, scrambled_dot_mp4="v", scrambled_dot_eggs_dot_srt=VTT)
+    video, captions = read_source(str(tmp_path))
+    assert (video.id, video.captions) == ("scrambled", None)
+    assert (captions.id, captions.video) == ("scrambled.eggs", None)
+
+
+def test_captions_belong_to_the_longest_name_that_fits(tmp_path):
+    filled(tmp_path, how_dot_mp4="v", how_dot_to_dot_mp4="v", how_dot_to_dot_srt=VTT)
+    how, how_to = read_source(str(tmp_path))
+    assert (how.captions, how_to.captions) == (None, f"{tmp_path}/how.to.srt")
+
+
+def test_captions_of_two_languages_are_refused_with_a_cure(tmp_path):
+    filled(tmp_path, cut_dot_mp4="v", cut_dot_de_dot_vtt=VTT, cut_dot_en_dot_srt=VTT)
+    (refused,) = read_source(str(tmp_path))
+    assert "several languages (de, en); name the one that is meant cut.vtt" in refused.reason
+    (tmp_path / "cut.de.vtt").rename(tmp_path / "cut.en-GB.vtt")
+    (cut,) = read_source(str(tmp_path))
+    assert cut.captions == f"{tmp_path}/cut.en.srt"
+
+
+def test_a_folder_of_captions_alone_is_taken(tmp_path):
+    filled(tmp_path, cut_dot_en_dot_vtt=VTT, fold_dot_sbv="s", about_dot_json="{}")
+    cut, fold = read_source(str(tmp_path))
+    assert (cut.id, cut.video, cut.captions) == ("cut", None, f"{tmp_path}/cut.en.vtt")
+    assert fold.id == "fold"
+
+
 def test_two_files_with_one_stem_are_one_video_and_one_refused(tmp_path):
     filled(tmp_path, a__cut_dot_mp4="1", b__cut_dot_mp4="2")
     first, second = read_source(str(tmp_path))
@@ -284,6 +313,19 @@ def test_tars_are_read_where_they_lie(tmp_path, address):
     assert relative_address(b.video, f"{tmp_path}/shards") == b.video.removeprefix(
         f"{tmp_path}/shards/"
     )
+
+
+def test_keys_of_a_tar_keep_their_folder(tmp_path):
+    tar_of(
+        tmp_path / "a.tar",
+        ("./00000/video.mp4", "one"),
+        ("./00000/video.en.vtt", VTT),
+        ("./00001/video.mp4", "two"),
+    )
+    first, second = read_source(str(tmp_path / "a.tar"))
+    assert (first.id, second.id) == ("00000--video", "00001--video")
+    assert RemotePath(first.captions).name == "video.en.vtt"
+    assert (RemotePath(second.video).read(), second.captions) == (b"two", None)
 
 
 def test_a_compressed_or_damaged_tar_is_an_error(tmp_path):

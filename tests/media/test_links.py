@@ -288,3 +288,46 @@ def test_without_the_extra_a_page_says_what_to_install(server, tmp_path, monkeyp
         in error_of(f"{server.url}/page", tmp_path)
     )
     assert fetch(f"{server.url}/whisk.mp4", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "what"),
+    [
+        (b"<!DOCTYPE html><title>Sorry</title>", "video/mp4", "a web page (HTML)"),
+        (b"\xef\xbb\xbf\n<HTML>gone</HTML>", None, "a web page (HTML)"),
+        (b'{"error": "quota exceeded"}', "application/json", "a JSON text"),
+        (b"<?xml version='1.0'?><Error>no</Error>", "video/mp4", "an XML text"),
+        (b"The file is gone, sorry.", "text/plain", "not a video"),
+        (b"", "video/mp4", "the file is empty"),
+    ],
+)
+def test_an_answer_that_is_no_medium_is_not_kept(server, tmp_path, body, kind, what):
+    folder = tmp_path / "downloads"
+    server.pages["/whisk.mp4"] = lambda request: request.answer(body, kind=kind)
+    assert what in error_of(f"{server.url}/whisk.mp4", folder)
+    assert not folder.exists()
+    server.pages["/whisk.mp4"] = server.video
+    (video,) = fetch(f"{server.url}/whisk.mp4", folder)
+    assert video.path.read_bytes() == server.video
+
+
+def test_a_page_that_an_earlier_version_kept_as_the_video_is_fetched_again(server, tmp_path):
+    (video,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
+    page = b"<html>".ljust(len(server.video))
+    video.path.write_bytes(page)
+    (again,) = fetch(f"{server.url}/whisk.mp4", tmp_path)
+    assert again.path.read_bytes() == server.video
+
+
+def test_force_fetches_again_and_keeps_what_is_there_where_that_fails(server, tmp_path):
+    url = f"{server.url}/whisk.mp4"
+    (video,) = fetch(url, tmp_path)
+    server.pages["/whisk.mp4"] = None
+    (link,) = find_links(url, tmp_path, OURS)
+    with pytest.raises(MediaError, match="is not there"):
+        fetch_link(link, tmp_path, force=True)
+    assert fetch(url, tmp_path) == [video]
+    server.pages["/whisk.mp4"] = server.video + bytes(8)
+    (link,) = find_links(url, tmp_path, OURS, force=True)
+    assert fetch_link(link, tmp_path, force=True).path.read_bytes() == server.video + bytes(8)
+    assert [folder.name for folder in tmp_path.iterdir() if folder.suffix] == []

@@ -20,12 +20,18 @@ PICTURE_FORMATS = ("mp4", "mkv", "webp", "gif")
 
 
 def write_captions(folder, suffix):
-    """Write the same captions in one of the four forms and return the path."""
+    """Write the same captions in one of the forms and return the path."""
     path = folder / f"talk{suffix}"
     if suffix == ".srt":
         path.write_text(CAPTIONS)
     elif suffix == ".vtt":
         path.write_text("WEBVTT\n\n" + CAPTIONS.replace(",", "."))
+    elif suffix == ".sbv":
+        blocks = [f"0:00:{start:06.3f},0:00:{end:06.3f}\n{text}\n" for start, end, text in ROWS]
+        path.write_text("\n".join(blocks))
+    elif suffix in (".ttml", ".dfxp"):
+        parts = [f'<p begin="{start}s" end="{end}s">{text}</p>' for start, end, text in ROWS]
+        path.write_text(f"<tt><body><div>{''.join(parts)}</div></body></tt>")
     elif suffix == ".csv":
         lines = [f"{start},{end},{text}" for start, end, text in ROWS]
         path.write_text("\n".join(["start,end,text", *lines]))
@@ -35,7 +41,7 @@ def write_captions(folder, suffix):
     return path
 
 
-@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".csv", ".json"])
+@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".sbv", ".ttml", ".dfxp", ".csv", ".json"])
 def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     captions = write_captions(tmp_path, suffix)
     result = stepline("steps", captions, "--out", tmp_path / "out")
@@ -92,6 +98,26 @@ def test_the_same_captions_are_not_worked_on_twice(tmp_path, stepline):
     write_captions(tmp_path, ".srt").write_text(CAPTIONS.replace("juice", "syrup"))
     changed = stepline("steps", captions, "--out", tmp_path / "out")
     assert "syrup" in changed.stdout
+
+
+def test_a_guessed_encoding_is_said_and_another_can_be_named(tmp_path, stepline):
+    path = tmp_path / "talk.srt"
+    path.write_bytes("1\n00:00:01,000 --> 00:00:06,000\nНакройте ожог пленкой.\n".encode("cp1251"))
+    result = stepline("transcribe", path)
+    assert "Накройте" in result.stdout
+    assert "read as Windows-1251" in result.stderr
+    assert "--encoding" in result.stderr
+    result = stepline("transcribe", path, "--encoding", "cp1251")
+    assert "Накройте" in result.stdout
+    assert "--encoding" not in result.stderr
+
+
+def test_captions_are_noticed_where_a_folder_is_watched(tmp_path, monkeypatch):
+    from stepline.cli import sources
+
+    monkeypatch.setattr(sources, "SCAN_SECONDS", 0.0)
+    captions = write_captions(tmp_path, ".sbv")
+    assert next(sources.arriving_videos([tmp_path])) == [captions]
 
 
 def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):

@@ -25,16 +25,26 @@ from stepline.curate.settings import SourceSettings
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
+from stepline.language_tags import language_of_tag, split_language
+from stepline.pipeline.captions_alone import FOLDER_SUFFIXES
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.remote import FileEntry, RemotePath
 from stepline.remote.filesystems import allow_host, host_of, may_lead
 from stepline.remote.settings import MIB, RemoteSettings
 from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
-CAPTIONS_SUFFIXES = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is used
+CAPTIONS_SUFFIXES = (
+    ".vtt",
+    ".srt",
+    ".ttml",
+    ".dfxp",
+    ".sbv",
+    ".json3",
+    ".json",
+    ".csv",
+)  # the first that is there is used
 LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 ABOUT_SUFFIX = ".info.json"  # what downloaders note of a video; no captions
-MAX_LANGUAGE_CHARS = 8  # as of zh-Hant
 # field of a VideoItem -> the field of its stamp
 STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
 
@@ -50,19 +60,14 @@ def video_id(name: str) -> tuple[str, int] | None:
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
-    """Return the id that a captions file is named after, with or without a language: ID.vtt,
-    ID.en.vtt.
+    """Return the stem of a captions file, its language included: ID.vtt, ID.en.vtt.
 
-    The rank puts .vtt before .srt before .json before .csv, and a file without a language before
-    those with one.
+    The rank puts .vtt before .srt before the other forms. `CaptionsFiles` knows whose they are.
     """
     stem, suffix = _split(name)
     if not stem or suffix not in CAPTIONS_SUFFIXES or name.lower().endswith(ABOUT_SUFFIX):
         return None
-    rank = CAPTIONS_SUFFIXES.index(suffix)
-    base, _, language = stem.rpartition(".")
-    is_language = len(language) <= MAX_LANGUAGE_CHARS and language.replace("-", "").isalpha()
-    return (base, rank + len(CAPTIONS_SUFFIXES)) if base and is_language else (stem, rank)
+    return stem, CAPTIONS_SUFFIXES.index(suffix)
 
 
 def features_id(name: str) -> tuple[str, int] | None:
@@ -136,6 +141,16 @@ class FileIndex:
         row = _row_of(self.keys, id)
         return None if row is None else self._at(row)
 
+    def keys_with(self, start: str) -> list[str]:
+        """Return the different ids that begin with a text, in order."""
+        first = start.encode()
+        row = int(np.searchsorted(self.keys, first))
+        ids: dict[str, None] = {}
+        while row < len(self.keys) and self.keys[row].startswith(first):
+            ids[self.keys[row].decode(errors="replace")] = None
+            row += 1
+        return list(ids)
+
     def _at(self, row: int) -> StampedFile:
         path = self._folder / self._names[row].as_py()
         return StampedFile(path.url, self._stamps[row].as_py())
@@ -146,6 +161,70 @@ def _row_of(keys: "npt.NDArray[np.bytes_]", id: str) -> int | None:
     key = id.encode()
     row = int(np.searchsorted(keys, key))
     return row if row < len(keys) and keys[row] == key else None
+
+
+class AmbiguousCaptionsError(DatasetError):
+    """A video has captions in several languages, and nothing says which of them are meant."""
+
+
+class CaptionsFiles:
+    """The captions files of a folder, and whose they are.
+
+    is_video: whether a video has an id; the one with the longest name that fits owns captions.
+    """
+
+    def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
+        self._files = files
+        self._is_video = is_video
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def find(self, id: str) -> StampedFile | None:
+        """Return the captions of a video: those of its name, else those with a language behind it.
+
+        Raises AmbiguousCaptionsError where these are of several languages.
+        """
+        file = self._files.find(id)
+        if file is not None:
+            return file
+        stem = choose_language(id, self._stems(id, self._files.keys_with(f"{id}.")))
+        return None if stem is None else self._files.find(stem)
+
+    def ids_without_video(self) -> list[str]:
+        """Return the ids of captions that belong to no video, in order.
+
+        Tables and JSON hold other things too, so they are none of them.
+        """
+        ids: dict[str, None] = {}
+        for stem, file in self._files:
+            base = split_language(stem)[0]
+            is_owned = self._is_video(stem) or self._is_video(base)
+            if not is_owned and _split(file.url)[1] in FOLDER_SUFFIXES:
+                ids[base] = None
+        return list(ids)
+
+    def _stems(self, id: str, stems: list[str]) -> list[str]:
+        """Return the stems that are the id with a language, and no video's own name."""
+        own = []
+        for stem in stems:
+            if split_language(stem)[0] == id and not self._is_video(stem):
+                own.append(stem)
+        return own
+
+
+def choose_language(id: str, stems: list[str]) -> str | None:
+    """Return the plainest of the stems of captions in one language; None for none.
+
+    Raises AmbiguousCaptionsError for several languages.
+    """
+    tags = {stem: split_language(stem)[1].partition(".")[0] for stem in stems}
+    languages = sorted({language_of_tag(tag) or "" for tag in tags.values()})
+    if len(languages) > 1:
+        names = ", ".join(languages)
+        cure = f"name the one that is meant {id}.vtt, or take the others away"
+        raise AmbiguousCaptionsError(f"its captions are in several languages ({names}); {cure}")
+    return min(stems, key=lambda stem: (len(stem), stem), default=None)
 
 
 # files of a folder elsewhere that are asked for one by one before the folder is listed
@@ -328,15 +407,21 @@ class SideFolders:
 
     def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
         captions = settings.captions or ""
-        self._indexes: dict[str, FileIndex | CaptionIndex | None] = {
-            "video": _files(settings.videos, remote, video_id, "videos"),
+        videos = _files(settings.videos, remote, video_id, "videos")
+        self._indexes: dict[str, FileIndex | CaptionIndex | CaptionsFiles | None] = {
+            "video": videos,
             "features": _files(settings.features, remote, features_id, "features"),
         }
         if captions.lower().endswith(".json"):
             path = absolute_path(RemotePath(captions, remote))
             self._indexes["captions"] = CaptionIndex(path)
         else:
-            self._indexes["captions"] = _files(captions, remote, captions_id, "captions")
+            files = _files(captions, remote, captions_id, "captions")
+            if files is None:
+                self._indexes["captions"] = None
+            else:
+                is_video = _has_id(videos)
+                self._indexes["captions"] = CaptionsFiles(files, is_video)
 
     @property
     def has_captions(self) -> bool:
@@ -344,13 +429,21 @@ class SideFolders:
         return self._indexes["captions"] is not None
 
     def completed(self, item: VideoItem) -> VideoItem:
-        """Return an item with what the folders hold of it; what it names itself stays."""
+        """Return an item with what the folders hold of it; what it names itself stays.
+
+        Raises AmbiguousCaptionsError where its captions are of several languages.
+        """
         for field, index in self._indexes.items():
             if index is not None and getattr(item, field) is None:
                 file = index.find(item.id)
                 if file is not None:
                     item = with_file(item, field, file)
         return item
+
+
+def _has_id(files: FileIndex | None) -> Callable[[str], bool]:
+    """Return whether an index has an id; without an index, no id is there."""
+    return lambda id: files is not None and files.find(id) is not None
 
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.sources.files import SideFolders, text_lines
+from stepline.curate.sources.files import AmbiguousCaptionsError, SideFolders, text_lines
 from stepline.curate.sources.select import SourceFilter
 from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
@@ -55,7 +55,11 @@ def read_howto100m(
         length = lengths.find(id) if lengths is not None else None
         duration = seconds_of(length[0]) if length else None
         item = VideoItem(id, title=task, task=task, category=category, duration=duration)
-        item = side_folders.completed(item)
+        try:
+            item = side_folders.completed(item)
+        except AmbiguousCaptionsError as error:
+            yield rejected_video(id, str(error))
+            continue
         yield item if item.has_files else rejected_video(id, NO_FILE)
 
 

@@ -15,6 +15,7 @@ from typing import BinaryIO, TextIO, TypeAlias, cast
 from stepline.curate.settings import ColumnsSettings
 from stepline.curate.sources.files import (
     STAMP_FIELDS,
+    AmbiguousCaptionsError,
     FileStamps,
     SideFolders,
     StampedFile,
@@ -98,7 +99,10 @@ def _entry(
             what = "video" if field == "video" else f"file of {field}"
             return rejected_video(id, f"its {what} is not there")
         item = with_file(item, field, StampedFile(url, stamp))
-    item = side_folders.completed(item)
+    try:
+        item = side_folders.completed(item)
+    except AmbiguousCaptionsError as error:
+        return rejected_video(id, str(error))
     if item.has_files:
         return item
     reason = "its row names no file, and none of its id is in the folders of the settings"

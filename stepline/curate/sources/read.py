@@ -6,10 +6,13 @@ of their own.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.external_sort import sort_by_id
 from stepline.curate.sources.files import (
+    AmbiguousCaptionsError,
+    CaptionsFiles,
     FileIndex,
     FileStamps,
     SideFolders,
@@ -34,25 +37,31 @@ from stepline.sieve_swap.videos import VIDEOS_FILE
 
 def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[SourceEntry]:
     """Yield every video below a folder, its id the file's stem, and what is refused: folders that
-    cannot be read.
+    cannot be read, captions of several languages.
 
-    Raises DatasetError where there is no video.
+    Captions that belong to no video are an entry of their own. Raises DatasetError where there is
+    neither a video nor captions.
     """
     skipped: list[tuple[str, str]] = []
     videos = FileIndex(source, source.list(skipped), video_id)
     yield from (rejected_video(name, reason) for name, reason in skipped)
-    if not len(videos):
-        cure = "give the folder of videos, a list of them, or tars"
-        raise DatasetError(f"{source.display_url}: no video in it; {cure}")
     captions = None
     if not side_folders.has_captions:
-        captions = FileIndex(source, source.list([]), captions_id)
-    for id, video in videos:
-        item = with_file(VideoItem(id), "video", video)
-        file = captions.find(id) if captions is not None else None
-        if file is not None:
-            item = with_file(item, "captions", file)
-        yield side_folders.completed(item)
+        files = FileIndex(source, source.list([]), captions_id)
+        captions = CaptionsFiles(files, lambda id: videos.find(id) is not None)
+    alone = captions.ids_without_video() if captions is not None else []
+    if not len(videos) and not alone:
+        cure = "give the folder of videos or captions, a list of them, or tars"
+        raise DatasetError(f"{source.display_url}: no video in it; {cure}")
+    items = [VideoItem(id) for id in alone]
+    for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
+        try:
+            file = captions.find(item.id) if captions is not None else None
+            if file is not None:
+                item = with_file(item, "captions", file)
+            yield side_folders.completed(item)
+        except AmbiguousCaptionsError as error:
+            yield rejected_video(item.id, str(error))
 
 
 SOURCE_DEFAULTS = SourceSettings()

@@ -3,6 +3,8 @@
     000123.mp4, 000123.vtt (or .srt, or .json with text and times), 000123.json ({"title": ...,
     "duration": ...}), 000123.npy
 
+The id of a video is its key: in a folder 00000 of the tar, 00000--000123.
+
 Only headers are read here; a member is a part of its tar, and fetched as one when its turn comes.
 """
 
@@ -13,15 +15,18 @@ from itertools import groupby
 from typing import BinaryIO
 
 from stepline.curate.sources.files import (
+    AmbiguousCaptionsError,
     SideFolders,
     StampedFile,
     captions_id,
+    choose_language,
     features_id,
     video_id,
     with_file,
 )
-from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
+from stepline.curate.stage import FOLDER_MARK, SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.language_tags import split_language
 from stepline.limits import LATEST, LimitError, TarHeader, parse_json_text
 from stepline.remote import RemotePath
 
@@ -98,6 +103,15 @@ def find_tars(source: RemotePath) -> list[RemotePath]:
 
 
 def _key(member: tarfile.TarInfo) -> str:
+    """Return what the members of a video share, as an id: their folder, and their name up to its
+    first point; "" for a hidden file."""
+    folder, _, _ = member.name.removeprefix("./").rpartition("/")
+    stem = _stem(member)
+    parts = [part for part in folder.split("/") if part]
+    return FOLDER_MARK.join([*parts, stem]) if stem else ""
+
+
+def _stem(member: tarfile.TarInfo) -> str:
     return member.name.rpartition("/")[2].partition(".")[0]
 
 
@@ -116,14 +130,13 @@ def _item(
         about, is_captions = _about(members, tar)
     except LimitError as error:
         return rejected_video(key, f"its .json is {error}")
-    captions = []
-    for member in members:
-        named = captions_id(member.name)
-        if named is not None and (is_captions or not member.name.endswith(".json")):
-            captions.append((named[1], member.name, member))
+    try:
+        captions = _captions(members, with_json=is_captions)
+    except AmbiguousCaptionsError as error:
+        return rejected_video(key, str(error))
     files = {
         "video": next(iter(videos), None),
-        "captions": min(captions)[2] if captions else None,
+        "captions": captions,
         "features": next((member for member in members if features_id(member.name)), None),
     }
     item = VideoItem(key, **about)  # type: ignore[arg-type]   # the fields' own types
@@ -132,10 +145,32 @@ def _item(
             first, last = file.offset_data, file.offset_data + file.size
             url = f"{tar.url}#bytes={first}-{last}/{file.name.rpartition('/')[2]}"
             item = with_file(item, field, StampedFile(url, f"{stamp}+{first}-{last}"))
-    item = side_folders.completed(item)
+    try:
+        item = side_folders.completed(item)
+    except AmbiguousCaptionsError as error:
+        return rejected_video(key, str(error))
     if item.has_files:
         return item
     return rejected_video(key, "its key holds neither a video nor captions nor features")
+
+
+def _captions(members: Sequence[tarfile.TarInfo], *, with_json: bool) -> tarfile.TarInfo | None:
+    """Return the captions among the members of a key: of its name, else with a language behind it.
+
+    Raises AmbiguousCaptionsError for several languages.
+    """
+    name = _stem(members[0])
+    ranked: dict[str, list[tuple[int, str, tarfile.TarInfo]]] = {}
+    for member in members:
+        named = captions_id(member.name)
+        if named is not None and (with_json or not member.name.endswith(".json")):
+            ranked.setdefault(named[0], []).append((named[1], member.name, member))
+    stem: str | None = name
+    if name not in ranked:
+        stem = choose_language(
+            name, [other for other in ranked if split_language(other)[0] == name]
+        )
+    return None if stem is None else min(ranked[stem])[2]
 
 
 def _about(

@@ -75,7 +75,10 @@ def transcribe(video: VideoContext) -> bytes:
         from stepline.asr import read_captions
 
         captions = read_captions(video.captions, video_id=video.item.id, settings=settings.asr)
-        return to_bytes(Speech(transcript=captions.transcript, dropped=captions.dropped))
+        speech = Speech(
+            transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
+        )
+        return to_bytes(speech)
     if video.media is None:
         return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     return transcribe_many([video])[0]

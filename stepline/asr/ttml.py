@@ -1,0 +1,235 @@
+"""TTML and DFXP files to what they show: paragraphs, their line breaks and the times of their spans."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from xml.etree import ElementTree
+
+from stepline.asr.caption_text import strip_speaker_marks
+from stepline.asr.shown_captions import ShownCaption, ShownLine, TimedPiece
+from stepline.asr.subtitles import MAX_TITLE_PERCENT, SubtitleFile
+from stepline.errors import CaptionError
+from stepline.limits import DEPTH
+
+TTML_START = re.compile(r"\s*(?:<\?xml[^>]*\?>|<!--.*?-->|\s)*<(?:\w+:)?tt[\s>]", re.DOTALL)
+ENTITY_DECLARATION = re.compile(r"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
+CLOCK_TIME = re.compile(r"(\d{1,6}):(\d{1,4}):(\d{1,2})(?:([.,])(\d{1,18})|:(\d{1,4})(?:\.\d+)?)?$")
+OFFSET_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,18})?)(h|ms|m|s|f|t)$")
+UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+PERCENT_PAIR = re.compile(r"[\d.]+%\s+([\d.]+)%")
+BLANK_RUN = re.compile(r"[ \t\n]+")
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Frames and ticks a second, as the root of a file names them."""
+
+    frame_rate: float
+    tick_rate: float
+
+    def seconds(self, value: str | None) -> float | None:
+        """Return a time of the file in seconds; None for none, and for one that cannot be read."""
+        text = (value or "").strip()
+        if clock := CLOCK_TIME.match(text):
+            hours, minutes, seconds, _, fraction, frames = clock.groups()
+            whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+            return whole + float(f"0.{fraction or 0}") + int(frames or 0) / self.frame_rate
+        if offset := OFFSET_TIME.match(text):
+            number, unit = float(offset[1]), offset[2]
+            if unit == "f":
+                return number / self.frame_rate
+            if unit == "t":
+                return number / self.tick_rate
+            return number * UNIT_SECONDS[unit]
+        return None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What an element takes over from those around it: its seconds, and whether it is a title."""
+
+    start: float | None = None
+    end: float | None = None
+    title: bool = False
+
+
+def is_ttml(text: str) -> bool:
+    """Tell whether a text begins as a TTML file does."""
+    return TTML_START.match(text) is not None
+
+
+def parse_ttml(text: str, name: str) -> SubtitleFile:
+    """Return what a TTML file shows. Raises CaptionError for XML that cannot be read."""
+    if ENTITY_DECLARATION.search(text):
+        raise CaptionError(f"{name}: XML with declarations of its own; take its DOCTYPE out")
+    without_declaration = re.sub(r"^\s*<\?xml[^>]*\?>", "", text)
+    try:
+        root = ElementTree.fromstring(without_declaration)
+    except ElementTree.ParseError as error:
+        raise CaptionError(f"{name}: not valid XML ({error}); correct that place") from error
+    reader = _TtmlReader(root, name)
+    for element in root:
+        if _tag(element) == "body":
+            reader.read_container(element, _Place(), 0)
+        else:
+            reader.read_metadata(element)
+    return reader.file
+
+
+class _TtmlReader:
+    """Reads the elements of a file, from the outer ones to the inner ones."""
+
+    def __init__(self, root: ElementTree.Element, name: str) -> None:
+        self.file = SubtitleFile()
+        self._name = name
+        self._clock = _clock(root)
+        self._tops = _top_regions(root)
+
+    def read_metadata(self, element: ElementTree.Element) -> None:
+        """Note the title, description and rights of a file, which nobody says."""
+        for part in element.iter():
+            if _tag(part) in ("title", "desc", "copyright") and (part.text or "").strip():
+                self.file.notes.append(" ".join((part.text or "").split()))
+
+    def read_container(self, element: ElementTree.Element, outer: _Place, depth: int) -> None:
+        """Read a body or division, and what is in it."""
+        if depth > DEPTH:
+            raise CaptionError(f"{self._name}: nested deeper than {DEPTH}; write it flatter")
+        place = self._place(element, outer)
+        self._note_text(element.text)
+        in_turn = element.get("timeContainer") == "seq"
+        before = place.start
+        for child in element:
+            child_place = replace(place, start=before) if in_turn else place
+            tag = _tag(child)
+            if tag == "p":
+                self._read_paragraph(child, self._place(child, child_place))
+            elif tag in ("body", "div"):
+                self.read_container(child, child_place, depth + 1)
+            else:
+                self.read_metadata(child)
+            if in_turn:
+                before = self._place(child, child_place).end
+            self._note_text(child.tail)
+
+    def _note_text(self, text: str | None) -> None:
+        if text and text.strip():
+            self.file.outside.append(" ".join(text.split()))
+
+    def _place(self, element: ElementTree.Element, outer: _Place) -> _Place:
+        """Return the seconds of an element, whose times count from the begin of what it is in."""
+        begin = self._clock.seconds(element.get("begin"))
+        duration = self._clock.seconds(element.get("dur"))
+        end = self._clock.seconds(element.get("end"))
+        base = outer.start or 0.0
+        start = outer.start if begin is None else base + begin
+        stop = outer.end if end is None else base + end
+        if duration is not None:
+            stop = (start or 0.0) + duration
+        title = element.get("region") in self._tops or _is_top(element)
+        return _Place(start, stop, title or outer.title)
+
+    def _read_paragraph(self, element: ElementTree.Element, place: _Place) -> None:
+        keeps_blanks = element.get("{http://www.w3.org/XML/1998/namespace}space") == "preserve"
+        lines: list[list[TimedPiece]] = [[]]
+        starts: list[float] = []
+        ends: list[float] = []
+        for text, span in self._texts(element, place, 0):
+            start = None
+            if span is not None and span.start is not None and span.start != place.start:
+                start = span.start
+            if span is not None and span.start is not None and span.end is not None:
+                starts.append(span.start)
+                ends.append(span.end)
+            line_text = text if keeps_blanks or text == "\n" else BLANK_RUN.sub(" ", text)
+            for number, part in enumerate(line_text.split("\n")):
+                if number:
+                    lines.append([])
+                if part:
+                    lines[-1].append(TimedPiece(part, start))
+        if place.start is None or place.end is None:
+            place = replace(
+                place,
+                start=min(starts, default=None) if place.start is None else place.start,
+                end=max(ends, default=None) if place.end is None else place.end,
+            )
+        shown_lines = []
+        for line in lines:
+            if line:
+                line[0] = replace(line[0], text=strip_speaker_marks(line[0].text))
+            shown_lines.append(ShownLine(tuple(line)))
+        caption = ShownCaption(place.start, place.end, tuple(shown_lines), place.title)
+        self.file.captions.append(caption)
+
+    def _texts(
+        self, element: ElementTree.Element, place: _Place, depth: int
+    ) -> Iterator[tuple[str, _Place | None]]:
+        """Yield the texts of a paragraph or span with the place of the timed span they are in."""
+        if depth > DEPTH:
+            raise CaptionError(f"{self._name}: nested deeper than {DEPTH}; write it flatter")
+        timed = element.get("begin") is not None and depth > 0
+        if element.text:
+            yield element.text, place if timed else None
+        for child in element:
+            tag = _tag(child)
+            if tag == "br":
+                yield "\n", None
+            elif tag == "span":
+                yield from self._texts(child, self._place(child, place), depth + 1)
+            else:
+                self.read_metadata(child)
+            if child.tail:
+                yield child.tail, place if timed else None
+
+
+def _tag(element: ElementTree.Element) -> str:
+    """Return the name of an element without its namespace; "" for a comment."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _attribute(element: ElementTree.Element, name: str) -> str:
+    """Return an attribute by its name without the namespace; "" where it is not there."""
+    for key, value in element.attrib.items():
+        if key.rpartition("}")[2] == name:
+            return value
+    return ""
+
+
+def _clock(root: ElementTree.Element) -> _Clock:
+    rate = _positive(_attribute(root, "frameRate"), 30.0)
+    parts = _attribute(root, "frameRateMultiplier").replace(":", " ").split()
+    if len(parts) == 2:
+        rate *= _positive(parts[0], 1.0) / _positive(parts[1], 1.0)
+    default_ticks = rate if _attribute(root, "frameRate") else 1.0
+    return _Clock(rate, _positive(_attribute(root, "tickRate"), default_ticks))
+
+
+def _positive(text: str, default: float) -> float:
+    """Return a number of at most nine digits; the default for anything else."""
+    if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text):
+        return default
+    return float(text) or default
+
+
+def _top_regions(root: ElementTree.Element) -> frozenset[str]:
+    """Return the ids of the regions in the upper half of the picture."""
+    names = []
+    for element in root.iter():
+        if _tag(element) != "region":
+            continue
+        if any(_is_top(part) for part in element.iter()):
+            names.append(_attribute(element, "id"))
+    return frozenset(names)
+
+
+def _is_top(element: ElementTree.Element) -> bool:
+    """Return whether an element is placed in the upper half: its origin, with its own height, or
+    its alignment."""
+    origin = PERCENT_PAIR.match(_attribute(element, "origin"))
+    align = _attribute(element, "displayAlign")
+    if origin is None or float(origin[1]) >= MAX_TITLE_PERCENT:
+        return False
+    extent = PERCENT_PAIR.match(_attribute(element, "extent"))
+    if align in ("after", "center") and extent is not None:
+        return float(origin[1]) + float(extent[1]) <= MAX_TITLE_PERCENT
+    return align != "after"
