@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from stepline.narration.words import word_set
-from stepline.records import Step, covering_span
+from stepline.records import Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.step_flaws import flaw_of_step
 from stepline.writing.types import instruction_kind
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ MAX_LIST_PAUSE_SECONDS: Final = 3.0  # between a step and more of its list
 # words of a step that is joined, by detail; "full" joins nothing
 MAX_JOINED_WORDS: Final = {"brief": 30, "usual": 22}
 MAX_HALF_WORDS: Final = 12
+ONLY_NAMES: Final = "names things, and says nothing to do with them"
 OBJECT_PRONOUNS: Final = word_set("it this that them these those")
 OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
 
@@ -50,26 +52,28 @@ class ToldStep:
 
 @dataclass(frozen=True)
 class JoinedSteps:
-    """steps: in their order. refused: those that would have been steps only as part of another."""
+    """steps: in their order. refused: those with a flaw, or that would have been steps only as part
+    of another."""
 
     steps: tuple[Step, ...]
-    refused: tuple[Step, ...]
+    refused: tuple[Rejected, ...]
 
 
 def join_halves(steps: Sequence[ToldStep], detail: Detail) -> JoinedSteps:
     """Return the steps in their order, halves joined to the step before as far as `detail` says."""
-    if detail == "full":
-        sure = tuple(item.step for item in steps if item.is_sure)
-        return JoinedSteps(sure, tuple(item.step for item in steps if not item.is_sure))
     docs = parse([item.step.text for item in steps])
     joined: list[_JoinedStep] = []
-    refused: list[Step] = []
+    refused: list[Rejected] = []
     for item, doc in zip(steps, docs, strict=True):
+        flaw = flaw_of_step(doc)
+        if flaw is not None:
+            refused.append(Rejected(what="step", text=item.step.text, reason=flaw))
+            continue
         longer = _lengthened(joined[-1], item, doc, detail) if joined else None
         if longer is not None:
             joined[-1] = longer
         elif not item.is_sure:
-            refused.append(item.step)
+            refused.append(Rejected(what="step", text=item.step.text, reason=ONLY_NAMES))
         else:
             joined.append(_JoinedStep((item.step,), (item.step.text,), _verb(doc)))
     return JoinedSteps(tuple(item.as_step() for item in joined), tuple(refused))
@@ -114,6 +118,8 @@ def _lengthened(
     before: _JoinedStep, item: ToldStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
     """Return the step before with this one at its end; None where they are two."""
+    if detail == "full":
+        return None
     last = before.steps[-1]
     is_order = instruction_kind(item.step.text) == instruction_kind(before.text) == "do"
     if not is_order or not _is_near(last, item.step, MAX_PAUSE_SECONDS):

@@ -63,11 +63,13 @@ class DraftWord:
 
 @dataclass(frozen=True)
 class DraftStep:
-    """A step before its pronouns have names. sentence: the number of the one it rests on."""
+    """A step before its pronouns have names. sentence: the number of the one it rests on. verb: the
+    place of its first verb; None for one that was put in front."""
 
     words: tuple[DraftWord, ...]
     sentence: int
     is_negated: bool = False
+    verb: int | None = None
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -101,7 +103,7 @@ class SentenceEditor:
         self.words = words
         self.reading = reading
         self.number = number
-        self.tokens = _tokens_of_words(words, doc)
+        self.tokens = tokens_of_words(words, doc)
         self.keep = _smoothed(words, reading, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
@@ -175,7 +177,7 @@ class SentenceEditor:
             order.insert(0, DraftWord("do not", None))
         front, moved = self._in_front(before, has_object=self._has_object(after))
         words = [*front, *order, *moved, *after]
-        return DraftStep(tuple(_trimmed(words)), self.number, is_negated)
+        return DraftStep(tuple(_trimmed(words)), self.number, is_negated, head)
 
     def _is_negated(self, action: _Action) -> bool:
         """Tell whether a "not" stands before the action within its own clause."""
@@ -305,7 +307,7 @@ def _is_negation(word: str) -> bool:
     return bare in NEGATION_WORDS or bare.endswith("n't") or bare == "do"
 
 
-def _tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
+def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
     """Return the parser's token of each word, the first with a letter; doc is of the words joined
     by spaces."""
     by_place: list[Token | None] = [None] * len(words)

@@ -24,7 +24,13 @@ from stepline.writing.extractive.reading import (
 )
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
 from stepline.writing.extractive.stated_amounts import amount_told, with_amount, with_digits
-from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
+from stepline.writing.extractive.step_editor import (
+    DraftStep,
+    DraftWord,
+    SentenceEditor,
+    tokens_of_words,
+)
+from stepline.writing.extractive.step_flaws import flaw_in_sentence
 from stepline.writing.extractive.step_names import StepNamer
 from stepline.writing.extractive.step_score import step_probabilities
 from stepline.writing.settings import WritingSettings
@@ -92,7 +98,12 @@ def write_extractive(
         if not drafts and chance >= threshold:
             reason = "tells a step, but no action was made out in its words"
             dropped.append(Rejected(what="step", text=unit.text, reason=reason))
+        tokens = tokens_of_words(unit.words, docs[number])
         for draft in drafts:
+            flaw = None if draft.verb is None else flaw_in_sentence(tokens[draft.verb])
+            if flaw is not None:
+                dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
+                continue
             named = namer.with_names(draft)
             if named is not None:
                 meant = namer.likely_names(number, draft.places)
@@ -100,9 +111,7 @@ def write_extractive(
                 is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
                 steps.append(ToldStep(_step(named, unit), listed, is_sure, meant))
     joined = join_halves(steps, settings.detail)
-    for step in joined.refused:
-        reason = "names things, and says nothing to do with them"
-        dropped.append(Rejected(what="step", text=step.text, reason=reason))
+    dropped += joined.refused
     folded = fold_by_meaning(merge_repeats(joined.steps))
     return WrittenSteps(number_steps(folded), tuple(dropped))
 
@@ -147,7 +156,7 @@ def _drafts(
 def _as_draft(action: GrammarAction, number: int) -> DraftStep:
     words = [DraftWord(action.text, place) for place in action.places[:1]]
     others = [DraftWord("", place) for place in action.places[1:]]
-    return DraftStep((*words, *others), number, action.is_negated)
+    return DraftStep((*words, *others), number, action.is_negated, action.verb)
 
 
 def _adds_amount(steps: list[ToldStep], doc: "Doc", unit: NarrationUnit) -> bool:

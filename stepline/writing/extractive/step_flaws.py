@@ -1,0 +1,43 @@
+"""What the grammar says against a step that words alone let pass.
+
+before we remove the drain plug             tells what comes later
+the shorter part that we just cut           tells which thing is meant
+without cutting the guide itself            would become its opposite
+I'm going to show you how to jack it up     speaks to the viewer
+make sure your fingers                      lost its end
+"""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+PAST_TAGS: Final = ("VBD", "VBN")
+MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
+
+
+def flaw_in_sentence(verb: "Token | None") -> str | None:
+    """Return why the action of a verb is none in its sentence; None where nothing speaks against
+    it."""
+    if verb is None:
+        return None
+    marks = {child.lower_ for child in verb.children if child.dep_ in ("mark", "advmod")}
+    if verb.dep_ == "advcl" and "before" in marks:
+        return "tells what comes after something else"
+    if verb.dep_ == "relcl" and verb.tag_ in PAST_TAGS:
+        return "tells which thing is meant"
+    if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
+        return "tells what is not to be done"
+    return None
+
+
+def flaw_of_step(doc: "Doc") -> str | None:
+    """Return what is wrong with a written step; None where nothing is."""
+    for token in doc:
+        if token.lower_ == "you" and token.dep_ in ("dobj", "dative") and token.head.i == 0:
+            return "speaks to the viewer, and of no work"
+    verbs = [token for token in doc[1:] if token.pos_ in ("VERB", "AUX")]
+    asks_for_care = len(doc) > 1 and doc[1].lower_ == "sure" and doc[0].lower_ in ("make", "be")
+    if asks_for_care and not verbs and len(doc) > MAX_SURE_WORDS - 1:
+        return "its end was lost"
+    return None

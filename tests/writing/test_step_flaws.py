@@ -1,0 +1,64 @@
+"""What is an order by its words alone, and none by its grammar."""
+
+import pytest
+
+from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.step_flaws import flaw_in_sentence, flaw_of_step
+
+
+def doc_of(text):
+    (doc,) = parse([text])
+    return doc
+
+
+def verb_of(text, word):
+    return next(token for token in doc_of(text) if token.text == word)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "verb", "flaw"),
+    [
+        ("Before we remove the drain plug, get your oil pan.", "remove", "comes after"),
+        ("Use the shorter part that we just cut as a guide.", "cut", "which thing"),
+        ("Cut to the guide without cutting the guide itself.", "cutting", "not to be done"),
+    ],
+)
+def test_a_clause_that_only_tells_is_no_order(sentence, verb, flaw):
+    assert flaw in flaw_in_sentence(verb_of(sentence, verb))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "verb"),
+    [
+        ("Remove the drain plug.", "Remove"),
+        ("After that we're going to slice the onion.", "slice"),
+        ("Loosen it by turning the wrench.", "turning"),
+        ("Now I'm adding the eggs that I need to whisk.", "adding"),
+    ],
+)
+def test_an_action_that_is_told_has_no_flaw(sentence, verb):
+    assert flaw_in_sentence(verb_of(sentence, verb)) is None
+
+
+def test_a_verb_that_nobody_said_has_no_flaw():
+    assert flaw_in_sentence(None) is None
+
+
+@pytest.mark.parametrize(
+    ("step", "flaw"),
+    [
+        ("show you how to jack the car up", "speaks to the viewer"),
+        ("make sure your fingers", "its end was lost"),
+        ("make sure the hot glue", "its end was lost"),
+    ],
+)
+def test_what_tells_no_work_is_no_step(step, flaw):
+    assert flaw in flaw_of_step(doc_of(step))
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["make sure the lid is closed", "make sure to stir the sauce", "show the ring to the camera"],
+)
+def test_what_tells_work_is_a_step(step):
+    assert flaw_of_step(doc_of(step)) is None
