@@ -130,14 +130,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     several = len(sources) > 1 or options["watch"]
     check_captions(options["captions"], several=several)
     check_title(options["title"], several=several)
-    if several and options["weights"] is not None and options["backbone"] == "precomputed":
-        raise SettingsError(
-            "--backbone precomputed is for one video; run each video with its own feature file"
-        )
-    if options["browse"] and (several or "html" not in output.formats):
-        raise SettingsError(
-            "--open shows the page of one video; name one, and leave --watch and other formats out"
-        )
+    _check_one_video_options(options, output.formats, several=bool(several))
     find_steps = partial(
         run_source,
         settings=settings,
@@ -408,3 +401,16 @@ def _describe_ready(
         record = describe_features(request, settings)
         files = write_outputs(record, output.out, formats=output.formats)
         return VideoResult(record, tuple(files), False)
+
+
+def _check_one_video_options(
+    options: dict[str, Any], formats: Sequence[str], *, several: bool
+) -> None:
+    """Raise SettingsError for options that make sense for one video alone."""
+    if several and options["weights"] is not None and options["backbone"] == "precomputed":
+        raise SettingsError(
+            "--backbone precomputed is for one video; run each video with its own feature file"
+        )
+    if options["browse"] and (several or "html" not in formats):
+        cure = "name one, and leave --watch and other formats out"
+        raise SettingsError(f"--open shows the page of one video; {cure}")
