@@ -50,20 +50,23 @@ from stepline.wys2.dataset import key_step_similarity, sentence_similarity_label
 from stepline.wys2.judge import PROBABILITY_MARGIN, judge_by_words
 from stepline.wys2.settings import LabelSettings
 
-RESULT = Path(__file__).resolve().parent / "results" / "narration_judge.json"
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "narration_judge.json"
 BIN_COUNT = 10
-DIGITS = 4
-WORDING = "wording"
-TELLS_STEP = "tells a step"
-BY_WORDS = "wording, and whether a step rests on it"
+ROUND_DIGITS = 4
+WORDING_NAME = "wording"
+TELLS_STEP_NAME = "tells a step"
+BY_WORDS_NAME = "wording, and whether a step rests on it"
 BOTH_REFITTED = "both, refitted"
-REFITTED = {
-    "wording, refitted": (WORDING,),
-    "tells a step, refitted": (TELLS_STEP,),
-    BOTH_REFITTED: (WORDING, TELLS_STEP),
+REFITTED_JUDGES = {
+    "wording, refitted": (WORDING_NAME,),
+    "tells a step, refitted": (TELLS_STEP_NAME,),
+    BOTH_REFITTED: (WORDING_NAME, TELLS_STEP_NAME),
 }
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
+Figure: TypeAlias = list[float]
+Json: TypeAlias = dict[str, Any]
+Videos: TypeAlias = dict[str, Json]
 
 
 @dataclass(frozen=True)
@@ -88,19 +91,24 @@ class CalibrationError:
     @cached_property
     def bin_of(self) -> Integers:
         """(N,): the bin of P that each sentence falls in."""
-        return np.minimum((self.chances * BIN_COUNT).astype(np.int64), BIN_COUNT - 1)
+        bins = (self.chances * BIN_COUNT).astype(np.int64)
+        return np.minimum(bins, BIN_COUNT - 1)
 
     def by_video(self, values: Floats) -> Floats:
         """Return (V, bins): the sums of what each sentence has, (N,)."""
         sums = np.zeros((self.videos, BIN_COUNT))
-        np.add.at(sums, (self.video, self.bin_of), values)
+        places = (self.video, self.bin_of)
+        np.add.at(sums, places, values)
         return sums
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) errors."""
-        gaps = weights @ self.by_video(self.chances - self.labels)
-        counts = weights @ self.by_video(np.ones(len(self.labels)))
-        return np.asarray(np.abs(gaps).sum(axis=1) / counts.sum(axis=1))
+        gap = self.chances - self.labels
+        gaps = weights @ self.by_video(gap)
+        ones = np.ones(self.items)
+        counts = weights @ self.by_video(ones)
+        distances = np.abs(gaps).sum(axis=1)
+        return np.asarray(distances / counts.sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class Narrations:
         return int(self.video.max()) + 1
 
     def tasks(self) -> dict[str, tuple[Flags, Flags]]:
-        """Return, by name, which sentences are asked about, and which of all are positive."""
+        """Return, by name, which sentences are in question, and which of all are positive."""
         everything = np.ones(len(self.video), dtype=np.bool_)
         return {
             "SS, all sentences": (everything, self.similar),
@@ -131,7 +139,7 @@ class Narrations:
         }
 
 
-def read_videos(path: Path) -> dict[str, dict[str, Any]]:
+def read_videos(path: Path) -> Videos:
     """Return the videos that have steps and sentences, by their ids."""
     videos = json.loads(gzip.decompress(path.read_bytes()))
     with_steps = {}
@@ -141,16 +149,18 @@ def read_videos(path: Path) -> dict[str, dict[str, Any]]:
     return with_steps
 
 
-def record_of(name: str, video: dict[str, Any], transcript: Transcript) -> Record:
+def record_of(name: str, video: Json, transcript: Transcript) -> Record:
     """Return a video with its steps as the reference."""
     steps = []
     for number, row in enumerate(video["steps"]):
         start, end = row["span"]
-        steps.append(Step(id=str(number), text=row["text"], spans=(Span(start, end),)))
-    dish = video["title"]
+        span = Span(start, end)
+        step = Step(id=str(number), text=row["text"], spans=(span,))
+        steps.append(step)
+    duration = video["duration"]
     return Record(
         id=name,
-        video=Video(id=name, duration=video["duration"], title=dish, task=dish),
+        video=Video(id=name, duration=duration, task=video["title"]),
         transcript=transcript,
         reference=tuple(steps),
     )
@@ -165,15 +175,16 @@ def judge_video(transcript: Transcript) -> dict[str, list[float]]:
         cited.update(step.sources)
     is_cited = [number in cited for number in range(len(texts))]
     return {
-        WORDING: predict_visibility(vectors).tolist(),
-        TELLS_STEP: sentence_step_probabilities(texts),
-        BY_WORDS: list(judge_by_words(vectors, is_cited)),
+        WORDING_NAME: predict_visibility(vectors).tolist(),
+        TELLS_STEP_NAME: sentence_step_probabilities(texts),
+        BY_WORDS_NAME: list(judge_by_words(vectors, is_cited)),
     }
 
 
-def gather(videos: dict[str, dict[str, Any]]) -> Narrations:
+def gather(videos: Videos) -> Narrations:
     """Return the sentences of the videos with labels and what judges say of them."""
-    dishes = sorted({video["title"] for video in videos.values()})
+    titles = {video["title"] for video in videos.values()}
+    dishes = sorted(titles)
     clips: list[NarratedClip] = []
     clip_rows: list[int] = []
     video_of: list[int] = []
@@ -189,46 +200,58 @@ def gather(videos: dict[str, dict[str, Any]]) -> Narrations:
         for judge, values in judge_video(transcript).items():
             chances.setdefault(judge, []).extend(values)
         tells_step += [row["is_step"] for row in video["sentences"]]
-        video_of += [number] * len(video["sentences"])
-        dish_of += [dishes.index(video["title"])] * len(video["sentences"])
+        video_of += [number] * len(transcript.sentences)
+        dish = dishes.index(video["title"])
+        dish_of += [dish] * len(transcript.sentences)
     settings = LabelSettings()
     similar_clips = sentence_similarity_labels(key_step_similarity(clips, settings), settings)
     in_step_clips = np.array([clip.key_step is not None for clip in clips])
-    similar = np.zeros(len(video_of), dtype=np.bool_)
-    in_step = np.zeros(len(video_of), dtype=np.bool_)
-    np.logical_or.at(similar, clip_rows, similar_clips)
-    np.logical_or.at(in_step, clip_rows, in_step_clips)
+    count = len(video_of)
+    by_judge = {}
+    for judge, values in chances.items():
+        by_judge[judge] = np.array(values)
     return Narrations(
-        np.array(video_of),
-        np.array(dish_of),
-        similar,
-        in_step,
-        np.array(tells_step),
-        {judge: np.array(values) for judge, values in chances.items()},
+        video=np.array(video_of),
+        dish=np.array(dish_of),
+        similar=any_clip(similar_clips, clip_rows, count),
+        in_step=any_clip(in_step_clips, clip_rows, count),
+        tells_step=np.array(tells_step),
+        chances=by_judge,
     )
 
 
-def refit(data: Narrations, judges: tuple[str, ...], asked: Flags, positive: Flags) -> Floats:
+def any_clip(flags: Flags, sentence_of: list[int], count: int) -> Flags:
+    """Return which sentences, (N,), have a clip whose flag is set."""
+    sentences = np.zeros(count, dtype=np.bool_)
+    with_clip = np.array(sentence_of)[flags]
+    sentences[with_clip] = True
+    return sentences
+
+
+def refit(data: Narrations, judges: tuple[str, ...], in_question: Flags, positive: Flags) -> Floats:
     """Return P of each sentence, (N,), by a regression on what judges say, fitted to the sentences
-    asked about in other dishes."""
-    columns = [logit(data.chances[judge], PROBABILITY_MARGIN) for judge in judges]
+    in question of other dishes."""
+    columns = []
+    for judge in judges:
+        log_odds = logit(data.chances[judge], PROBABILITY_MARGIN)
+        columns.append(log_odds)
     rows = np.column_stack(columns)
     chances = np.zeros(len(rows))
     for dish in np.unique(data.dish):
-        is_other = asked & (data.dish != dish)
+        is_other = in_question & (data.dish != dish)
         model = fit_logistic(rows[is_other], positive[is_other])
         of_dish = data.dish == dish
         chances[of_dish] = model(rows[of_dish])
     return chances
 
 
-def measure(data: Narrations, asked: Flags, positive: Flags) -> dict[str, Any]:
-    """Return the figures of every judge on the sentences asked about."""
+def measure(data: Narrations, in_question: Flags, positive: Flags) -> Json:
+    """Return the figures of every judge on the sentences in question."""
     chances = dict(data.chances)
-    for name, judges in REFITTED.items():
-        chances[name] = refit(data, judges, asked, positive)
-    labels = positive[asked].astype(np.float64)
-    video = data.video[asked]
+    for name, judges in REFITTED_JUDGES.items():
+        chances[name] = refit(data, judges, in_question, positive)
+    labels = positive[in_question].astype(np.float64)
+    video = data.video[in_question]
     kinds: dict[str, Callable[..., Statistic]] = {
         "AUC": RocAuc,
         "AP": AveragePrecision,
@@ -237,25 +260,31 @@ def measure(data: Narrations, asked: Flags, positive: Flags) -> dict[str, Any]:
     statistics: dict[str, Statistic] = {}
     for judge, values in chances.items():
         for kind, statistic in kinds.items():
-            items = (labels, values[asked], video, data.videos)
+            items = (labels, values[in_question], video, data.videos)
             statistics[f"{judge}: {kind}"] = statistic(*items)
     draws = resample(statistics)
-    figures: dict[str, dict[str, list[float]]] = {}
+    figures: dict[str, dict[str, Figure]] = {}
     for judge in chances:
         figures[judge] = {}
         for kind in kinds:
             name = f"{judge}: {kind}"
-            figures[judge][kind] = rounded(point_estimate(statistics[name]), draws[name])
+            value = point_estimate(statistics[name])
+            figures[judge][kind] = rounded(value, draws[name])
     gains = {}
-    for judge in (WORDING, TELLS_STEP, BY_WORDS):
-        drawn = draws[f"{BOTH_REFITTED}: AUC"] - draws[f"{judge}: AUC"]
-        gains[judge] = rounded(figures[BOTH_REFITTED]["AUC"][0] - figures[judge]["AUC"][0], drawn)
+    of_both = f"{BOTH_REFITTED}: AUC"
+    best = point_estimate(statistics[of_both])
+    for judge in (WORDING_NAME, TELLS_STEP_NAME, BY_WORDS_NAME):
+        name = f"{judge}: AUC"
+        gain = best - point_estimate(statistics[name])
+        drawn_gain = draws[of_both] - draws[name]
+        gains[judge] = rounded(gain, drawn_gain)
     tables = {}
     for judge, values in chances.items():
-        tables[judge] = reliability(CalibrationError(labels, values[asked], video, data.videos))
+        error = CalibrationError(labels, values[in_question], video, data.videos)
+        tables[judge] = reliability(error)
     return {
         "sentences": len(labels),
-        "positive": round(float(labels.mean()), DIGITS),
+        "positive": round(float(labels.mean()), ROUND_DIGITS),
         "judges": figures,
         "AUC gained by both, refitted, over": gains,
         "reliability": tables,
@@ -264,10 +293,12 @@ def measure(data: Narrations, asked: Flags, positive: Flags) -> dict[str, Any]:
 
 def rounded(value: float, draws: Floats) -> list[float]:
     """Return [value, low, high]."""
-    return [round(number, DIGITS) for number in (value, *interval(draws))]
+    low, high = interval(draws)
+    figure = np.array((value, low, high))
+    return figure.round(ROUND_DIGITS).tolist()
 
 
-def reliability(judge: CalibrationError) -> list[dict[str, Any]]:
+def reliability(judge: CalibrationError) -> list[Json]:
     """Return, for each bin of P that holds a sentence: how many, the mean P, and the share that is
     positive."""
     counts = judge.by_video(np.ones(judge.items))
@@ -279,17 +310,19 @@ def reliability(judge: CalibrationError) -> list[dict[str, Any]]:
         if not count:
             continue
         share = Ratio(hits[:, number], counts[:, number])
+        draws = resample({"share": share})
+        stated = float(sums[:, number].sum() / count)
         row = {
             "from": number / BIN_COUNT,
             "sentences": int(count),
-            "stated": round(float(sums[:, number].sum() / count), DIGITS),
-            "positive": rounded(point_estimate(share), resample({"share": share})["share"]),
+            "stated": round(stated, ROUND_DIGITS),
+            "positive": rounded(point_estimate(share), draws["share"]),
         }
         rows.append(row)
     return rows
 
 
-def markdown(result: dict[str, Any]) -> str:
+def markdown(result: Json) -> str:
     """Return the tables of docs/results/wys2.md."""
     lines = []
     for task, figures in result["tasks"].items():
@@ -297,14 +330,15 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(f"| {task} ({share}) | AUC | AP | ECE |")
         lines.append("|---|---|---|---|")
         for judge, row in figures["judges"].items():
-            lines.append(f"| {judge} | " + " | ".join(map(with_interval, row.values())) + " |")
+            cells = [judge, *map(with_interval, row.values())]
+            lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    for judge in (WORDING, TELLS_STEP, BY_WORDS, BOTH_REFITTED):
+    for judge in (WORDING_NAME, TELLS_STEP_NAME, BY_WORDS_NAME, BOTH_REFITTED):
         lines += reliability_table(judge, result["tasks"])
     return "\n".join(lines)
 
 
-def reliability_table(judge: str, tasks: dict[str, Any]) -> list[str]:
+def reliability_table(judge: str, tasks: Json) -> list[str]:
     """Return the lines of a judge's table: what is stated, and the shares of SS and of VR. A refit
     states another P of each."""
     names = ("SS, all sentences", "VR, all sentences")
@@ -318,8 +352,11 @@ def reliability_table(judge: str, tasks: dict[str, Any]) -> list[str]:
             text = f"{row['stated']:.2f}, {row['sentences']}, {with_interval(row['positive'])}"
             cells.setdefault(row["from"], {})[name] = text
     for start in sorted(cells):
-        columns = [cells[start].get(name, "–") for name in names]
-        lines.append(f"| {start:.1f} | " + " | ".join(columns) + " |")
+        columns = [f"{start:.1f}"]
+        for name in names:
+            column = cells[start].get(name, "–")
+            columns.append(column)
+        lines.append(f"| {' | '.join(columns)} |")
     return [*lines, ""]
 
 
@@ -337,11 +374,13 @@ def main() -> None:
     videos = read_videos(options.narration)
     data = gather(videos)
     tasks = {}
-    for name, (asked, positive) in data.tasks().items():
-        tasks[name] = measure(data, asked, positive)
-    counts = {"videos": data.videos, "dishes": len(np.unique(data.dish))}
-    result = {**counts, "tasks": tasks}
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for name, (in_question, positive) in data.tasks().items():
+        tasks[name] = measure(data, in_question, positive)
+    dishes = np.unique(data.dish)
+    result: Json = {"videos": data.videos, "dishes": len(dishes)}
+    result["tasks"] = tasks
+    text = json.dumps(result, indent=1) + "\n"
+    RESULT_PATH.write_text(text, encoding="utf-8")
     print(markdown(result))
 
 
