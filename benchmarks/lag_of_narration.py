@@ -25,19 +25,32 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from fit_shown_prior import SHRINK, START, WORDS
-from scipy.optimize import minimize
+from lag_curves import (
+    COOKING_CUT_NAME,
+    COOKING_NAME,
+    CURVE_SOURCES,
+    MIN_PROBABILITY,
+    VLOGS_NAME,
+    Curves,
+    FoldCurves,
+    Sources,
+    Tellings,
+    fit,
+    fit_without_folds,
+    left_out,
+    log_likelihood,
+    log_mass,
+    targets_of,
+)
 from scipy.stats import norm
 from tellings import (
     Array,
     Narration,
-    Telling,
     cut_into_clips,
     read_narrations,
     uniform_within,
     whenact_tellings,
 )
-from whenact_data import FOLDS
 
 from stepline.evaluate.bootstrap import (
     Integers,
@@ -59,136 +72,20 @@ GRID_LAGS = np.arange(-6.0, 12.25, 0.5)  # seconds by which pictures follow the 
 MIN_TELLINGS = 3  # of a video, for a lag of its own
 USUAL_LAGS = np.arange(-4.0, 10.1, 0.25)
 LAG_SPREADS = np.arange(0.25, 8.1, 0.25)
-MIN_PROBABILITY = 1e-12
 INTERVAL_PERCENTS = (2.5, 97.5)
 QUANTILE_PERCENTS = (10, 25, 50, 75, 90)
 ROUND_DIGITS = 4
 DRAW_COUNT = 1000
-VLOGS_NAME = "WhenAct"
-COOKING_NAME = "YouCook2"
-COOKING_CUT_NAME = "YouCook2, cut"
-# what each curve is fitted to, and how much each source counts
-CURVE_SOURCES = {
-    VLOGS_NAME: {VLOGS_NAME: 1.0},
-    COOKING_NAME: {COOKING_NAME: 1.0},
-    COOKING_CUT_NAME: {COOKING_CUT_NAME: 1.0},
-    "both": {VLOGS_NAME: 0.5, COOKING_NAME: 0.5},
-    "both, cut": {VLOGS_NAME: 0.5, COOKING_CUT_NAME: 0.5},
-    "both, a fifth YouCook2": {VLOGS_NAME: 0.8, COOKING_NAME: 0.2},
-    "both, a twentieth YouCook2": {VLOGS_NAME: 0.95, COOKING_NAME: 0.05},
-}
 LIKELIHOOD_NAME = "log-likelihood"
 HIT_RATE_NAME = "R@1"
 
 Figure: TypeAlias = list[float]  # mean, low, high
 Values: TypeAlias = dict[str, dict[str, Array]]  # by row and metric, of each telling
 Table: TypeAlias = dict[str, dict[str, Figure]]
-FoldCurves: TypeAlias = list[ShownPrior]  # each fitted without one fold
-Curves: TypeAlias = dict[str, FoldCurves]
-Tellings: TypeAlias = Sequence[Telling]
 Narrations: TypeAlias = Sequence[Narration]
-Sources: TypeAlias = dict[str, Tellings]
-Rows: TypeAlias = Iterable[Array]  # (T,) each
 Names: TypeAlias = Sequence[str]
 Tables: TypeAlias = dict[str, Table]
 Json: TypeAlias = dict[str, Any]
-
-
-def distributions(curve: ShownPrior, tellings: Tellings, lag: float = 0.0) -> list[Array]:
-    """Return P(second), (T,), of each telling; equal spoken windows are worked out once."""
-    rows = []
-    by_speech: dict[tuple[Span, int], Array] = {}
-    for telling in tellings:
-        seconds = telling.seconds
-        key = (telling.speech, seconds)
-        if key not in by_speech:
-            by_speech[key] = curve.distribution([telling.speech], seconds, lag=lag)
-        rows.append(by_speech[key])
-    return rows
-
-
-def left_out(curves: FoldCurves, tellings: Tellings, lag: float = 0.0) -> list[Array]:
-    """Return P(second), (T,), of each telling by the curve that was fitted without its fold."""
-    by_fold = [distributions(curve, tellings, lag) for curve in curves]
-    rows = []
-    for number, telling in enumerate(tellings):
-        own = by_fold[telling.fold]
-        rows.append(own[number])
-    return rows
-
-
-def log_likelihood(rows: Rows, targets: Rows) -> Array:
-    """Return (N,): the mean of log P over the seconds that show each step."""
-    values = []
-    for row, target in zip(rows, targets, strict=True):
-        chances = np.maximum(row, MIN_PROBABILITY)
-        value = target @ np.log(chances)
-        values.append(value)
-    return np.array(values)
-
-
-def log_mass(rows: Rows, targets: Rows) -> Array:
-    """Return (N,): the log of P(the second lies in the span)."""
-    values = []
-    for row, target in zip(rows, targets, strict=True):
-        mass = row @ (target > 0)
-        mass = max(MIN_PROBABILITY, mass)
-        values.append(np.log(mass))
-    return np.array(values)
-
-
-def targets_of(tellings: Tellings) -> list[Array]:
-    """Return the seconds that show each step, (T,) each."""
-    return [telling.target for telling in tellings]
-
-
-def fit(sources: Sources, weights: dict[str, float]) -> ShownPrior:
-    """Return the curve of greatest likelihood, where each source counts as its weight says."""
-    targets = {}
-    lengths = []
-    for name in weights:
-        targets[name] = targets_of(sources[name])
-        for telling in sources[name]:
-            lengths.append(telling.picture.duration)
-    median = float(np.median(lengths))
-
-    def curve_of(logarithms: Array) -> ShownPrior:
-        numbers = np.exp(logarithms).tolist()
-        return ShownPrior(*numbers, words=WORDS, shown_median=median, shown_rate=0.0)
-
-    def loss(logarithms: Array) -> float:
-        curve = curve_of(logarithms)
-        distance = logarithms - START
-        value = SHRINK * (distance**2).sum()
-        for name, weight in weights.items():
-            rows = distributions(curve, sources[name])
-            values = log_likelihood(rows, targets[name])
-            value -= weight * values.mean()
-        return float(value)
-
-    best = minimize(loss, START, method="L-BFGS-B")
-    return curve_of(best.x)
-
-
-def fit_without_folds(sources: Sources) -> Curves:
-    """Return, for each of CURVE_SOURCES, the curves without one fold after the other."""
-    curves: Curves = {name: [] for name in CURVE_SOURCES}
-    for fold in range(FOLDS):
-        training = without_fold(sources, fold)
-        for name, weights in CURVE_SOURCES.items():
-            curves[name].append(fit(training, weights))
-    return curves
-
-
-def without_fold(sources: Sources, fold: int) -> Sources:
-    """Return the tellings of other folds."""
-    others: Sources = {}
-    for name, tellings in sources.items():
-        others[name] = []
-        for telling in tellings:
-            if telling.fold != fold:
-                others[name].append(telling)
-    return others
 
 
 def is_within(seconds: Iterable[float], pictures: Iterable[Span]) -> Array:
