@@ -1,4 +1,4 @@
-"""Fits P(shown at t | said at s) to WhenAct and writes stepline/nasva/shown_prior.json.
+"""Fits P(shown at t | said at s) to WhenAct and writes stepline/grounding/shown_prior.json.
 
     python benchmarks/fit_shown_prior.py
 
@@ -19,7 +19,7 @@ from whenact_data import CLIP, Action, Array, read_actions, shown_seconds
 
 from stepline.grounding.said_to_shown import ShownPrior
 
-OUT = Path(__file__).resolve().parents[1] / "stepline" / "nasva" / "shown_prior.json"
+OUT = Path(__file__).resolve().parents[1] / "stepline" / "grounding" / "shown_prior.json"
 WORDS = 3.0  # seconds, the usual length of a recogniser's sentence
 START = np.log([2.0, 1.0, 2.0, 1.0])  # before scale, before power, after scale, after power
 SHRINK = 1e-4  # weight of the squared distance from START; only keeps the fit from drifting
