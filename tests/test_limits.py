@@ -115,6 +115,7 @@ def test_every_reader_of_json_has_limits():
         "antecedents.py",
         "step_score.py",
         "line_model.py",
+        "thing_kinds.py",
         "visibility.py",
         "said_to_shown.py",
         "swap.py",

@@ -241,7 +241,7 @@ def test_a_record_gives_its_outputs_as_text(small_video, captions_file):
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     record = package.steps(small_video, captions=captions_file, settings=settings, device="cpu")
     assert record.to_vtt().startswith("WEBVTT")
-    assert record.to_markdown().startswith("# small\n\n## 1. ")
+    assert record.to_markdown().startswith("# Small\n\n")
     assert "<!doctype html>" in record.to_html()[:40].lower()
     assert record.to_text("json") == record.to_text("json")
     with pytest.raises(SettingsError, match="'docx' is no text"):

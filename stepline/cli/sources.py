@@ -97,7 +97,9 @@ FileState: TypeAlias = tuple[int, int]  # bytes, and when it changed last, in ns
 
 
 def _is_complete(path: Path, still: float) -> bool:
-    """Whether a file that has not changed for `still` s is no half of a copy."""
+    """Whether a file that has not changed for `still` s is no half of a copy; captions are copied at
+    once."""
     from stepline.media.whole_files import has_its_end
+    from stepline.pipeline.captions_alone import is_captions
 
-    return still >= STILL_SECONDS or has_its_end(path)
+    return still >= STILL_SECONDS or is_captions(path) or has_its_end(path)
