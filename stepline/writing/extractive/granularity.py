@@ -200,4 +200,5 @@ def half_text(doc: "Doc") -> str | None:
 def _verb(doc: "Doc") -> str:
     if not len(doc):
         return ""
-    return doc[0].lemma_.lower()
+    lemma: str = doc[0].lemma_
+    return lemma.lower()
