@@ -69,14 +69,17 @@ def join_halves(steps: Sequence[ToldStep], detail: Detail) -> JoinedSteps:
         if flaw is not None:
             refused.append(Rejected(what="step", text=item.step.text, reason=flaw))
             continue
-        longer = _lengthened(joined[-1], item, doc, detail) if joined else None
+        longer = None
+        if joined:
+            longer = _lengthened(joined[-1], item, doc, detail)
         if longer is not None:
             joined[-1] = longer
-        elif not item.is_sure:
-            refused.append(Rejected(what="step", text=item.step.text, reason=ONLY_NAMES))
-        else:
+        elif item.is_sure:
             joined.append(_JoinedStep((item.step,), (item.step.text,), _verb(doc)))
-    return JoinedSteps(tuple(item.as_step() for item in joined), tuple(refused))
+        else:
+            refused.append(Rejected(what="step", text=item.step.text, reason=ONLY_NAMES))
+    joined_steps = [item.as_step() for item in joined]
+    return JoinedSteps(tuple(joined_steps), tuple(refused))
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,9 @@ class _JoinedStep:
     @property
     def text(self) -> str:
         """The parts as one order: "peel, slice and salt the apple"."""
-        text = self.parts[0]
-        for number, part in enumerate(self.parts[1:], start=2):
+        first, *others = self.parts
+        text = first
+        for number, part in enumerate(others, start=2):
             is_last = number == len(self.parts)
             if part.startswith(","):
                 text += part
@@ -108,10 +112,16 @@ class _JoinedStep:
         """Return one step that rests on all sentences."""
         if len(self.steps) == 1:
             return self.steps[0]
-        sources = sorted({source for step in self.steps for source in step.sources})
-        said = covering_span(step.said for step in self.steps if step.said is not None)
-        update = {"text": self.text, "sources": tuple(sources), "said": said}
-        return self.steps[0].model_copy(update=update)
+        sources: set[int] = set()
+        for step in self.steps:
+            sources.update(step.sources)
+        spans = [step.said for step in self.steps if step.said is not None]
+        changes = {
+            "text": self.text,
+            "sources": tuple(sorted(sources)),
+            "said": covering_span(spans),
+        }
+        return self.steps[0].model_copy(update=changes)
 
 
 def _lengthened(
@@ -121,8 +131,10 @@ def _lengthened(
     if detail == "full":
         return None
     last = before.steps[-1]
-    is_order = instruction_kind(item.step.text) == instruction_kind(before.text) == "do"
-    if not is_order or not _is_near(last, item.step, MAX_PAUSE_SECONDS):
+    kinds = {instruction_kind(before.text), instruction_kind(item.step.text)}
+    if kinds != {"do"}:
+        return None
+    if not _is_near(last, item.step, MAX_PAUSE_SECONDS):
         return None
     part = None
     half = half_text(doc)
@@ -135,9 +147,14 @@ def _lengthened(
         part = item.step.text.partition(" ")[2]
     if not part:
         return None
-    parts = before.parts if part in before.parts else (*before.parts, part)
+    parts = before.parts
+    if part not in parts:
+        parts = (*parts, part)
     longer = _JoinedStep((*before.steps, item.step), parts, before.verb)
-    return longer if len(longer.text.split()) <= MAX_JOINED_WORDS[detail] else None
+    words = longer.text.split()
+    if len(words) > MAX_JOINED_WORDS[detail]:
+        return None
+    return longer
 
 
 def _means_the_same(before: _JoinedStep, item: ToldStep) -> bool:
@@ -145,17 +162,21 @@ def _means_the_same(before: _JoinedStep, item: ToldStep) -> bool:
 
     Within one sentence it does nearly always; else its pronouns must stand for that.
     """
-    if {*before.steps[-1].sources} & {*item.step.sources}:
+    last_sources = set(before.steps[-1].sources)
+    if not last_sources.isdisjoint(item.step.sources):
         return True
+    if not item.meant:
+        return False
     words = {word.strip(",").lower() for word in before.text.split()}
-    return bool(item.meant) and all(words & {*name.lower().split()} for name in item.meant)
+    return all(not words.isdisjoint(name.lower().split()) for name in item.meant)
 
 
 def _is_near(before: Step, step: Step, seconds: float) -> bool:
     """Tell whether a step is told within so many seconds of the one before."""
     if before.said is None or step.said is None:
         return False
-    return -seconds <= step.said.start - before.said.end <= seconds
+    pause = step.said.start - before.said.end
+    return abs(pause) <= seconds
 
 
 def half_text(doc: "Doc") -> str | None:
@@ -169,9 +190,15 @@ def half_text(doc: "Doc") -> str | None:
         if token.lower_ not in OBJECT_PRONOUNS or is_subject_of_clause:
             return None
         pronouns.append(token)
-    words = [token.text_with_ws for token in doc if token not in pronouns]
-    return "".join(words).strip() or None
+    text = ""
+    for token in doc:
+        if token not in pronouns:
+            text += token.text_with_ws
+    return text.strip() or None
 
 
 def _verb(doc: "Doc") -> str:
-    return doc[0].lemma_.lower() if len(doc) else ""
+    if not len(doc):
+        return ""
+    lemma: str = doc[0].lemma_
+    return lemma.lower()

@@ -54,8 +54,8 @@ def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
     is_punctuated = 2 * ends > len(sentences)
     units: list[NarrationUnit] = []
     for number, sentence in enumerate(sentences):
-        before = units[-1] if units else None
-        if before is not None and is_punctuated and _goes_on(before, sentence):
+        if units and is_punctuated and _goes_on(units[-1], sentence):
+            before = units[-1]
             units[-1] = replace(before, sentences=(*before.sentences, sentence))
         else:
             units.append(NarrationUnit(number, (sentence,)))
@@ -66,10 +66,11 @@ def _goes_on(unit: NarrationUnit, sentence: Sentence) -> bool:
     """Return whether a sentence is the rest of the one before."""
     last = unit.sentences[-1]
     has_ended = last.text.rstrip().endswith(SENTENCE_ENDS)
+    if has_ended or not sentence.text[:1].islower():
+        return False
     silence = sentence.span.start - last.span.end
     length = len(f"{unit.text} {sentence.text}".split())
-    fits = silence <= BROKEN_OFF_SECONDS and length <= MAX_UNIT_WORDS
-    return sentence.text[:1].islower() and not has_ended and fits
+    return silence <= BROKEN_OFF_SECONDS and length <= MAX_UNIT_WORDS
 
 
 def foreign_note(transcript: Transcript) -> str | None:
@@ -81,13 +82,13 @@ def foreign_note(transcript: Transcript) -> str | None:
             return None
         reason = f"the extractive writer reads English only, the transcript is {language!r}"
         was_recognised = transcript.recogniser not in (None, "captions")
-        translate = "translate it with --translate, or " if was_recognised else ""
+        translate = ""
+        if was_recognised:
+            translate = "translate it with --translate, or "
         return f"{reason}; {translate}use the llm writer"
-    words = [
-        word
-        for sentence in transcript.sentences
-        for word in re.findall(r"\w+", sentence.text.lower())
-    ]
+    words: list[str] = []
+    for sentence in transcript.sentences:
+        words += re.findall(r"\w+", sentence.text.lower())
     if looks_english(words):
         return None
     reason = "the extractive writer reads English only, and this transcript does not look like it"
@@ -115,7 +116,8 @@ def read_narration(
 
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
-    settings = WritingSettings() if settings is None else settings
+    if settings is None:
+        settings = WritingSettings()
     units = join_sentences(transcript.sentences)
     tagger = load_tagger(settings.step_scorer)
     readings = tagger.read_sentences([unit.text for unit in units])

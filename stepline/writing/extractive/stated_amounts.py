@@ -31,35 +31,54 @@ def amount_told(doc: "Doc") -> str | None:
     stated = [quantity for quantity in quantities(doc.text) if quantity.kind != COUNT]
     if len(stated) != 1:
         return None
-    units = [token for token in doc if token.lower_ in UNITS or token.lower_ in DEGREES]
-    others = [token for token in doc if token.pos_ in ("NOUN", "PROPN") and token not in units]
+    units: list[int] = []
+    for token in doc:
+        if token.lower_ in UNITS or token.lower_ in DEGREES:
+            units.append(token.i)
+        elif token.pos_ in ("NOUN", "PROPN") and token.lower_ != "worth":
+            return None
     numbers = [token.i for token in doc if token.like_num]
-    if not units or not numbers or any(token.lower_ != "worth" for token in others):
+    if not units or not numbers:
         return None
-    first, last = numbers[0], units[-1].i
-    while first > 0 and doc[first - 1].pos_ in ("ADV", "ADP") and doc[first - 1].head.i >= first:
-        first -= 1
+    first = _begin_with_adverbs(doc, numbers[0])
+    last = units[-1]
     if first >= last:
         return None
     amount: str = doc[first : last + 1].text
     return amount[:1].lower() + amount[1:]
 
 
+def _begin_with_adverbs(doc: "Doc", number: int) -> int:
+    """Return where an amount begins: at its number, or at "about" or "up to" before it."""
+    first = number
+    while first > 0:
+        before = doc[first - 1]
+        if before.pos_ not in ("ADV", "ADP") or before.head.i < first:
+            break
+        first -= 1
+    return first
+
+
 def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
     """Return a step with the amount that a later sentence tells; None where it has one of its kind,
     or is told too far away."""
-    if not step.sources or not 0 < sentence - step.sources[-1] <= MAX_SENTENCES_APART:
+    if not step.sources:
+        return None
+    distance = sentence - step.sources[-1]
+    if not 0 < distance <= MAX_SENTENCES_APART:
         return None
     kinds = {quantity.kind for quantity in quantities(amount)}
-    if any(quantity.kind in kinds for quantity in quantities(step.text)):
-        return None
-    sources = (*step.sources, sentence)
-    return step.model_copy(update={"text": f"{step.text}, {amount}", "sources": sources})
+    for quantity in quantities(step.text):
+        if quantity.kind in kinds:
+            return None
+    changes = {"text": f"{step.text}, {amount}", "sources": (*step.sources, sentence)}
+    return step.model_copy(update=changes)
 
 
 def with_digits(text: str) -> str:
     """Return a step with halves as digits: of "two and a half cups" "2.5 cups"."""
-    return UNIT_AND_HALF_PATTERN.sub(_unit_and_half, HALF_PATTERN.sub(_number_and_half, text))
+    text = HALF_PATTERN.sub(_number_and_half, text)
+    return UNIT_AND_HALF_PATTERN.sub(_unit_and_half, text)
 
 
 def _number_and_half(match: re.Match[str]) -> str:
@@ -69,4 +88,6 @@ def _number_and_half(match: re.Match[str]) -> str:
 
 def _unit_and_half(match: re.Match[str]) -> str:
     unit = match[1].lower()
-    return f"1.5 {MANY_INCHES if unit == 'inch' else unit + 's'}"
+    if unit == "inch":
+        return f"1.5 {MANY_INCHES}"
+    return f"1.5 {unit}s"

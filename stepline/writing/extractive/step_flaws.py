@@ -21,9 +21,10 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     it."""
     if verb is None:
         return None
-    marks = {child.lower_ for child in verb.children if child.dep_ in ("mark", "advmod")}
-    if verb.dep_ == "advcl" and "before" in marks:
-        return "tells what comes after something else"
+    if verb.dep_ == "advcl":
+        for child in verb.children:
+            if child.lower_ == "before" and child.dep_ in ("mark", "advmod"):
+                return "tells what comes after something else"
     if verb.dep_ == "relcl" and verb.tag_ in PAST_TAGS:
         return "tells which thing is meant"
     if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
@@ -34,10 +35,14 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
 def flaw_of_step(doc: "Doc") -> str | None:
     """Return what is wrong with a written step; None where nothing is."""
     for token in doc:
-        if token.lower_ == "you" and token.dep_ in ("dobj", "dative") and token.head.i == 0:
+        is_object = token.dep_ in ("dobj", "dative")
+        if token.lower_ == "you" and is_object and token.head.i == 0:
             return "speaks to the viewer, and of no work"
-    verbs = [token for token in doc[1:] if token.pos_ in ("VERB", "AUX")]
-    asks_for_care = len(doc) > 1 and doc[1].lower_ == "sure" and doc[0].lower_ in ("make", "be")
-    if asks_for_care and not verbs and len(doc) > MAX_SURE_WORDS - 1:
-        return "its end was lost"
-    return None
+    if len(doc) < MAX_SURE_WORDS:
+        return None
+    if doc[0].lower_ not in ("make", "be") or doc[1].lower_ != "sure":
+        return None
+    for token in doc[1:]:
+        if token.pos_ in ("VERB", "AUX"):
+            return None
+    return "its end was lost"

@@ -64,10 +64,13 @@ def spoken_title(narration: NarrationReading) -> str | None:
     steps = 0
     rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)
     for doc, reading in rows:
-        steps += reading.step_probability >= MIN_STEP
+        if reading.step_probability >= MIN_STEP:
+            steps += 1
         if steps > 2:
             return None
-        title = None if _announces_a_part(doc) else _announced_title(doc, reading)
+        if _announces_a_part(doc):
+            continue
+        title = _announced_title(doc, reading)
         if title is not None:
             return title
     return None
@@ -76,7 +79,8 @@ def spoken_title(narration: NarrationReading) -> str | None:
 def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
     """Return the title that one sentence announces, "how to" before what is made."""
     announcement = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
-    is_named, is_planned = _names_the_time(doc), _plans(doc)
+    is_named = _names_the_time(doc)
+    is_planned = _plans(doc)
     tells = _tells_the_viewer(doc)
     if announcement >= MIN_HOW_TO or (is_planned and tells):
         for tokens in _how_to(doc):
@@ -86,7 +90,9 @@ def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
         topics = _topics(doc, SUBJECTS_OF_WORK)
     elif is_named and is_planned:
         topics = _topics(doc, SUBJECTS_AFTER_WHAT)
-    return _sentence_case(_text(topics[0])) if topics else None
+    if not topics:
+        return None
+    return _sentence_case(_text(topics[0]))
 
 
 def _announces_a_part(doc: "Doc") -> bool:
@@ -114,16 +120,19 @@ def _tells_the_viewer(doc: "Doc") -> bool:
 
 def _plans(doc: "Doc") -> bool:
     """Return whether "we" or "I" are about to do something."""
-    if any(token.dep_ == "csubj" and token.head.lemma_ == "be" for token in doc):
-        return True
-    return any(clause.voice in ("we", "i") and clause.planned for clause in find_clauses(doc))
+    for token in doc:
+        if token.dep_ == "csubj" and token.head.lemma_ == "be":
+            return True
+    return any(clause.planned and clause.voice in ("we", "i") for clause in find_clauses(doc))
 
 
 def _how_to(doc: "Doc") -> "Iterator[list[Token]]":
     """Yield the words of each action after "how to", and after "how we", "how i"."""
     for token in doc[:-1]:
         verb = token.head
-        if token.lower_ != "how" or token.dep_ != "advmod" or verb.tag_ not in ("VB", "VBP"):
+        if token.lower_ != "how" or token.dep_ != "advmod":
+            continue
+        if verb.tag_ not in ("VB", "VBP"):
             continue
         phrase = _named_action(verb)
         if phrase:
@@ -140,14 +149,22 @@ def _topics(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
         if clause.voice not in ("we", "i", "you", "title") or clause.negated:
             continue
         verb = clause.verb
-        if verb.lemma_ not in LIGHT_VERBS:
-            topics.append(_named_action(verb))
-        else:
+        if verb.lemma_ in LIGHT_VERBS:
             topics += [_name(thing) for thing in _objects(verb)]
+        else:
+            topics.append(_named_action(verb))
     for token in doc:
-        if token.lemma_ == "be" and any(_is_subject(child, subjects) for child in token.children):
-            topics += [_name(child) for child in token.children if child.dep_ == "attr"]
-    return sorted((topic for topic in topics if topic), key=lambda topic: topic[0].i)
+        if token.lemma_ == "be":
+            topics += _complements(token, subjects)
+    topics = [topic for topic in topics if topic]
+    return sorted(topics, key=lambda topic: topic[0].i)
+
+
+def _complements(verb: "Token", subjects: frozenset[str]) -> "list[list[Token]]":
+    """Return the names of what a subject is said to be; none where it is not one of `subjects`."""
+    if not any(_is_subject(child, subjects) for child in verb.children):
+        return []
+    return [_name(child) for child in verb.children if child.dep_ == "attr"]
 
 
 def _is_subject(child: "Token", words: frozenset[str]) -> bool:
@@ -161,8 +178,11 @@ def _objects(verb: "Token") -> "Iterator[Token]":
         if child.dep_ in ("dobj", "attr", "oprd"):
             yield child
     for child in verb.children:
-        if child.lower_ in TOPIC_PREPOSITIONS and child.i == verb.i + 1:
-            yield from (deep for deep in child.children if deep.dep_ == "pobj")
+        if child.lower_ not in TOPIC_PREPOSITIONS or child.i != verb.i + 1:
+            continue
+        for thing in child.children:
+            if thing.dep_ == "pobj":
+                yield thing
 
 
 def _named_action(verb: "Token") -> "list[Token]":
@@ -177,7 +197,8 @@ def _name(thing: "Token") -> "list[Token]":
     """Return the words that name a thing, without its article and asides."""
     if not _names_something(thing):
         return []
-    words = sorted([thing, *_limited(thing, PARTS_OF_NAME)], key=lambda token: token.i)
+    words = [thing, *_limited(thing, PARTS_OF_NAME)]
+    words.sort(key=lambda token: token.i)
     while words and (words[0].lower_ in ARTICLE_WORDS or words[0].is_punct):
         del words[0]
     return words
@@ -219,7 +240,10 @@ def _parts(token: "Token") -> bool:
 def _text(tokens: "list[Token]") -> str:
     text = ""
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
-        text += token.lemma_ if not text and token.tag_ == "VBG" else token.text
+        if not text and token.tag_ == "VBG":
+            text += token.lemma_
+        else:
+            text += token.text
         if token.whitespace_ or following is None or following.i != token.i + 1:
             text += " "
     return text.strip()

@@ -9,12 +9,16 @@ Letters: K steps of one reply, S sentences of its chunk.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
 
 Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
 
@@ -51,7 +55,8 @@ class Support:
     @property
     def score(self) -> Matrix:
         """The sum by which sentences are chosen, (K, S)."""
-        return np.asarray(self.cosine + WORD_WEIGHT * self.shared, dtype=np.float32)
+        total = self.cosine + WORD_WEIGHT * self.shared
+        return np.asarray(total, dtype=np.float32)
 
 
 def cite_sources(
@@ -71,23 +76,36 @@ def cite_sources(
     the floor is enough beside one, and a text that no sentence supports rests on the first alone.
     start: of the part of the video, for what is told of them.
     """
-    support = measure_support(texts, [sentence.text for sentence in chunk.sentences], embed)
-    path = choose_in_order(support.score) if texts else []
+    if not texts:
+        return [], []
+    sentences = [sentence.text for sentence in chunk.sentences]
+    support = measure_support(texts, sentences, embed)
+    path = choose_in_order(support.score)
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
-        pictures = seconds[k] if seconds else ()
-        rows = _sources(support, k, path[k], floor * (WORD_FLOOR if pictures else 1.0))
+        pictures: Sequence[float] = ()
+        if seconds:
+            pictures = seconds[k]
+        step_floor = floor
+        if pictures:
+            step_floor = floor * WORD_FLOOR
+        rows = _sources(support, k, path[k], step_floor)
         if not rows and not pictures:
-            dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
+            rejected = Rejected(what="step", text=text, reason="no sentence supports it")
+            dropped.append(rejected)
             continue
-        remark = PICTURE_REMARK if rows else PICTURE_STEP_REMARK
+        at = None
+        remark = PICTURE_REMARK
+        if not rows:
+            at = pictures[0]
+            remark = PICTURE_STEP_REMARK
         step = Step(
             id="0",
             text=text,
             sources=tuple(chunk.indices[row] for row in rows),
             said=covering_span(chunk.sentences[row].span for row in rows),
-            at=None if rows else pictures[0],
+            at=at,
             seen=tuple(remark.format(start + second) for second in pictures),
         )
         steps.append(step)
@@ -97,7 +115,10 @@ def cite_sources(
 def named_seconds(step: Step) -> list[float]:
     """Return the seconds, of the whole video, of the pictures that the writer says a step rests
     on."""
-    return [float(second) for words in step.seen for second in _PICTURE_SECOND.findall(words)]
+    seconds: list[float] = []
+    for remark in step.seen:
+        seconds += map(float, _PICTURE_SECOND.findall(remark))
+    return seconds
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
@@ -106,13 +127,16 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
         nothing = np.zeros((0, len(sentences)), np.float32)
         return Support(nothing, nothing)
     count = len(texts)
-    rows = embed([*texts, *sentences])
+    all_texts = [*texts, *sentences]
+    rows = embed(all_texts)  # (K + S, D)
     cosine = np.asarray(rows[:count] @ rows[count:].T, dtype=np.float32)  # (K, S)
-    words = content_words([*texts, *sentences])
+    words = content_words(all_texts)
+    step_words = words[:count]
+    sentence_words = words[count:]
     shared = np.zeros(cosine.shape, dtype=np.float32)  # (K, S)
-    for row, step in zip(shared, words[:count], strict=True):
+    for row, step in zip(shared, step_words, strict=True):
         if step:
-            row[:] = [len(step & sentence) / len(step) for sentence in words[count:]]
+            row[:] = [len(step & sentence) / len(step) for sentence in sentence_words]
     return Support(cosine, shared)
 
 
@@ -125,13 +149,15 @@ def choose_in_order(score: Matrix) -> list[int]:
     best = score[0].astype(np.float64)  # (S,)
     previous = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
     for k in range(1, len(score)):
-        # (S, S): from row to column; below = backwards
-        moves = best[:, None] - BACKWARD_COST * np.tri(len(best), k=-1)
+        is_backward = np.tri(len(best), k=-1)  # (S, S): from row to column
+        moves = best[:, None] - BACKWARD_COST * is_backward
         previous[k] = moves.argmax(axis=0)
         best = moves.max(axis=0) + score[k]
-    path = [int(best.argmax())]
+    sentence = int(best.argmax())
+    path = [sentence]
     for k in range(len(score) - 1, 0, -1):
-        path.append(int(previous[k, path[-1]]))
+        sentence = int(previous[k, sentence])
+        path.append(sentence)
     return path[::-1]
 
 
@@ -139,7 +165,10 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
     """Return the lemmas of each text's content words, in lower case."""
     words = []
     for doc in parse(list(texts)):
-        lemmas = {word.lemma_.lower() for word in doc if word.pos_ in CONTENT_TAGS}
+        lemmas: set[str] = set()
+        for word in doc:
+            if word.pos_ in CONTENT_TAGS:
+                lemmas.add(word.lemma_.lower())
         words.append(frozenset(lemmas - LIGHT_LEMMAS))
     return words
 
@@ -147,30 +176,43 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
 def say_different_things(one: str, other: str) -> bool:
     """Tell whether each of two steps names something that the other does not, verbs aside: other
     amounts, sides or directions, as in "turn it on" and "turn it off"."""
-    words = []
-    for doc in parse([one, other]):
-        named = set()
-        for word in doc:
-            # "on" of "turn on": behind its verb, and not one of the small words between two things
-            is_particle = (
-                word.i > 0 and doc[word.i - 1].pos_ == "VERB" and word.pos_ in PARTICLE_TAGS
-            )
-            if is_particle or (word.pos_ in CONTENT_TAGS and word.pos_ != "VERB"):
-                named.add(word.lemma_.lower())
-        words.append(named - LIGHT_LEMMAS)
-    return bool(words[0] - words[1]) and bool(words[1] - words[0])
+    doc, other_doc = parse([one, other])
+    words = _distinctive_words(doc)
+    other_words = _distinctive_words(other_doc)
+    return not words <= other_words and not other_words <= words
+
+
+def _distinctive_words(doc: "Doc") -> set[str]:
+    """Return the lemmas of a step's content words but its verbs, and of the verbs' particles."""
+    lemmas: set[str] = set()
+    tag_before = ""
+    for word in doc:
+        tag = word.pos_
+        # "on" of "turn on": behind its verb, and not one of the small words between two things
+        is_particle = tag_before == "VERB" and tag in PARTICLE_TAGS
+        if is_particle or (tag in CONTENT_TAGS and tag != "VERB"):
+            lemmas.add(word.lemma_.lower())
+        tag_before = tag
+    return lemmas - LIGHT_LEMMAS
 
 
 def _sources(support: Support, k: int, best: int, floor: float) -> list[int]:
     """Return the best sentence, if it supports step k, and the neighbours that support it nearly as
     well."""
     score = support.score[k]
-    cosine, shared = support.cosine[k], support.shared[k]
-    said = (cosine >= WORD_FLOOR * floor) & (shared >= MIN_SHARED_WORDS)
-    supporting = np.flatnonzero((cosine >= floor) | said).tolist()
+    cosine = support.cosine[k]
+    is_worded = support.shared[k] >= MIN_SHARED_WORDS
+    is_supporting = cosine >= floor
+    is_supporting |= is_worded & (cosine >= WORD_FLOOR * floor)
+    supporting: list[int] = np.flatnonzero(is_supporting).tolist()
     if not supporting:
         return []
     if best not in supporting:
         best = max(supporting, key=lambda row: score[row])
     least = MIN_NEIGHBOUR_SCORE * score[best]
-    return [s for s in supporting if s == best or (abs(s - best) == 1 and score[s] >= least)]
+    sources: list[int] = []
+    for row in supporting:
+        is_neighbour = abs(row - best) == 1 and score[row] >= least
+        if row == best or is_neighbour:
+            sources.append(row)
+    return sources

@@ -21,20 +21,20 @@ LONGEST_REPLY = 20_000  # characters; ten sentences give some 600
 LONGEST_STEP = 200
 STEPS_A_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
 WORDS_A_SENTENCE = 15  # of speech; what is written down without full stops counts by its words
-REPEATS = 3  # the same line more often than this is a model that loops
+MAX_REPEATS = 3  # the same line more often than this is a model that loops
 # share of a reply's characters that may stand outside the list (an opening line, a closing remark)
-PROSE = 0.5
+MAX_PROSE_FRACTION = 0.5
 CUT_OFF = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
-_ITEM = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
-_NOTHING = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
+_NO_STEPS = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
+_MODEL_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _STEPS_KEY = re.compile(r'\{\s*"steps"\s*:\s*\[')
 _JSON_TEXT = re.compile(r'\s*,?\s*(?:\{\s*"\w+"\s*:\s*)?("(?:[^"\\]|\\.)*")\s*\}?\s*(?=[,\]]|$)')
-_FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
+_FENCE_LINE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
 
 # What a line may not hold unless the speaker says it himself, and why.
-_PLANTED = (
+_PLANTED_TEXTS = (
     (
         "a link",
         re.compile(
@@ -54,7 +54,7 @@ _PLANTED = (
     ("a command", re.compile(r"\{\{.*|\{%.*|\$\(.*|\brm\s+-.*|\bDROP\s+TABLE\b.*")),
 )
 # What no line may hold, whoever says it: marks of a chat's own form, and talk about orders.
-_ORDERS = (
+_ORDER_TEXTS = (
     (
         "marks of a chat",
         re.compile(r"<\||\[/?INST\]|<\s*/?\s*(?:s|transcript|context|system|assistant)\s*>", re.I),
@@ -76,26 +76,31 @@ _ORDERS = (
 _PAIRED_TAGS = re.compile(r"<(b|i|u|em|strong|code|span|p|li)>(.*?)</\1>", re.IGNORECASE)
 
 # What talkative models put before the command itself.
-_LABELS = re.compile(
+_STEP_LABELS = re.compile(
     r"^(?:(?:[-*#>•]+\s+)|(?:step\s+\d+\s*[:.)-]\s*)|(?:(?:the\s+)?(?:[\w-]+\s+)?step\s+is\s+to\s+)"
-    r"|(?:(?:I|you|we)\s*(?:(?:'m|’m|'re|’re|am|are)\s+going\s+to|need\s+to|have\s+to|should|will|must|can)\s+))+",
+    r"|(?:(?:I|you|we)\s*(?:(?:'m|’m|'re|’re|am|are)\s+going\s+to"
+    r"|need\s+to|have\s+to|should|will|must|can)\s+))+",
     re.IGNORECASE,
 )
 
-_CLOCK = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?(?:[.,]\d{1,3})?"
-_SECOND = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
-_POINT = rf"(?:{_CLOCK}|{_SECOND}|\d+\.\d+)"
-_RANGE = rf"{_POINT}(?:\s*(?:-|–|—|to|until)\s*{_POINT})?"
-_TIMES = (
+_CLOCK_TIME = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?(?:[.,]\d{1,3})?"
+_SECOND_COUNT = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
+_TIME_POINT = rf"(?:{_CLOCK_TIME}|{_SECOND_COUNT}|\d+\.\d+)"
+_TIME_RANGE = rf"{_TIME_POINT}(?:\s*(?:-|–|—|to|until)\s*{_TIME_POINT})?"
+_TIME_PATTERNS = (
     re.compile(
-        rf"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*(?:{_RANGE}|\d+\s*[-–—]\s*{_POINT})\s*[\])]",
+        r"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*"
+        rf"(?:{_TIME_RANGE}|\d+\s*[-–—]\s*{_TIME_POINT})\s*[\])]",
         re.I,
     ),
     re.compile(r"\[\s*\d+(?:\s*(?:-|–|—)\s*\d+)?\s*\]"),
-    re.compile(rf"^\s*{_RANGE}\s*(?:[-–—:|]|$)", re.I),
-    re.compile(rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?{_RANGE}(?!\w|\s*[\w%°])", re.I),
+    re.compile(rf"^\s*{_TIME_RANGE}\s*(?:[-–—:|]|$)", re.I),
     re.compile(
-        rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?(?:\d+\s*(?:-|to|and)\s*)?{_SECOND}(?!\w)",
+        rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?{_TIME_RANGE}(?!\w|\s*[\w%°])", re.I
+    ),
+    re.compile(
+        r"\b(?:at|from|between)\s+(?:about\s+|around\s+)?"
+        rf"(?:\d+\s*(?:-|to|and)\s*)?{_SECOND_COUNT}(?!\w)",
         re.I,
     ),
     re.compile(
@@ -104,7 +109,7 @@ _TIMES = (
     re.compile(
         r"\b(?:at|from)\s+(?:the\s+)?\d+(?:\.\d+)?[- ](?:second|minute)\s+(?:mark|point)\b", re.I
     ),
-    re.compile(rf"\b{_CLOCK}\b"),
+    re.compile(rf"\b{_CLOCK_TIME}\b"),
     re.compile(r"\btime\s?(?:stamp|code)s?\b[:\s]*[\d.:]*", re.I),
 )
 
@@ -145,7 +150,7 @@ def read_reply(
         return ParsedReply(refusal="the reply is empty")
     if len(text) > LONGEST_REPLY:
         return ParsedReply(refusal=f"the reply is longer than {LONGEST_REPLY} characters")
-    if _NOTHING.match(text):
+    if _NO_STEPS.match(text):
         return ParsedReply()
     items = _json_items(text)
     if items is not None and not items.lines and items.cut is None:
@@ -165,7 +170,7 @@ def read_reply(
 def _readable(reply: str) -> str:
     """Return the reply without a model's thoughts and without characters that cannot be seen or
     stored."""
-    return _visible(_THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])).strip()
+    return _visible(_MODEL_THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])).strip()
 
 
 def _visible(text: str) -> str:
@@ -177,7 +182,7 @@ def _json_items(text: str) -> _Items | None:
     """Return the texts of a JSON list of steps, also of one that breaks off; None where there is
     none."""
     start = _STEPS_KEY.search(text)
-    bare = _FENCE.sub("", text).strip()
+    bare = _FENCE_LINE.sub("", text).strip()
     if start is None and not (bare.startswith("[") and bare.endswith("]")):
         return None
     whole = bare if start is None else text[start.start() : text.rfind("}") + 1]
@@ -219,13 +224,13 @@ def _broken_json_items(text: str) -> _Items:
 def _unnumbered(text: str) -> str:
     """Return a text of a JSON list without a number that the model put before it."""
     line = " ".join(_visible(text).split())
-    match = _ITEM.match(line)
+    match = _ITEM_LINE.match(line)
     return line if match is None else match.group(2)
 
 
 def _listed_items(text: str, complete: bool) -> _Items:
     """Return the lines of a numbered list; the last one is cut where the reply is not complete."""
-    matches = [_ITEM.match(line) for line in text.splitlines()]
+    matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
     items = _Items([match.group(2) for match in matches if match is not None])
     if not complete and items.lines:
         items.cut = items.lines.pop()
@@ -237,8 +242,8 @@ def _mostly_prose(text: str, items: _Items) -> str | None:
     if not any(lines):
         return "the reply is no numbered list"
     # 40: one short opening line
-    bare = re.sub(r"\s+", " ", _FENCE.sub("", text))
-    if sum(map(len, lines)) < (1 - PROSE) * len(bare) - 40:
+    bare = re.sub(r"\s+", " ", _FENCE_LINE.sub("", text))
+    if sum(map(len, lines)) < (1 - MAX_PROSE_FRACTION) * len(bare) - 40:
         return "the reply is more prose than numbered list"
     return None
 
@@ -248,7 +253,7 @@ def _looping(lines: Sequence[str], sentences: int) -> str | None:
         return f"the reply lists {len(lines)} steps for {sentences} sentences"
     counts = Counter(_plain(line).lower() for line in lines)
     often = max(counts.values(), default=0)
-    if often > REPEATS:
+    if often > MAX_REPEATS:
         return f"the reply says one step {often} times over"
     return None
 
@@ -282,17 +287,17 @@ def _plain(item: str) -> str:
     """Return an item without markdown, paired tags and codes of characters, and without "Step 3:",
     "The third step is to" or "You need to" before it."""
     text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", _visible(html.unescape(item)))
-    return _LABELS.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
+    return _STEP_LABELS.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
 
 
 def _planted(text: str, spoken: str) -> str | None:
     """Return why a line looks as if an order hidden in the speech had planted it; None where it
     does not."""
     holds = "holds {}, as if it obeyed an order hidden in the speech"
-    for name, pattern in _ORDERS:
+    for name, pattern in _ORDER_TEXTS:
         if pattern.search(text):
             return holds.format(name)
-    for name, pattern in _PLANTED:
+    for name, pattern in _PLANTED_TEXTS:
         for match in pattern.finditer(text):
             if not _is_said(match.group(0), spoken):
                 return holds.format(name)
@@ -311,20 +316,20 @@ def _is_said(text: str, spoken: str) -> bool:
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
     """Return the text without positions in the video, and those; times that the speaker said are no
     positions."""
-    heard = " ".join(spoken.lower().split())
-    found: list[str] = []
+    speech = " ".join(spoken.lower().split())
+    times: list[str] = []
 
     def cut(match: re.Match[str]) -> str:
         time = " ".join(match.group(0).split()).strip("[]() :-–—|")
-        if time.lower() in heard and re.search(r"\d", time):
+        if time.lower() in speech and re.search(r"\d", time):
             return match.group(0)
-        found.append(time)
+        times.append(time)
         return " "
 
-    for pattern in _TIMES:
+    for pattern in _TIME_PATTERNS:
         text = pattern.sub(cut, text)
     text = re.sub(r"[\[(]\s*[\])]", " ", text)
-    return " ".join(text.split()).strip(" ,;:|–—-.").strip(), found
+    return " ".join(text.split()).strip(" ,;:|–—-.").strip(), times
 
 
 def _unfit(text: str) -> str | None:

@@ -70,9 +70,17 @@ class RequestRunner(CheckedRequests):
                 complete=answer.complete,
             )
 
-        schema = STEPS_SCHEMA if self.prompt.in_context else None
-        reply = self.ask(CheckedQuestion(key_parts, content, read, lambda it: it.refusal, schema))
-        dropped = [one for reading in reply.readings if reading.refusal for one in reading.dropped]
+        schema = None
+        if self.prompt.in_context:
+            schema = STEPS_SCHEMA
+        question = CheckedQuestion(
+            key_parts, content, read, lambda reading: reading.refusal, schema
+        )
+        reply = self.ask(question)
+        dropped: list[Rejected] = []
+        for reading in reply.readings:
+            if reading.refusal:
+                dropped += reading.dropped
         lines = tuple(dict.fromkeys(dropped))
         if reply.fault is not None:
             fault = reply.fault

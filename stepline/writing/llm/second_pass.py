@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
 from stepline.chat import orders_a_model, quoted
 from stepline.chat.checked_requests import CheckedQuestion, CheckedRequests
@@ -26,7 +27,10 @@ from stepline.writing.types import instruction_kind
 MAX_JOINED_STEPS = 3  # of one step of the answer
 MIN_STEP_FRACTION = 0.5  # of the steps that an answer must hold; fewer is no choice but a loss
 MAX_SAID_CHARS = 160  # of the speech that stands behind a step
-REMINDER = '\nAnswer with one JSON object of numbers, such as {"steps": [[1], [2, 3]]}, and nothing else.\n'
+NUMBERS_REMINDER = (
+    "\nAnswer with one JSON object of numbers,"
+    ' such as {"steps": [[1], [2, 3]]}, and nothing else.\n'
+)
 LEFT_OUT = "left out by the second pass of the language model"
 
 NUMBERS_SCHEMA: Schema = {
@@ -37,7 +41,7 @@ NUMBERS_SCHEMA: Schema = {
     "required": ["steps"],
     "additionalProperties": False,
 }
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
+_JSON_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 Groups = tuple[tuple[int, ...], ...]  # indices of steps, those of one group joined
 
@@ -75,27 +79,40 @@ def choose_and_order(
         return SecondPass(tuple(steps))
     question = build_question(steps, transcript, title)
 
+    def content(reminded: bool) -> str:
+        if reminded:
+            return question + NUMBERS_REMINDER
+        return question
+
     def read(answer: Answer) -> StepOrder:
         return read_order(answer.text, steps)
 
     reply = requests.ask(
         CheckedQuestion(
             {"prompt": "second_pass", "question": question},
-            lambda reminded: question + (REMINDER if reminded else ""),
+            content,
             read,
             lambda order: order.refusal,
             NUMBERS_SCHEMA,
         )
     )
-    refusal = reply.fault.reason if reply.fault is not None else reply.readings[-1].refusal
+    if reply.fault is not None:
+        refusal: str | None = reply.fault.reason
+    else:
+        refusal = reply.readings[-1].refusal
     if refusal is not None:
         note = f"the second pass was not used, because {refusal}; the steps are those of the first"
         return SecondPass(tuple(steps), notes=(note,))
     groups = reply.readings[-1].groups
-    chosen = set(chain(*groups))
-    left_out = [step for index, step in enumerate(steps) if index not in chosen]
-    dropped = [Rejected(what="step", text=step.text, reason=LEFT_OUT) for step in left_out]
-    joined = [join_steps([steps[index] for index in group], embed) for group in groups]
+    chosen_indices = set(chain(*groups))
+    dropped: list[Rejected] = []
+    for index, step in enumerate(steps):
+        if index not in chosen_indices:
+            dropped.append(Rejected(what="step", text=step.text, reason=LEFT_OUT))
+    joined: list[Step] = []
+    for group in groups:
+        parts = [steps[index] for index in group]
+        joined.append(join_steps(parts, embed))
     return SecondPass(tuple(joined), tuple(dropped))
 
 
@@ -103,9 +120,11 @@ def build_question(steps: Sequence[Step], transcript: Transcript, title: str) ->
     """Return what the model is asked: the steps with their numbers and the words that tell them."""
     lines = []
     for number, step in enumerate(steps, start=1):
-        said = " ".join(transcript.sentences[source].text for source in step.sources)
-        behind = f' (said: "{quoted(said)[:MAX_SAID_CHARS]}")' if said else ""
-        lines.append(f"{number}. {quoted(step.text)}{behind}")
+        line = f"{number}. {quoted(step.text)}"
+        speech = " ".join(transcript.sentences[source].text for source in step.sources)
+        if speech:
+            line += f' (said: "{quoted(speech)[:MAX_SAID_CHARS]}")'
+        lines.append(line)
     heading = ""
     if title and not orders_a_model(title):
         heading = f"Title of the video: {quoted(title)[:MAX_TITLE_CHARS]}"
@@ -122,34 +141,48 @@ def _template() -> str:
 def read_order(text: str, steps: Sequence[Step]) -> StepOrder:
     """Return the groups of an answer, checked against the steps. Any text at all gives a StepOrder;
     nothing raises."""
-    match = _OBJECT.search(text)
-    try:
-        tree = parse_json(match.group(0)) if match is not None else None
-    except (ValueError, RecursionError):
-        tree = None
-    listed = tree.get("steps") if isinstance(tree, dict) else None
-    if not isinstance(listed, list):
+    items = _listed_items(text)
+    if items is None:
         return StepOrder(refusal="the reply is no JSON object of numbers")
-    groups = []
-    for item in listed:
-        numbers = item if isinstance(item, list) else [item]
+    groups: list[tuple[int, ...]] = []
+    for item in items:
+        numbers = item
+        if not isinstance(numbers, list):
+            numbers = [item]
         if not numbers or not all(type(number) is int for number in numbers):
             return StepOrder(refusal="the reply holds something else than numbers of steps")
         groups.append(tuple(number - 1 for number in numbers))
     refusal = _misfit(tuple(groups), steps)
-    return StepOrder(refusal=refusal) if refusal is not None else StepOrder(tuple(groups))
+    if refusal is not None:
+        return StepOrder(refusal=refusal)
+    return StepOrder(tuple(groups))
+
+
+def _listed_items(text: str) -> list[Any] | None:
+    """Return the list of steps of the JSON object in an answer; None where there is none."""
+    match = _JSON_OBJECT.search(text)
+    if match is None:
+        return None
+    try:
+        tree = parse_json(match.group(0))
+    except (ValueError, RecursionError):
+        return None
+    items = tree.get("steps")
+    if not isinstance(items, list):
+        return None
+    return items
 
 
 def _misfit(groups: Groups, steps: Sequence[Step]) -> str | None:
     """Return in which way an answer does not fit the steps of the first pass; None where it does."""
-    chosen = list(chain(*groups))
-    for index in chosen:
+    indices = list(chain(*groups))
+    for index in indices:
         if not 0 <= index < len(steps):
             return f"the reply names a step {index + 1} of {len(steps)}"
-    if len(set(chosen)) < len(chosen):
+    if len(set(indices)) < len(indices):
         return "the reply names a step twice"
-    if len(chosen) < MIN_STEP_FRACTION * len(steps):
-        return f"the reply leaves out {len(steps) - len(chosen)} of {len(steps)} steps"
+    if len(indices) < MIN_STEP_FRACTION * len(steps):
+        return f"the reply leaves out {len(steps) - len(indices)} of {len(steps)} steps"
     for group in groups:
         reason = _apart([steps[index] for index in group])
         if reason is not None:
@@ -168,8 +201,8 @@ def _apart(steps: Sequence[Step]) -> str | None:
         return "of which one is not said"
     if len({instruction_kind(step.text) for step in steps}) > 1:
         return "of which one says what to avoid"
-    told = sorted((step.sources[0], step.sources[-1]) for step in steps)
-    for (_, end), (start, _) in pairwise(told):
+    source_ranges = sorted((step.sources[0], step.sources[-1]) for step in steps)
+    for (_, end), (start, _) in pairwise(source_ranges):
         if start - end > NEAR_SENTENCES:
             return "which are told far apart"
     if sum(len(step.text) + len(" and ") for step in steps) > LONGEST_STEP:
@@ -180,11 +213,18 @@ def _apart(steps: Sequence[Step]) -> str | None:
 def join_steps(steps: Sequence[Step], embed: Embed) -> Step:
     """Return one step of several: their texts joined, those that mean the same once."""
     parts = fold_by_meaning(steps, embed=embed, differ=say_different_things)
-    texts = [parts[0].text]
-    texts += [part.text[:1].lower() + part.text[1:] for part in parts[1:]]
-    text = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-    sources = sorted(set(chain(*(step.sources for step in steps))))
-    seen = tuple(dict.fromkeys(chain(*(step.seen for step in steps))))
-    span = covering_span([step.said for step in steps])
-    changes = {"text": text, "sources": tuple(sources), "said": span, "seen": seen}
+    text = parts[0].text
+    for number, part in enumerate(parts[1:], start=2):
+        link = ", "
+        if number == len(parts):
+            link = " and "
+        text += link + part.text[:1].lower() + part.text[1:]
+    sources = set(chain(*(step.sources for step in steps)))
+    remarks = dict.fromkeys(chain(*(step.seen for step in steps)))
+    changes = {
+        "text": text,
+        "sources": tuple(sorted(sources)),
+        "said": covering_span([step.said for step in steps]),
+        "seen": tuple(remarks),
+    }
     return steps[0].model_copy(update=changes)

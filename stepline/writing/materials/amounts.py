@@ -35,6 +35,8 @@ LENGTH_PIECES: Final = word_set("piece strip length knob bit")
 ARTICLE_WORDS: Final = word_set("a an another")
 # "the glass of water", "each slice of bread" speak of one that is there
 NOT_BEFORE_UNIT: Final = word_set("the that this your my our his her its each every any no of - by")
+# "20 percent", "2 of them", "180 degrees", "1 / 3" count no things
+NOT_AFTER_COUNT: Final = ("of", "degrees", "percent", "%", "°", "/")
 MEASURED_KINDS: Final = word_set("mass volume length")
 
 
@@ -65,22 +67,25 @@ def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
     (low, high), after = number
     if high <= 0:
         return None
+    is_written = words[place][:1].isdigit()
     is_article = words[place] in ARTICLE_WORDS and after == place + 1
     unit_place = _past(words, after, SIZE_WORDS | ARTICLE_WORDS | {"of", "the", "-"})
-    unit = _unit(words, unit_place, is_written=words[place][:1].isdigit())
+    unit = _unit(words, unit_place, is_written=is_written)
     if unit is None:
-        is_other = unit_place < len(words) and words[unit_place] in UNITS
-        is_other = is_other and (words[unit_place] not in VAGUE or words[place][:1].isdigit())
-        if is_other or _word_at(words, after) in ("of", "degrees", "percent", "%", "°", "/"):
+        unit_word = _word_at(words, unit_place)
+        is_other = unit_word in UNITS and (is_written or unit_word not in VAGUE)
+        if is_other or _word_at(words, after) in NOT_AFTER_COUNT:
             return None
         return StatedAmount(low, high, "", place, after, is_article)
     name, kind, after = unit
     if list(words[after : after + 3]) == ["and", "a", "half"]:
-        low, high, after = low + 0.5, high + 0.5, after + 3
+        low += 0.5
+        high += 0.5
+        after += 3
     if kind == "length":
-        if _word_at(words, after) in LENGTH_PIECES and _word_at(words, after + 1) == "of":
+        if _word_at(words, after) in LENGTH_PIECES:
             after += 1
-        elif _word_at(words, after) != "of":
+        if _word_at(words, after) != "of":
             return None
     return StatedAmount(low, high, name, place, after)
 
@@ -88,8 +93,9 @@ def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
 def singular(word: str) -> str:
     """Return the singular of a unit that people count by: cloves, pinches, halves."""
     for ending in ("es", "s"):
-        if word.endswith(ending) and word.removesuffix(ending) in COUNT_UNITS:
-            return word.removesuffix(ending)
+        stem = word.removesuffix(ending)
+        if stem != word and stem in COUNT_UNITS:
+            return stem
     return word
 
 
@@ -106,25 +112,35 @@ def _number(words: Sequence[str], place: int) -> tuple[tuple[float, float], int]
     number = number_at(words, place)
     if number is not None:
         return number
-    return ((1.0, 1.0), place + 1) if word in ARTICLE_WORDS else None
+    if word in ARTICLE_WORDS:
+        return (1.0, 1.0), place + 1
+    return None
 
 
 def _is_bare_unit(words: Sequence[str], place: int) -> bool:
     """Return whether a unit stands without a number: "salt, pepper, teaspoon of thyme"."""
     word = words[place]
-    is_unit = word in COUNT_UNITS or (word in UNITS and UNITS[word][0] in ("mass", "volume"))
+    is_unit = word in COUNT_UNITS
+    if word in UNITS:
+        kind, _ = UNITS[word]
+        is_unit = is_unit or kind in ("mass", "volume")
     if not is_unit or word in VAGUE or word.endswith("s"):
         return False
-    return _word_at(words, place + 1) == "of" and _word_at(words, place - 1) not in NOT_BEFORE_UNIT
+    if _word_at(words, place + 1) != "of":
+        return False
+    return _word_at(words, place - 1) not in NOT_BEFORE_UNIT
 
 
 def _unit(words: Sequence[str], place: int, *, is_written: bool) -> tuple[str, str, int] | None:
     """Return the name and the kind of the unit at a token, and the place after it."""
     word = _word_at(words, place)
-    if word in UNITS and UNITS[word][0] in MEASURED_KINDS and (is_written or word not in VAGUE):
+    if word in UNITS and (is_written or word not in VAGUE):
         kind, factor = UNITS[word]
-        after = place + 1 + (_word_at(words, place + 1) == ".")
-        return _first_name(kind, factor), kind, after
+        if kind in MEASURED_KINDS:
+            after = place + 1
+            if _word_at(words, after) == ".":
+                after += 1
+            return _first_name(kind, factor), kind, after
     if singular(word) in COUNT_UNITS:
         return singular(word), "count", place + 1
     return None
@@ -143,4 +159,6 @@ def _past(words: Sequence[str], place: int, small: frozenset[str]) -> int:
 
 
 def _word_at(words: Sequence[str], place: int) -> str:
-    return words[place] if 0 <= place < len(words) else ""
+    if 0 <= place < len(words):
+        return words[place]
+    return ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stepline.narration.words import SENTENCE_KINDS
-from stepline.records import Amount, Material
+from stepline.records import Amount, Material, Sentence
 from stepline.writing.extractive.reading import NarrationReading
 from stepline.writing.materials.mentions import Mention, find_mentions
 from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
@@ -81,17 +81,19 @@ def _all_mentions(narration: NarrationReading) -> Iterator[_Row]:
         work = kinds["step"] + kinds["items"]
         if work < MIN_MEASURED:
             continue
+        is_work = work >= MIN_WORK
         is_list = kinds["items"] >= MIN_LIST
         is_option = kinds["option"] >= MIN_OPTION
         for mention in find_mentions(doc, is_list=is_list):
             is_measured = _is_measured(mention) and not is_option
-            if work >= MIN_WORK or is_measured:
+            if is_work or is_measured:
                 yield _Row(mention, number, is_list)
 
 
 def _is_measured(mention: Mention) -> bool:
     """Return whether an amount in grams, cups or metres stands with a mention."""
-    return mention.amount is not None and mention.amount.unit in UNITS
+    amount = mention.amount
+    return amount is not None and amount.unit in UNITS
 
 
 def _kind(
@@ -106,17 +108,28 @@ def _kind(
     material = float(chance[THING_KINDS.index("material")])
     tool = float(chance[THING_KINDS.index("tool")])
     if _is_measured(mention):
-        return "material" if material + tool > 1 - MAX_OTHER else "other"
+        if material + tool > 1 - MAX_OTHER:
+            return "material"
+        return "other"
     if row.is_list:
         return _listed_kind(mention, material, tool)
+    return _named_kind(mention, material, tool)
+
+
+def _named_kind(mention: Mention, material: float, tool: float) -> ThingKind:
+    """Return what a thing that a step names is: a tool is neither counted nor added."""
     amount = mention.amount
     is_counted = amount is not None and not amount.is_article
-    floor = MIN_COUNTED if is_counted or mention.role == "some" else MIN_BARE
+    floor = MIN_BARE
+    if is_counted or mention.role == "some":
+        floor = MIN_COUNTED
     if material >= floor:
         return "material"
-    if is_counted or mention.role in ("some", "added") or tool < MIN_TOOL:
+    if is_counted or mention.role in ("some", "added"):
         return "other"
-    return "tool" if amount is None or not amount.unit else "other"
+    if _has_unit(mention) or tool < MIN_TOOL:
+        return "other"
+    return "tool"
 
 
 def _listed_kind(mention: Mention, material: float, tool: float) -> ThingKind:
@@ -125,8 +138,15 @@ def _listed_kind(mention: Mention, material: float, tool: float) -> ThingKind:
         return "other"
     if material >= tool:
         return "material"
-    has_unit = mention.amount is not None and bool(mention.amount.unit)
-    return "other" if has_unit or mention.role == "some" else "tool"
+    if _has_unit(mention) or mention.role == "some":
+        return "other"
+    return "tool"
+
+
+def _has_unit(mention: Mention) -> bool:
+    """Return whether an amount with a unit stands with a mention, be it "slice"."""
+    amount = mention.amount
+    return amount is not None and bool(amount.unit)
 
 
 def _thing(row: _Row, narration: NarrationReading) -> _Thing:
@@ -137,17 +157,33 @@ def _thing(row: _Row, narration: NarrationReading) -> _Thing:
     places = list(unit.places())
     number, place = places[min(word, len(places) - 1)]
     sentence = unit.sentences[number - unit.first]
-    at = sentence.span.start
+    amounts: tuple[Amount, ...] = ()
+    stated = row.mention.amount
+    if stated is not None:
+        amount = Amount(
+            low=stated.low,
+            high=stated.high,
+            unit=stated.unit or None,
+            text=doc[stated.begin : stated.end].text,
+        )
+        amounts = (amount,)
+    return _Thing(
+        mention=row.mention,
+        amounts=amounts,
+        at=_word_start(sentence, place),
+        sources=(number,),
+        is_listed=row.is_list and bool(amounts),
+    )
+
+
+def _word_start(sentence: Sentence, place: int) -> float:
+    """Return the second at which a word of a sentence begins, of the sentence where that has no
+    times of words."""
     if len(sentence.words) == len(sentence.text.split()):
         span = sentence.words[place].span
-        at = span.start if span is not None else at
-    amounts: tuple[Amount, ...] = ()
-    amount = row.mention.amount
-    if amount is not None:
-        text = doc[amount.begin : amount.end].text
-        unit_name = amount.unit or None
-        amounts = (Amount(low=amount.low, high=amount.high, unit=unit_name, text=text),)
-    return _Thing(row.mention, amounts, at, (number,), row.is_list and bool(amounts))
+        if span is not None:
+            return span.start
+    return sentence.span.start
 
 
 def _add(things: list[_Thing], thing: _Thing) -> None:
@@ -172,8 +208,11 @@ def _is_same(earlier: Mention, later: Mention) -> bool:
     first does not have, unless it only says how the thing was prepared."""
     if earlier.lemmas[-1] != later.lemmas[-1]:
         return False
-    before, after = set(earlier.lemmas), set(later.lemmas)
-    return after <= before or (before < after and later.amount is None)
+    before = set(earlier.lemmas)
+    after = set(later.lemmas)
+    if after <= before:
+        return True
+    return before < after and later.amount is None
 
 
 def _merged(first: _Thing, again: _Thing) -> _Thing:
@@ -197,8 +236,7 @@ def _merged_amounts(first: _Thing, again: _Thing) -> tuple[Amount, ...]:
         return first.amounts
     if again.is_listed or not first.amounts:
         return again.amounts
-    amount = again.mention.amount
-    if amount is None or not amount.unit:
+    if not _has_unit(again.mention):
         return first.amounts
     amounts = list(first.amounts)
     for new in again.amounts:
@@ -214,8 +252,9 @@ def _is_equal(one: Amount, other: Amount) -> bool:
 def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
     materials = []
     for thing in things:
-        name = thing.mention.name
-        material = Material(name=name, amounts=thing.amounts, at=thing.at, sources=thing.sources)
+        material = Material(
+            name=thing.mention.name, amounts=thing.amounts, at=thing.at, sources=thing.sources
+        )
         materials.append(material)
     return tuple(materials)
 

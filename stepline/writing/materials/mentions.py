@@ -8,7 +8,7 @@ work is done with or in.
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stepline.narration.words import word_set
@@ -43,6 +43,8 @@ ADDING_VERBS: Final = word_set(
     """
 )
 USING_VERBS: Final = word_set("use take grab get need have bring want pick")
+# What these are done with joins the work as well.
+COVERING_VERBS: Final = word_set("fill cover coat top line")
 # What follows is done to the thing at hand ("fill the jar with sand"), or is where it goes.
 MEANS_WORDS: Final = word_set("with using")
 PLACE_WORDS: Final = word_set("in into on onto over inside through under")
@@ -52,6 +54,7 @@ COMING_VERBS: Final = word_set("go come")
 VAGUE_AMOUNTS: Final = word_set("some bit little plenty lots few more")
 REST_WORDS: Final = word_set("last remaining other")
 KNOWN_DETERMINERS: Final = word_set("the that this those these them")
+NOUN_TAGS: Final = word_set("NOUN PROPN")
 NAME_PARTS: Final = word_set("NOUN PROPN ADJ")
 MISREAD_NOUNS: Final = word_set("VERB ADV X ADJ INTJ")  # a parser's reading of rare nouns
 PARTICIPLE_TAGS: Final = word_set("VBN VBG")
@@ -59,6 +62,8 @@ PARTICIPLE_TAGS: Final = word_set("VBN VBG")
 EMPTY_WORDS: Final = SIZE_WORDS | word_set(
     "own other same first second last next few whole entire only favourite usual couple"
 )
+NOT_IN_NAME: Final = EMPTY_WORDS | ARTICLE_WORDS | word_set("of the your")
+NOT_FIRST_IN_NAME: Final = EMPTY_WORDS.union(UNITS)
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,10 @@ class Mention:
         """The name as it is said, without an article."""
         text = ""
         for word in self.words:
-            is_joined = word == "-" or word.startswith("'") or text.endswith("-") or not text
-            text += word if is_joined else f" {word}"
+            is_joined = word == "-" or word.startswith("'") or text.endswith("-")
+            if text and not is_joined:
+                text += " "
+            text += word
         return text
 
 
@@ -92,20 +99,31 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[Mention]:
     """
     words = [_spelt(token) for token in doc]
     mentions = list(_with_amounts(doc, words))
-    mentioned_places = {place for mention in mentions for place in _places(mention)}
+    mentioned_places: set[int] = set()
+    for mention in mentions:
+        mentioned_places |= _places(mention)
     for token in doc:
-        if token.pos_ not in ("NOUN", "PROPN") or token.i in mentioned_places:
+        if token.pos_ not in NOUN_TAGS or token.i in mentioned_places:
             continue
         role = _role(token, mentioned_places, is_list=is_list)
         if role is None:
             continue
         name = _name_before(doc, token.i + 1)
-        if len(name) == 1 and singular(token.lower_) in COUNT_UNITS - CONTAINER_WORDS:
+        if not name or _is_unit(name):
             continue
-        if name and not mentioned_places & {part.i for part in name}:
-            mentioned_places |= {part.i for part in name}
+        name_places = {part.i for part in name}
+        if mentioned_places.isdisjoint(name_places):
+            mentioned_places |= name_places
             mentions.append(_mention(name, role, None))
     return sorted(mentions, key=lambda mention: mention.at)
+
+
+def _is_unit(name: "list[Token]") -> bool:
+    """Return whether a name is but a word to count by, as "clove" or "pinch"."""
+    if len(name) != 1:
+        return False
+    word = singular(name[0].lower_)
+    return word in COUNT_UNITS and word not in CONTAINER_WORDS
 
 
 def _spelt(token: "Token") -> str:
@@ -117,10 +135,15 @@ def _spelt(token: "Token") -> str:
     if "FRACTION" in unicodedata.name(word[-1:] or " ", ""):
         whole = word[:-1] or "0"
         if whole.isdecimal():
-            word = f"{int(whole[:MAX_NUMBER_CHARS]) + unicodedata.numeric(token.text[-1]):g}"
-    is_number = NUMBER_PATTERN.fullmatch(word) is not None and len(word) <= MAX_NUMBER_CHARS
-    begins_with_number = word[:1].isdecimal() or (word[:1] == "." and word[1:2].isdecimal())
-    return NO_NUMBER + word if begins_with_number and not is_number else word
+            number = int(whole[:MAX_NUMBER_CHARS])
+            fraction = unicodedata.numeric(token.text[-1])
+            word = f"{number + fraction:g}"
+    is_short = len(word) <= MAX_NUMBER_CHARS
+    if is_short and NUMBER_PATTERN.fullmatch(word):
+        return word
+    if word.removeprefix(".")[:1].isdecimal():
+        return NO_NUMBER + word
+    return word
 
 
 def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[Mention]:
@@ -136,8 +159,7 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[Mention]:
         name = _name_after(doc, amount.end, is_measured=bool(amount.unit))
         if not name and amount.unit in UNITS and _word(words, place - 1) == ",":
             name = _name_before(doc, place - 1)
-        is_unit = len(name) == 1 and singular(name[0].lower_) in COUNT_UNITS - CONTAINER_WORDS
-        if not name or is_unit or _is_compared(name[-1]):
+        if not name or _is_unit(name) or _is_compared(name[-1]):
             place += 1
             continue
         yield from _named_amounts(name, amount)
@@ -149,9 +171,11 @@ def _with_unit_before(words: Sequence[str], place: int, unit: str) -> StatedAmou
     if not unit or words[place] in ARTICLE_WORDS:
         return None
     number = number_at(words, place)
-    if number is None or _word(words, number[1]) != "of":
+    if number is None:
         return None
     (low, high), after = number
+    if _word(words, after) != "of":
+        return None
     if _word(words, after + 1) in KNOWN_DETERMINERS:
         return None
     return StatedAmount(low, high, unit, place, after)
@@ -159,41 +183,49 @@ def _with_unit_before(words: Sequence[str], place: int, unit: str) -> StatedAmou
 
 def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[Mention]:
     """Yield the thing of an amount; of "a pan of water" both, the water by the pan."""
-    place = next((n for n, token in enumerate(name) if token.lower_ == "of"), 0)
-    if place:
+    words = [token.lower_ for token in name]
+    place = 0
+    if "of" in words:
+        place = words.index("of")
+    if place > 0:
         holder = name[:place]
-        if holder[-1].lower_ in VAGUE_AMOUNTS:
-            yield _mention(name[place + 1 :], "some", None)
+        name = name[place + 1 :]
+        last = holder[-1]
+        if last.lower_ in VAGUE_AMOUNTS:
+            yield _mention(name, "some", None)
             return
         yield _mention(holder, "amount", amount)
-        unit = holder[-1].lemma_.lower()
-        amount = StatedAmount(amount.low, amount.high, unit, amount.begin, holder[-1].i + 1)
-        name = name[place + 1 :]
-    yield _mention(name, "amount", _with_unit_behind(name, amount))
+        unit = last.lemma_.lower()
+        amount = replace(amount, unit=unit, end=last.i + 1, is_article=False)
+    amount = _with_unit_behind(name, amount)
+    yield _mention(name, "amount", amount)
 
 
 def _with_unit_behind(name: "list[Token]", amount: StatedAmount) -> StatedAmount:
     """Return the amount with the last word of the name as its unit: "two garlic cloves"; that word
     leaves the name."""
-    last = singular(name[-1].lower_)
-    if amount.unit or len(name) < 2 or last not in UNITS_BEHIND_NAME:
+    unit = singular(name[-1].lower_)
+    if amount.unit or len(name) < 2 or unit not in UNITS_BEHIND_NAME:
         return amount
-    if name[-2].pos_ not in ("NOUN", "PROPN"):
+    if name[-2].pos_ not in NOUN_TAGS:
         return amount
     del name[-1]
-    return StatedAmount(amount.low, amount.high, last, amount.begin, amount.end)
+    return replace(amount, unit=unit, is_article=False)
 
 
 def _mention(name: "list[Token]", role: Role, amount: StatedAmount | None) -> Mention:
-    before = name[0].doc[name[0].i - 1] if name[0].i else None
-    is_definite = before is not None and before.lower_ in KNOWN_DETERMINERS
+    doc = name[0].doc
+    begin = name[0].i
+    is_definite = begin > 0 and doc[begin - 1].lower_ in KNOWN_DETERMINERS
+    if amount is not None and _is_rest(doc, amount.begin):
+        is_definite = True
     return Mention(
         words=tuple(token.text for token in name),
         lemmas=tuple(token.lemma_.lower() for token in name),
         at=name[-1].i,
         role=role,
         amount=amount,
-        is_definite=is_definite or (amount is not None and _is_rest(name[0].doc, amount.begin)),
+        is_definite=is_definite,
     )
 
 
@@ -205,8 +237,9 @@ def _is_rest(doc: "Doc", begin: int) -> bool:
 def _places(mention: Mention) -> set[int]:
     begin = mention.at - len(mention.words) + 1
     places = set(range(begin, mention.at + 1))
-    if mention.amount is not None:
-        places |= set(range(mention.amount.begin, mention.amount.end))
+    amount = mention.amount
+    if amount is not None:
+        places.update(range(amount.begin, amount.end))
     return places
 
 
@@ -215,10 +248,7 @@ def _name_after(doc: "Doc", place: int, *, is_measured: bool) -> "list[Token]":
 
     is_measured: a unit stands before it, so that a word after "of" is a name whatever it looks like.
     """
-    while place < len(doc) and (
-        doc[place].lower_ in EMPTY_WORDS | ARTICLE_WORDS
-        or doc[place].lower_ in ("of", "the", "your")
-    ):
+    while place < len(doc) and doc[place].lower_ in NOT_IN_NAME:
         place += 1
     end = place
     while end < len(doc) and _is_part(doc[end], is_first=end == place):
@@ -226,16 +256,28 @@ def _name_after(doc: "Doc", place: int, *, is_measured: bool) -> "list[Token]":
     if end - place > MAX_NAME_TOKENS:
         return []
     name = list(doc[place:end])
-    while name and name[-1].pos_ not in ("NOUN", "PROPN"):
+    while name and name[-1].pos_ not in NOUN_TAGS:
         name.pop()
-    if not name and is_measured and doc[place - 1].lower_ == "of" and place < len(doc):
-        return [doc[place]] if doc[place].pos_ in MISREAD_NOUNS else []
+    if is_measured:
+        if not name:
+            return _misread_name(doc, place)
+        return name
     # "a board of maple"
-    if name and not is_measured and doc[end : end + 1].text == "of":
+    if name and doc[end : end + 1].text == "of":
         inner = _name_after(doc, end + 1, is_measured=True)
         if inner and inner[0].i == end + 1:
             name += [doc[end], *inner]
     return name
+
+
+def _misread_name(doc: "Doc", place: int) -> "list[Token]":
+    """Return the word after "of" that the parser takes for no noun; nothing where none is there."""
+    if place >= len(doc) or doc[place - 1].lower_ != "of":
+        return []
+    word = doc[place]
+    if word.pos_ not in MISREAD_NOUNS:
+        return []
+    return [word]
 
 
 def _name_before(doc: "Doc", end: int) -> "list[Token]":
@@ -246,9 +288,12 @@ def _name_before(doc: "Doc", end: int) -> "list[Token]":
     if end - begin > MAX_NAME_TOKENS:
         return []
     name = list(doc[begin:end])
-    while name and (name[0].lower_ in EMPTY_WORDS | UNITS.keys() or name[0].text in ("-", "'s")):
+    while name:
+        first = name[0]
+        if first.lower_ not in NOT_FIRST_IN_NAME and first.text not in ("-", "'s"):
+            break
         del name[0]
-    if not name or name[-1].pos_ not in ("NOUN", "PROPN"):
+    if not name or name[-1].pos_ not in NOUN_TAGS:
         return []
     return name
 
@@ -262,8 +307,10 @@ def _is_part(token: "Token", *, is_first: bool) -> bool:
     if token.text == "-":
         return not is_first and not token.doc[token.i - 1].whitespace_
     # "minced lamb", "baking powder": a participle before its noun
-    follows = token.doc[token.i + 1 : token.i + 2]
-    return token.tag_ in PARTICIPLE_TAGS and any(after.pos_ == "NOUN" for after in follows)
+    after = token.i + 1
+    if token.tag_ not in PARTICIPLE_TAGS or after == len(token.doc):
+        return False
+    return bool(token.doc[after].pos_ == "NOUN")
 
 
 def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role | None:
@@ -282,31 +329,50 @@ def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role 
     if _is_vague_amount(token):
         return "some"
     if head.dep_ == "pobj":
-        if verb.lower_ in MEANS_WORDS | PLACE_WORDS:
-            return "with" if verb.lower_ in MEANS_WORDS and _is_added(verb.head) else "used"
-        return None
-    if is_list and head.dep_ != "pobj":
+        return _role_behind(verb)
+    if is_list:
         return "listed"
-    if head.dep_ == "dobj" and verb.lower_ in MEANS_WORDS:
-        return "used"
     if head.dep_ == "ROOT":
         return "added"
     if head.dep_ == "nsubj" and verb.lemma_ in COMING_VERBS:
         return "added"
-    if head.dep_ == "dobj" and verb.lemma_ in ADDING_VERBS:
+    if head.dep_ == "dobj":
+        return _role_of_object(verb)
+    return None
+
+
+def _role_behind(preposition: "Token") -> Role | None:
+    """Return how a thing behind "with" or "in" is part of the work."""
+    word = preposition.lower_
+    if word in MEANS_WORDS and _is_added(preposition.head):
+        return "with"
+    if word in MEANS_WORDS or word in PLACE_WORDS:
+        return "used"
+    return None
+
+
+def _role_of_object(verb: "Token") -> Role | None:
+    """Return how the object of a verb is part of the work."""
+    if verb.lower_ in MEANS_WORDS:
+        return "used"
+    if verb.lemma_ in ADDING_VERBS:
         return "added"
-    if head.dep_ == "dobj" and verb.lemma_ in USING_VERBS:
+    if verb.lemma_ in USING_VERBS:
         return "used"
     return None
 
 
 def _is_vague_amount(token: "Token") -> bool:
     """Return whether "some", "a bit of" or the like stands before the name that ends here."""
-    name = _name_before(token.doc, token.i + 1)
-    place = name[0].i - 1 if name else token.i - 1
-    while place >= 0 and token.doc[place].lower_ in ("of", "more", "extra"):
+    doc = token.doc
+    name = _name_before(doc, token.i + 1)
+    first = token
+    if name:
+        first = name[0]
+    place = first.i - 1
+    while place >= 0 and doc[place].lower_ in ("of", "more", "extra"):
         place -= 1
-    return place >= 0 and token.doc[place].lower_ in VAGUE_AMOUNTS
+    return place >= 0 and doc[place].lower_ in VAGUE_AMOUNTS
 
 
 def _is_compared(token: "Token") -> bool:
@@ -318,15 +384,20 @@ def _is_compared(token: "Token") -> bool:
 
 
 def _is_added(verb: "Token") -> bool:
-    return verb.lemma_ in ADDING_VERBS or verb.lemma_ in ("fill", "cover", "coat", "top", "line")
+    return verb.lemma_ in ADDING_VERBS or verb.lemma_ in COVERING_VERBS
 
 
 def _first_of_list(token: "Token") -> "Token":
     """Return the first of the things that are joined by "and" and commas."""
-    while token.dep_ == "conj" and token.head.pos_ in ("NOUN", "PROPN") and token.head.i < token.i:
-        token = token.head
+    while token.dep_ == "conj":
+        head = token.head
+        if head.pos_ not in NOUN_TAGS or head.i >= token.i:
+            break
+        token = head
     return token
 
 
 def _word(words: Sequence[str], place: int) -> str:
-    return words[place] if 0 <= place < len(words) else ""
+    if 0 <= place < len(words):
+        return words[place]
+    return ""

@@ -26,12 +26,17 @@ Array: TypeAlias = npt.NDArray[np.float32]
 def thing_kinds(names: Sequence[str]) -> Array:
     """Return P of each of THING_KINDS of each name, (N, 3)."""
     weights, biases = _read_weights()
-    probabilities: Array = softmax(embed([name.lower() for name in names]) @ weights.T + biases)
+    names_in_lower_case = [name.lower() for name in names]
+    vectors = embed(names_in_lower_case)  # (N, D)
+    probabilities: Array = softmax(vectors @ weights.T + biases)
     return probabilities
 
 
 @cache
 def _read_weights() -> tuple[Array, Array]:
     package = resources.files("stepline.writing.materials")
-    content = json.loads(package.joinpath(WEIGHTS_FILE).read_text("utf-8"))
-    return np.array(content["weights"], np.float32), np.array(content["biases"], np.float32)
+    text = package.joinpath(WEIGHTS_FILE).read_text("utf-8")
+    content = json.loads(text)
+    weights = np.array(content["weights"], np.float32)
+    biases = np.array(content["biases"], np.float32)
+    return weights, biases
