@@ -5,6 +5,7 @@ for the end of a sentence.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,12 +28,21 @@ MIN_CHANCE: Final = 1e-6
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
     """Return whether the words are English and hardly ever end a sentence."""
-    if language is not None and language.lower().split("-")[0] not in ("en", "english"):
+    if language is not None:
+        base_language = language.lower().split("-")[0]
+        if base_language not in ("en", "english"):
+            return False
+    if len(words) < MIN_WORDS:
         return False
-    stops = sum(ends_sentence(word.text) for word in words)
-    if len(words) < MIN_WORDS or stops >= MIN_STOPS_PER_WORD * len(words):
+    stops = 0
+    bare_words = []
+    for word in words:
+        stops += ends_sentence(word.text)
+        bare = word.text.strip(OUTER_MARKS + " ")
+        bare_words.append(bare.lower())
+    if stops >= MIN_STOPS_PER_WORD * len(words):
         return False
-    return looks_english([word.text.strip(OUTER_MARKS + " ").lower() for word in words])
+    return looks_english(bare_words)
 
 
 def restore_punctuation(words: Sequence[Word]) -> list[Word]:
@@ -40,16 +50,21 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
 
     Raises ModelError when the sentence encoder is missing.
     """
-    chances = load_tagger().read_marks([word.text for word in words])  # (W, 4)
+    texts = [word.text for word in words]
+    chances = load_tagger().read_marks(texts)  # (W, 4)
     logits = np.log(np.maximum(chances, MIN_CHANCE))
-    logits[:, WORD_MARKS.index("stop")] += STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
+    stop = WORD_MARKS.index("stop")
+    stop_log_odds = STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
+    logits[:, stop] += stop_log_odds
     best = softmax(logits).argmax(axis=1)
     marked = []
     begins = True
-    for word, mark in zip(words, best, strict=True):
-        sign = MARK_SIGNS[WORD_MARKS[int(mark)]]
+    for word, number in zip(words, best, strict=True):
+        mark = WORD_MARKS[int(number)]
+        sign = MARK_SIGNS[mark]
         text = word.text.rstrip()
-        if begins or text.strip() == "i" or text.strip().startswith("i'"):
+        bare = text.strip()
+        if begins or bare == "i" or bare.startswith("i'"):
             text = _capitalised(text)
         if sign and text[-1:].isalnum():
             text += sign
@@ -61,15 +76,18 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
 def _silences(words: Sequence[Word]) -> np.ndarray:
     """Return the seconds of silence after each word, (W,); 0 where times are unknown."""
     silences = np.zeros(len(words))
-    for number in range(len(words) - 1):
-        span = words[number].span
-        following = words[number + 1].span
-        if span is not None and following is not None:
-            silences[number] = min(max(0.0, following.start - span.end), MAX_SILENCE_SECONDS)
+    for number, (word, following) in enumerate(pairwise(words)):
+        if word.span is None or following.span is None:
+            continue
+        silence = following.span.start - word.span.end
+        silence = max(0.0, silence)
+        silences[number] = min(silence, MAX_SILENCE_SECONDS)
     return silences
 
 
 def _capitalised(text: str) -> str:
     """Return a word, which may have a space before it, with its first letter large."""
-    start = len(text) - len(text.lstrip())
-    return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
+    word = text.lstrip()
+    space = text.removesuffix(word)
+    initial = word[:1].upper()
+    return space + initial + word[1:]

@@ -29,7 +29,8 @@ class ShownLine:
     @property
     def text(self) -> str:
         """The words of the line, one space between them."""
-        return " ".join("".join(piece.text for piece in self.pieces).split())
+        text = "".join(piece.text for piece in self.pieces)
+        return " ".join(text.split())
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,12 @@ class ShownCaption:
     @property
     def has_word_times(self) -> bool:
         """Whether a word of it has a time of its own."""
-        return any(piece.start is not None for line in self.lines for piece in line.pieces)
+        return any(_has_times(line.pieces) for line in self.lines)
+
+
+def _has_times(pieces: Iterable[TimedPiece]) -> bool:
+    """Whether a piece has a time of its own."""
+    return any(piece.start is not None for piece in pieces)
 
 
 @dataclass
@@ -66,6 +72,19 @@ class _Appearance:
     text: str
     timed: bool
 
+    @property
+    def cue(self) -> Cue:
+        """The cue of these words, with their times where the file gives some."""
+        words: tuple[Word, ...] = ()
+        if self.timed:
+            words = tuple(self.words)
+        return Cue(self.text, self.start, self.end, words)
+
+    @property
+    def is_flash(self) -> bool:
+        """Whether it is on the screen no longer than the shortest cue."""
+        return self.end - self.start <= MIN_CUE_SECONDS
+
 
 def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
     """Return a cue for the lines that each caption is the first to show, in their order.
@@ -75,7 +94,7 @@ def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
     """
     appearances: list[_Appearance] = []
     before: ShownCaption | None = None
-    keys: set[tuple[float | None, float | None, tuple[str, ...]]] = set()
+    keys: set[tuple[object, ...]] = set()
     in_order = sorted(captions, key=lambda caption: caption.start or 0.0)
     # YouTube, which times words, shows a line again after any gap.
     rolls = any(caption.has_word_times for caption in in_order)
@@ -88,38 +107,48 @@ def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
         whole = before is not None and repeated == len(before.texts)
         _add_caption(appearances, caption, repeated, grown, whole=whole)
         before = caption
-    cues = []
-    for appearance in appearances:
-        words = tuple(appearance.words) if appearance.timed else ()
-        cues.append(Cue(appearance.text, appearance.start, appearance.end, words))
-    return [_end_at(cue, after.start) for cue, after in pairwise([*cues, Cue("", None, None)])]
+    cues = [appearance.cue for appearance in appearances]
+    for number, following in enumerate(cues[1:]):
+        cues[number] = _end_at(cues[number], following.start)
+    return cues
 
 
 def _add_caption(
     appearances: list[_Appearance], caption: ShownCaption, repeated: int, grown: str, *, whole: bool
 ) -> None:
     """Add what a caption shows that the one before it does not. whole: it shows all of that again."""
-    start, end = caption.start or 0.0, caption.end or 0.0
+    start = caption.start or 0.0
+    end = caption.end or 0.0
     lines = [line for line in caption.lines if line.text]
-    last = appearances[-1] if appearances else None
     fresh = lines[repeated:]
-    if last is not None and repeated:
-        goes_on = whole and not fresh and end - start > MIN_CUE_SECONDS
-        if goes_on or grown or last.end - last.start <= MIN_CUE_SECONDS:
+    if appearances:
+        last = appearances[-1]
+        is_long = end - start > MIN_CUE_SECONDS
+        goes_on = whole and not fresh and is_long
+        if repeated and (goes_on or grown or last.is_flash):
             last.end = max(last.end, end)
-    if last is not None and grown:
-        added = words_of_pieces([TimedPiece(grown)], start, end)
-        last.words += added
-        last.text = f"{last.text} {grown}"
-        last.timed = True
+        if grown:
+            piece = TimedPiece(grown)
+            last.words += words_of_pieces([piece], start, end)
+            last.text = f"{last.text} {grown}"
+            last.timed = True
     if fresh:
-        pieces = [piece for line in fresh for piece in (*line.pieces, TimedPiece("\n"))]
-        is_timed = any(piece.start is not None for piece in pieces)
-        words = words_of_pieces(pieces, start, end)
-        text = "\n".join(line.text for line in fresh)
-        if is_timed:
-            text = "".join(word.text for word in words).strip()
-        appearances.append(_Appearance(start, end, words, text, is_timed))
+        appearance = _appearance_of_lines(fresh, start, end)
+        appearances.append(appearance)
+
+
+def _appearance_of_lines(lines: Sequence[ShownLine], start: float, end: float) -> _Appearance:
+    pieces: list[TimedPiece] = []
+    for line in lines:
+        pieces += line.pieces
+        pieces.append(TimedPiece("\n"))
+    words = words_of_pieces(pieces, start, end)
+    is_timed = _has_times(pieces)
+    text = "\n".join(line.text for line in lines)
+    if is_timed:
+        text = "".join(word.text for word in words)
+        text = text.strip()
+    return _Appearance(start, end, words, text, is_timed)
 
 
 def _repeated_lines(
@@ -135,14 +164,18 @@ def _repeated_lines(
     earlier_texts = before.texts
     texts = caption.texts
     most = min(len(earlier_texts), len(texts))
-    if (caption.start or 0.0) - (before.end or 0.0) > MAX_CUE_GAP_SECONDS:
-        most = min(most, len(texts) - 1) if rolls else 0
+    start = caption.start or 0.0
+    end_before = before.end or 0.0
+    if start - end_before > MAX_CUE_GAP_SECONDS:
+        if not rolls:
+            return 0, ""
+        most = min(most, len(texts) - 1)
     for count in range(most, 0, -1):
-        *equal, last = earlier_texts[-count:]
-        if tuple(equal) != texts[: count - 1]:
-            continue
-        if f"{texts[count - 1]} ".startswith(f"{last} "):
-            return count, texts[count - 1][len(last) :].strip()
+        *earlier, last = earlier_texts[-count:]
+        *repeated, line = texts[:count]
+        if earlier == repeated and f"{line} ".startswith(f"{last} "):
+            grown = line.removeprefix(last)
+            return count, grown.strip()
     return 0, ""
 
 
@@ -151,32 +184,41 @@ def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> l
 
     Words of one time have equal parts of its seconds.
     """
-    runs: list[tuple[float, str]] = [(start, "")]
+    times = [start]
+    texts = [""]
     for piece in pieces:
-        if piece.start is not None:
-            runs.append((piece.start, piece.text))
+        if piece.start is None:
+            texts[-1] += piece.text
         else:
-            runs[-1] = (runs[-1][0], runs[-1][1] + piece.text)
+            times.append(piece.start)
+            texts.append(piece.text)
+    times.append(end)
     words: list[Word] = []
-    for (begin, text), (after, _) in pairwise([*runs, (end, "")]):
+    for text, (begin, after) in zip(texts, pairwise(times), strict=True):
         tokens = text.split()
         step = (after - begin) / max(1, len(tokens))
         for number, token in enumerate(tokens):
-            span = span_of(begin + number * step, begin + (number + 1) * step)
-            words.append(Word(text=f" {token}", span=span))
+            word_start = begin + number * step
+            word_end = begin + (number + 1) * step
+            span = span_of(word_start, word_end)
+            word = Word(text=f" {token}", span=span)
+            words.append(word)
     return words
 
 
-def _end_at(cue: Cue, after: float | None) -> Cue:
+def _end_at(cue: Cue, second: float | None) -> Cue:
     """End a cue with word times where the next one's words begin: rolling cues stay on the screen
     longer than they are spoken."""
-    if not cue.words or after is None or cue.start is None or cue.end is None:
+    if not cue.words or second is None:
         return cue
-    if not cue.start < after < cue.end:
+    if cue.start is None or cue.end is None:
+        return cue
+    if not cue.start < second < cue.end:
         return cue
     words = []
     for word in cue.words:
-        if word.span is not None and word.span.end > after:
-            word = word.model_copy(update={"span": span_of(word.span.start, after)})
+        if word.span is not None and word.span.end > second:
+            span = span_of(word.span.start, second)
+            word = word.model_copy(update={"span": span})
         words.append(word)
-    return replace(cue, end=after, words=tuple(words))
+    return replace(cue, end=second, words=tuple(words))

@@ -7,7 +7,6 @@ text of a caption is listed as such.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from stepline.asr.caption_text import strip_markup, strip_speaker_marks
 from stepline.asr.shown_captions import ShownCaption, ShownLine, TimedPiece
@@ -69,12 +68,13 @@ def parse_subtitles(text: str, name: str) -> SubtitleFile:
             f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
         )
     reader = _SubtitleReader(is_webvtt)
-    first = timings[0].line if timings else len(lines)
-    reader.read_chunk(None, lines[:first], has_next=bool(timings))
-    for timing, following in zip_longest(timings, timings[1:]):
-        end = len(lines) if following is None else following.line
+    ends = [timing.line for timing in timings]
+    ends.append(len(lines))
+    reader.read_chunk(None, lines[: ends[0]], has_next=bool(timings))
+    for timing, end in zip(timings, ends[1:], strict=True):
         chunk = lines[timing.line + 1 : end]
-        reader.read_chunk(timing, chunk, has_next=following is not None)
+        has_next = timing is not timings[-1]
+        reader.read_chunk(timing, chunk, has_next=has_next)
     return reader.file
 
 
@@ -85,26 +85,35 @@ def _timings(lines: list[str], name: str) -> list[_Timing]:
             continue
         match = TIMING_PATTERN.match(line)
         if match:
-            arrows.append(_timing(number, match))
+            timing = _timing(number, match)
+            arrows.append(timing)
         elif BROKEN_TIMING_PATTERN.match(line):
             wrong = f"{name}, line {number + 1}: {line.strip()[:60]!r} is no timing"
             raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
     if arrows:
         return arrows
-    matches = ((number, SBV_TIMING_PATTERN.match(line)) for number, line in enumerate(lines))
-    return [_timing(number, match) for number, match in matches if match]
+    timings = []
+    for number, line in enumerate(lines):
+        match = SBV_TIMING_PATTERN.match(line)
+        if match:
+            timing = _timing(number, match)
+            timings.append(timing)
+    return timings
 
 
 def _timing(number: int, match: re.Match[str]) -> _Timing:
     groups = match.groups()
-    start, end = clock_seconds(groups[:4]), clock_seconds(groups[4:8])
-    return _Timing(number, start, end, groups[8] or "")
+    start = clock_seconds(groups[:4])
+    end = clock_seconds(groups[4:8])
+    settings = groups[8] or ""
+    return _Timing(number, start, end, settings)
 
 
 def clock_seconds(parts: tuple[str | None, ...]) -> float:
     """Return hours, minutes, seconds and the digits of a fraction as seconds."""
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
-    return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
+    whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+    return whole + float(f"0.{fraction}")
 
 
 class _SubtitleReader:
@@ -121,14 +130,19 @@ class _SubtitleReader:
         """Read the lines below a timing, or before the first. has_next: a timing follows."""
         shift = self._offset
         chunk = self._without_number(chunk, has_next=has_next)
-        body = self._webvtt_body(chunk, has_next=has_next) if self._is_webvtt else chunk
+        body = chunk
+        if self._is_webvtt:
+            body = self._webvtt_body(chunk, has_next=has_next)
         if timing is None:
             self.file.outside += _paragraphs_of_text(body)
             return
         body_text = "\n".join(body).strip("\n")
-        lines = tuple(_shown_lines(body_text, shift))
-        title = _is_title(timing.settings, body_text)
-        caption = ShownCaption(timing.start + shift, timing.end + shift, lines, title)
+        caption = ShownCaption(
+            start=timing.start + shift,
+            end=timing.end + shift,
+            lines=tuple(_shown_lines(body_text, shift)),
+            title=_is_title(timing.settings, body_text),
+        )
         self.file.captions.append(caption)
 
     def _without_number(self, chunk: list[str], *, has_next: bool) -> list[str]:
@@ -136,7 +150,9 @@ class _SubtitleReader:
         stays."""
         if not has_next:
             chunk = _rstrip_blank(chunk)
-        last = chunk[-1].strip() if chunk else ""
+        if not chunk:
+            return chunk
+        last = chunk[-1].strip()
         if not last.isdecimal():
             return chunk
         number = int(last[:18])
@@ -155,27 +171,36 @@ class _SubtitleReader:
         body: list[str] = []
         paragraphs = list(_paragraphs(chunk))
         for number, paragraph in enumerate(paragraphs):
-            header = next((n for n, line in enumerate(paragraph) if WEBVTT_LINE.match(line)), None)
+            header = _header_line(paragraph)
             if header is not None:
                 body += paragraph[:header]
                 self._read_header(paragraph[header:])
                 continue
+            first = paragraph[0]
             is_behind_blank = number > 0 or not chunk[0]
             is_last = number == len(paragraphs) - 1
-            if is_behind_blank and COMMENT_LINE.match(paragraph[0]):
-                note = " ".join(" ".join(paragraph).split()).removeprefix("NOTE").strip()
-                if not paragraph[0].startswith(("STYLE", "REGION")) and note:
-                    self.file.notes.append(note)
-            elif is_behind_blank and is_last and has_next and self._is_name(paragraph, chunk):
+            is_before_timing = is_last and has_next and bool(chunk[-1].strip())
+            is_name = len(paragraph) == 1 and is_before_timing
+            if is_behind_blank and COMMENT_LINE.match(first):
+                self._read_comment(paragraph)
+            elif is_behind_blank and is_name:
                 # a name of several words may be text that lost its place
-                if " " in paragraph[0].strip():
-                    self.file.outside.append(paragraph[0].strip())
+                name = first.strip()
+                if " " in name:
+                    self.file.outside.append(name)
             else:
-                body += [*paragraph, ""]
+                body += paragraph
+                body.append("")
         return body
 
-    def _is_name(self, paragraph: list[str], chunk: list[str]) -> bool:
-        return len(paragraph) == 1 and bool(chunk[-1].strip())
+    def _read_comment(self, lines: list[str]) -> None:
+        if lines[0].startswith(("STYLE", "REGION")):
+            return
+        text = " ".join(lines)
+        text = " ".join(text.split())
+        note = text.removeprefix("NOTE").strip()
+        if note:
+            self.file.notes.append(note)
 
     def _read_header(self, lines: list[str]) -> None:
         title = lines[0].removeprefix("WEBVTT").strip(" \t-")
@@ -194,12 +219,23 @@ class _SubtitleReader:
         if ticks is None or local is None:
             self.file.outside.append(line.strip())
             return
-        offset = int(ticks[1]) / CLOCK_RATE - clock_seconds(local.groups())
+        local_second = clock_seconds(local.groups())
+        offset = int(ticks[1]) / CLOCK_RATE - local_second
         if self._first_offset is None:
             self._first_offset = offset
         shift = offset - self._first_offset
         wrap = CLOCK_WRAP / CLOCK_RATE
-        self._offset = shift + wrap if shift < -wrap / 2 else shift
+        if shift < -wrap / 2:
+            shift += wrap
+        self._offset = shift
+
+
+def _header_line(lines: list[str]) -> int | None:
+    """Return the number of the line with which a header of WebVTT begins; None without one."""
+    for number, line in enumerate(lines):
+        if WEBVTT_LINE.match(line):
+            return number
+    return None
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
@@ -217,7 +253,8 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
 def _paragraphs_of_text(lines: list[str]) -> list[str]:
     texts = []
     for paragraph in _paragraphs(lines):
-        text = " ".join(strip_markup("\n".join(paragraph)).split())
+        text = strip_markup("\n".join(paragraph))
+        text = " ".join(text.split())
         if text:
             texts.append(text)
     return texts
@@ -232,16 +269,22 @@ def _rstrip_blank(lines: list[str]) -> list[str]:
 
 def _shown_lines(body: str, shift: float) -> Iterator[ShownLine]:
     """Yield the lines of a caption. shift: seconds that its word times are late."""
-    joined = TAG_WITH_BREAK.sub(lambda tag: tag.group().replace("\n", " "), body)
-    for line in joined.replace("[br]", "\n").split("\n"):
+    text = TAG_WITH_BREAK.sub(_without_breaks, body)
+    text = text.replace("[br]", "\n")
+    for line in text.split("\n"):
         # text, then four clock parts and text again and again
         parts = INLINE_TIME.split(line)
         texts = [strip_markup(text) for text in parts[::5]]
         pieces = [TimedPiece(strip_speaker_marks(texts[0]))]
         for number, text in enumerate(texts[1:]):
             clock = parts[5 * number + 1 : 5 * number + 5]
-            pieces.append(TimedPiece(text, clock_seconds(tuple(clock)) + shift))
+            start = clock_seconds(tuple(clock)) + shift
+            pieces.append(TimedPiece(text, start))
         yield ShownLine(tuple(pieces))
+
+
+def _without_breaks(tag: re.Match[str]) -> str:
+    return tag.group().replace("\n", " ")
 
 
 def _is_title(settings: str, body: str) -> bool:
@@ -252,5 +295,7 @@ def _is_title(settings: str, body: str) -> bool:
     line = LINE_SETTING.search(settings)
     if line is None:
         return False
-    limit = MAX_TITLE_PERCENT if line[2] else MAX_TITLE_LINE
+    limit: float = MAX_TITLE_LINE
+    if line[2]:
+        limit = MAX_TITLE_PERCENT
     return float(line[1]) < limit

@@ -17,6 +17,7 @@ CLOCK_TIME = re.compile(r"(\d{1,6}):(\d{1,4}):(\d{1,2})(?:([.,])(\d{1,18})|:(\d{
 OFFSET_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,18})?)(h|ms|m|s|f|t)$")
 UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 PERCENT_PAIR = re.compile(r"[\d.]+%\s+([\d.]+)%")
+XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 BLANK_RUN = re.compile(r"[ \t\n]+")
 
 
@@ -32,10 +33,14 @@ class _Clock:
         text = (value or "").strip()
         if clock := CLOCK_TIME.match(text):
             hours, minutes, seconds, _, fraction, frames = clock.groups()
-            whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
-            return whole + float(f"0.{fraction or 0}") + int(frames or 0) / self.frame_rate
+            time = float(int(hours) * 3600 + int(minutes) * 60)
+            time += int(seconds)
+            time += float(f"0.{fraction or 0}")
+            time += int(frames or 0) / self.frame_rate
+            return time
         if offset := OFFSET_TIME.match(text):
-            number, unit = float(offset[1]), offset[2]
+            number = float(offset[1])
+            unit = offset[2]
             if unit == "f":
                 return number / self.frame_rate
             if unit == "t":
@@ -88,8 +93,12 @@ class _TtmlReader:
     def read_metadata(self, element: ElementTree.Element) -> None:
         """Note the title, description and rights of a file, which nobody says."""
         for part in element.iter():
-            if _tag(part) in ("title", "desc", "copyright") and (part.text or "").strip():
-                self.file.notes.append(" ".join((part.text or "").split()))
+            if _tag(part) not in ("title", "desc", "copyright"):
+                continue
+            words = (part.text or "").split()
+            if words:
+                note = " ".join(words)
+                self.file.notes.append(note)
 
     def read_container(self, element: ElementTree.Element, outer: _Place, depth: int) -> None:
         """Read a body or division, and what is in it."""
@@ -98,9 +107,8 @@ class _TtmlReader:
         place = self._place(element, outer)
         self._note_text(element.text)
         in_turn = element.get("timeContainer") == "seq"
-        before = place.start
+        child_place = place
         for child in element:
-            child_place = replace(place, start=before) if in_turn else place
             tag = _tag(child)
             if tag == "p":
                 self._read_paragraph(child, self._place(child, child_place))
@@ -109,12 +117,14 @@ class _TtmlReader:
             else:
                 self.read_metadata(child)
             if in_turn:
-                before = self._place(child, child_place).end
+                end = self._place(child, child_place).end
+                child_place = replace(place, start=end)
             self._note_text(child.tail)
 
     def _note_text(self, text: str | None) -> None:
-        if text and text.strip():
-            self.file.outside.append(" ".join(text.split()))
+        words = (text or "").split()
+        if words:
+            self.file.outside.append(" ".join(words))
 
     def _place(self, element: ElementTree.Element, outer: _Place) -> _Place:
         """Return the seconds of an element, whose times count from the begin of what it is in."""
@@ -122,43 +132,48 @@ class _TtmlReader:
         duration = self._clock.seconds(element.get("dur"))
         end = self._clock.seconds(element.get("end"))
         base = outer.start or 0.0
-        start = outer.start if begin is None else base + begin
-        stop = outer.end if end is None else base + end
+        place = outer
+        if begin is not None:
+            place = replace(place, start=base + begin)
+        if end is not None:
+            place = replace(place, end=base + end)
         if duration is not None:
-            stop = (start or 0.0) + duration
-        title = element.get("region") in self._tops or _is_top(element)
-        return _Place(start, stop, title or outer.title)
+            start = place.start or 0.0
+            place = replace(place, end=start + duration)
+        if element.get("region") in self._tops or _is_top(element):
+            place = replace(place, title=True)
+        return place
 
     def _read_paragraph(self, element: ElementTree.Element, place: _Place) -> None:
-        keeps_blanks = element.get("{http://www.w3.org/XML/1998/namespace}space") == "preserve"
+        keeps_blanks = element.get(XML_SPACE) == "preserve"
         lines: list[list[TimedPiece]] = [[]]
         starts: list[float] = []
         ends: list[float] = []
         for text, span in self._texts(element, place, 0):
             start = None
-            if span is not None and span.start is not None and span.start != place.start:
-                start = span.start
-            if span is not None and span.start is not None and span.end is not None:
-                starts.append(span.start)
-                ends.append(span.end)
-            line_text = text if keeps_blanks or text == "\n" else BLANK_RUN.sub(" ", text)
-            for number, part in enumerate(line_text.split("\n")):
-                if number:
-                    lines.append([])
-                if part:
-                    lines[-1].append(TimedPiece(part, start))
-        if place.start is None or place.end is None:
-            place = replace(
-                place,
-                start=min(starts, default=None) if place.start is None else place.start,
-                end=max(ends, default=None) if place.end is None else place.end,
-            )
-        shown_lines = []
-        for line in lines:
-            if line:
-                line[0] = replace(line[0], text=strip_speaker_marks(line[0].text))
-            shown_lines.append(ShownLine(tuple(line)))
-        caption = ShownCaption(place.start, place.end, tuple(shown_lines), place.title)
+            if span is not None and span.start is not None:
+                if span.start != place.start:
+                    start = span.start
+                if span.end is not None:
+                    starts.append(span.start)
+                    ends.append(span.end)
+            if not keeps_blanks and text != "\n":
+                text = BLANK_RUN.sub(" ", text)
+            first, *others = text.split("\n")
+            _add_text(lines[-1], first, start)
+            for other in others:
+                lines.append([])
+                _add_text(lines[-1], other, start)
+        if place.start is None:
+            place = replace(place, start=min(starts, default=None))
+        if place.end is None:
+            place = replace(place, end=max(ends, default=None))
+        caption = ShownCaption(
+            start=place.start,
+            end=place.end,
+            lines=tuple(_shown_line(line) for line in lines),
+            title=place.title,
+        )
         self.file.captions.append(caption)
 
     def _texts(
@@ -167,24 +182,42 @@ class _TtmlReader:
         """Yield the texts of a paragraph or span with the place of the timed span they are in."""
         if depth > DEPTH:
             raise CaptionError(f"{self._name}: nested deeper than {DEPTH}; write it flatter")
-        timed = element.get("begin") is not None and depth > 0
+        span = None
+        if element.get("begin") is not None and depth > 0:
+            span = place
         if element.text:
-            yield element.text, place if timed else None
+            yield element.text, span
         for child in element:
             tag = _tag(child)
             if tag == "br":
                 yield "\n", None
             elif tag == "span":
-                yield from self._texts(child, self._place(child, place), depth + 1)
+                child_place = self._place(child, place)
+                yield from self._texts(child, child_place, depth + 1)
             else:
                 self.read_metadata(child)
             if child.tail:
-                yield child.tail, place if timed else None
+                yield child.tail, span
+
+
+def _add_text(line: list[TimedPiece], text: str, start: float | None) -> None:
+    if text:
+        line.append(TimedPiece(text, start))
+
+
+def _shown_line(pieces: list[TimedPiece]) -> ShownLine:
+    if not pieces:
+        return ShownLine(())
+    first, *others = pieces
+    text = strip_speaker_marks(first.text)
+    return ShownLine((replace(first, text=text), *others))
 
 
 def _tag(element: ElementTree.Element) -> str:
     """Return the name of an element without its namespace; "" for a comment."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+    if not isinstance(element.tag, str):
+        return ""
+    return element.tag.rpartition("}")[2]
 
 
 def _attribute(element: ElementTree.Element, name: str) -> str:
@@ -197,11 +230,17 @@ def _attribute(element: ElementTree.Element, name: str) -> str:
 
 def _clock(root: ElementTree.Element) -> _Clock:
     rate = _positive(_attribute(root, "frameRate"), 30.0)
-    parts = _attribute(root, "frameRateMultiplier").replace(":", " ").split()
+    multiplier = _attribute(root, "frameRateMultiplier")
+    parts = multiplier.replace(":", " ").split()
     if len(parts) == 2:
-        rate *= _positive(parts[0], 1.0) / _positive(parts[1], 1.0)
-    default_ticks = rate if _attribute(root, "frameRate") else 1.0
-    return _Clock(rate, _positive(_attribute(root, "tickRate"), default_ticks))
+        numerator = _positive(parts[0], 1.0)
+        denominator = _positive(parts[1], 1.0)
+        rate *= numerator / denominator
+    default_ticks = 1.0
+    if _attribute(root, "frameRate"):
+        default_ticks = rate
+    tick_rate = _positive(_attribute(root, "tickRate"), default_ticks)
+    return _Clock(rate, tick_rate)
 
 
 def _positive(text: str, default: float) -> float:
@@ -227,9 +266,13 @@ def _is_top(element: ElementTree.Element) -> bool:
     its alignment."""
     origin = PERCENT_PAIR.match(_attribute(element, "origin"))
     align = _attribute(element, "displayAlign")
-    if origin is None or float(origin[1]) >= MAX_TITLE_PERCENT:
+    if origin is None:
+        return False
+    top = float(origin[1])
+    if top >= MAX_TITLE_PERCENT:
         return False
     extent = PERCENT_PAIR.match(_attribute(element, "extent"))
     if align in ("after", "center") and extent is not None:
-        return float(origin[1]) + float(extent[1]) <= MAX_TITLE_PERCENT
+        height = float(extent[1])
+        return top + height <= MAX_TITLE_PERCENT
     return align != "after"

@@ -12,7 +12,7 @@ from stepline.chat.servers import is_loopback, no_server_error, open_server
 from stepline.chat.settings import ChatSettings
 
 CONNECT_SECONDS = 1.0  # for a connection, the look-up of the name in it
-PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_available(settings: ChatSettings) -> None:
@@ -50,6 +50,9 @@ def _first_hop(url: str) -> tuple[str, int]:
     host = parts.hostname or ""
     proxy = urllib.request.getproxies().get(parts.scheme)
     if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(host):
-        parts = urlsplit(proxy if "//" in proxy else f"//{proxy}", scheme="http")
+        if "//" not in proxy:
+            proxy = f"//{proxy}"
+        parts = urlsplit(proxy, scheme="http")
         host = parts.hostname or ""
-    return host, parts.port or PORTS.get(parts.scheme, PORTS["http"])
+    default_port = DEFAULT_PORTS.get(parts.scheme, DEFAULT_PORTS["http"])
+    return host, parts.port or default_port

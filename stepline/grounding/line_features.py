@@ -60,7 +60,8 @@ def line_features(
     line_rows = unit_rows(np.asarray(line_vectors, np.float64))
     sentence_rows = unit_rows(np.asarray(sentence_vectors, np.float64))
     cosine = line_rows @ sentence_rows.T  # (K, S)
-    context = line_rows @ unit_rows(sum_with_neighbours(sentence_rows)).T
+    context_rows = unit_rows(sum_with_neighbours(sentence_rows))
+    context = line_rows @ context_rows.T
     overlap = word_overlap(lines, sentences)
     shape = cosine.shape
     features = (
@@ -96,7 +97,9 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
     """Return which part of each line's words the sentences hold; rare words of the narration weigh
     more."""
     spoken = [content_words(sentence) for sentence in sentences]
-    frequency = Counter(word for words in spoken for word in words)
+    frequency: Counter[str] = Counter()
+    for sentence_stems in spoken:
+        frequency.update(sentence_stems)
     shape = (len(lines), len(sentences))
     words = np.zeros(shape)
     near_words = np.zeros(shape)
@@ -110,9 +113,10 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
         shares = masses / max(float(masses.sum()), MIN_MASS)
         holds = np.zeros((len(stems), len(sentences)))
         for row, stem in zip(holds, stems, strict=True):
-            row[:] = [stem in said for said in spoken]
+            row[:] = [stem in sentence_stems for sentence_stems in spoken]
         words[k] = shares @ holds
-        near_words[k] = shares @ np.minimum(sum_with_neighbours(holds.T).T, 1.0)
+        holds_near = sum_with_neighbours(holds.T).T
+        near_words[k] = shares @ np.minimum(holds_near, 1.0)
     return WordOverlap(words, near_words)
 
 
@@ -129,7 +133,8 @@ def content_words(text: str) -> set[str]:
 
 def without_ending(word: str) -> str:
     """Return an English word without its ending: of "chopped", "chops" and "chop" alike "chop"."""
-    return DOUBLE_PATTERN.sub(r"\1", ENDING_PATTERN.sub("", word))
+    stem = ENDING_PATTERN.sub("", word)
+    return DOUBLE_PATTERN.sub(r"\1", stem)
 
 
 def position_distance(lines: int, sentences: int) -> Features:
@@ -150,4 +155,6 @@ def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int)
     if probabilities is None:
         return np.zeros(sentences)
     odds: Features = logit(np.asarray(probabilities, np.float64), MIN_STEP_MARGIN)
-    return odds - odds.mean() if len(odds) else odds
+    if len(odds):
+        odds = odds - odds.mean()
+    return odds

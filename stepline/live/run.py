@@ -158,7 +158,7 @@ def source_id(inputs: Sequence[Path | LiveInput]) -> str:
     first = inputs[0]
     if isinstance(first, Path):
         return first.stem
-    names = [each.shown.split("://")[-1] for each in inputs if isinstance(each, LiveInput)]
+    names = [each.label.split("://")[-1] for each in inputs if isinstance(each, LiveInput)]
     return re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.") or "live"
 
 
@@ -166,7 +166,7 @@ def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
     """Return what messages and the log call a source: of an address, neither its password nor its
     query."""
     first = inputs[0]
-    return first.shown if isinstance(first, LiveInput) and first.is_address else job.source
+    return first.label if isinstance(first, LiveInput) and first.is_address else job.source
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
@@ -175,9 +175,9 @@ def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
     It is slow to compute and short, so that no password can be found by it.
     """
     first = inputs[0]
-    if not isinstance(first, LiveInput) or not first.is_address or first.url == first.shown:
+    if not isinstance(first, LiveInput) or not first.is_address or first.url == first.label:
         return None
-    salt = first.shown.encode()
+    salt = first.label.encode()
     return hashlib.scrypt(first.url.encode(), salt=salt, n=SCRYPT_COST, r=8, p=1).hex()[:4]
 
 
@@ -229,7 +229,7 @@ def _write_record(
         parts = [part for recording in recordings for part in recording.parts]
         if not parts:
             raise MediaError(
-                f"{first.shown}: sent nothing that could be kept; no record is written"
+                f"{first.label}: sent nothing that could be kept; no record is written"
             )
         video = job.at_end / f"{stem}.mkv"
         join_recordings(parts, video, settings.media)

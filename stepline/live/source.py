@@ -335,7 +335,7 @@ class LiveSource:
                 if not proxy.refused:
                     raise
                 raise MediaError(
-                    f"{live.shown}: it leads elsewhere, and {proxy.refused}"
+                    f"{live.label}: it leads elsewhere, and {proxy.refused}"
                 ) from error
 
     def _connection(self, media: OpenMedia, lost: str) -> SourceItems:

@@ -40,15 +40,21 @@ class Damage:
         """Return one line for each kind of damage. end: s really read; duration: s claimed, None if
         not known."""
         lines = []
-        if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
-            lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
+        if duration is not None:
+            usual_end = duration - MAX_MISSING_SECONDS - 0.02 * duration
+            if end < usual_end:
+                lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
         if self.packets:
             lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
         if self.stamps:
             lines.append(f"{_counted(self.stamps, 'broken time stamp')} mended")
         if self.jumps:
-            noun = "jump" if self.jumps == 1 else "jumps"
-            leap = f", the longest by {self.leap:.0f} s," if self.leap else ""
+            noun = "jumps"
+            if self.jumps == 1:
+                noun = "jump"
+            leap = ""
+            if self.leap:
+                leap = f", the longest by {self.leap:.0f} s,"
             lines.append(
                 f"{self.jumps} {noun} of the time stamps{leap} mended: the parts are taken to "
                 "follow each other"
@@ -57,7 +63,9 @@ class Damage:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{' was' if number == 1 else 's were'}"
+    if number == 1:
+        return f"{number} {noun} was"
+    return f"{number} {noun}s were"
 
 
 # s by which time may go back before the stamps count as restarted; rounding stays under it
@@ -108,7 +116,8 @@ class PictureTiming:
         by_decoding: the lengths of frames come in the order of decoding (mp4 with B-frames), so
         that a long one may be that of another frame.
         """
-        self._clock, self._length = clock, 1 / rate
+        self._clock = clock
+        self._length = 1 / rate
         self._stamp: int | None = None  # of the frame before
         self._by_decoding = by_decoding
 
@@ -117,7 +126,7 @@ class PictureTiming:
 
         It lasts as it says, else as the one before did, else by the frame rate.
         """
-        stamp = frame.pts if frame.pts is not None else frame.dts
+        stamp = _presentation_stamp(frame)
         length = 0.0
         if frame.time_base and frame.duration:
             length = float(frame.duration * frame.time_base)
@@ -169,6 +178,15 @@ class _StreamState:
         """Second at which the packets so far end."""
         return self.end * self.base + self.shift
 
+    def add(self, stamp: int, duration: int) -> None:
+        """Note a packet with its stamp and length, both in ticks."""
+        # mp4 has a packet last until the next one, past any jump
+        end = stamp
+        if duration < self.limit:
+            end += duration
+        self.end = max(self.end, end)
+        self.stamps.append(stamp)
+
     def restart(self, second: float, shift: float) -> None:
         """Count from `second`, as it comes, with another shift, both in s."""
         self.last = self.end = round(second / self.base)
@@ -204,15 +222,14 @@ class PacketClock:
             if packet is None:
                 return
             state = self._streams.get(packet.stream_index)
-            pts, dts = packet.pts, packet.dts
+            pts = packet.pts
+            dts = packet.dts
             # nearly every packet; this costs a microsecond
             if state is not None and pts is not None and dts is not None and not state.shift:
                 ahead_of_last = dts - state.last
                 if 0 <= ahead_of_last <= state.limit and pts - dts <= state.limit:
                     state.last = dts
-                    duration = packet.duration
-                    state.end = max(state.end, pts + duration if duration < state.limit else pts)
-                    state.stamps.append(pts)
+                    state.add(pts, packet.duration)
                     yield packet
                     continue
             yield self._mended(packet, state, source, ahead)
@@ -220,12 +237,13 @@ class PacketClock:
     def _mended(
         self, packet: Any, state: _StreamState | None, source: Iterator[Any], ahead: "deque[Any]"
     ) -> Any:
-        stamp = packet.dts if packet.dts is not None else packet.pts
+        stamp = _decoding_stamp(packet)
         if stamp is None or packet.stream_index not in self._used or not packet.time_base:
             return packet
         if state is None:
             base = float(packet.time_base)
-            state = _StreamState(base, stamp, round(SUSPECT_SECONDS / base), self._newest, stamp)
+            limit = round(SUSPECT_SECONDS / base)
+            state = _StreamState(base, stamp, limit, self._newest, stamp)
             self._streams[packet.stream_index] = state
         second = stamp * state.base
         if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
@@ -245,15 +263,14 @@ class PacketClock:
         return packet
 
     def _shift_stamps(self, packet: Any, state: _StreamState, stamp: int) -> None:
-        shown = packet.pts if packet.pts is not None else stamp
+        if packet.pts is not None:
+            stamp = packet.pts
+        second = stamp * state.base
         shift = state.shift
-        if state.coming is not None and shown * state.base >= state.coming[0] - SUSPECT_SECONDS:
+        if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
             shift = state.coming[1]
         else:
-            duration = packet.duration or 0
-            # mp4 has a packet last until the next one, past any jump
-            state.end = max(state.end, shown + duration if duration < state.limit else shown)
-            state.stamps.append(shown)
+            state.add(stamp, packet.duration or 0)
         if shift and packet.pts is not None:
             packet.pts += round(shift / state.base)
         if state.shift and packet.dts is not None:
@@ -338,17 +355,20 @@ class PacketClock:
         first = _first(packet)
         begun = {packet.stream_index}
         for item in ahead:
-            raw, other = _second(item), item.stream_index
+            raw = _second(item)
+            other = item.stream_index
             if raw is None or other not in self._streams:
                 continue
-            is_new = other in begun or not self._goes_on(self._streams[other], raw)
-            shown = _first(item)
+            state = self._streams[other]
+            is_new = other in begun or not self._goes_on(state, raw)
+            start = _first(item)
             if is_new and abs(raw - second) <= SUSPECT_SECONDS:
                 begun.add(other)
-                first = min(first, shown)
-            elif not is_new and shown - raw <= SUSPECT_SECONDS:
-                end = max(end, _end(item) + self._streams[other].shift)
-        self._newest, self._start = end - first, second
+                first = min(first, start)
+            elif not is_new and start - raw <= SUSPECT_SECONDS:
+                end = max(end, _end(item) + state.shift)
+        self._newest = end - first
+        self._start = second
         return self._newest
 
     def _foresee_part(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> None:
@@ -368,14 +388,17 @@ class PacketClock:
 
     def _all_leap(self, index: int, ahead: Iterable[Any]) -> bool:
         """Whether every stream but one leaps further than a pause among the next packets."""
-        last = {other: each.raw for other, each in self._streams.items() if other != index}
+        last = {other: state.raw for other, state in self._streams.items()}
+        last.pop(index, None)
         leaping: set[int] = set()
         for item in ahead:
             raw = _second(item)
-            if raw is not None and item.stream_index in last:
-                if raw - last[item.stream_index] > self._max_pause:
-                    leaping.add(item.stream_index)
-                last[item.stream_index] = raw
+            other = item.stream_index
+            if raw is None or other not in last:
+                continue
+            if raw - last[other] > self._max_pause:
+                leaping.add(other)
+            last[other] = raw
         return leaping == set(last)
 
     def _strip(self, packet: Any) -> None:
@@ -406,9 +429,11 @@ class PacketClock:
         for item in ahead:
             if item.stream_index == packet.stream_index and item.pts is not None:
                 around.add(item.pts)
-        steps = [(after - before, before) for before, after in pairwise(sorted(around))]
-        if not steps:
+        if len(around) < 2:
             return int(packet.dts)
+        steps = []
+        for before, after in pairwise(sorted(around)):
+            steps.append((after - before, before))
         usual = median_low(step for step, _ in steps)
         longest, before = max(steps)
         if 2 * longest < 3 * usual:  # no hole: it comes last
@@ -426,7 +451,7 @@ def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
 
 def _second(packet: Any) -> float | None:
     """Return the raw second of a packet in the order of decoding; None where it has no stamp."""
-    stamp = packet.dts if packet.dts is not None else packet.pts
+    stamp = _decoding_stamp(packet)
     base = packet.time_base
     if stamp is None or not base:
         return None
@@ -434,11 +459,25 @@ def _second(packet: Any) -> float | None:
 
 
 def _first(packet: Any) -> float:
-    stamp = packet.pts if packet.pts is not None else packet.dts
-    return float(stamp * packet.time_base)
+    return float(_presentation_stamp(packet) * packet.time_base)
 
 
 def _end(packet: Any) -> float:
-    stamp = packet.pts if packet.pts is not None else packet.dts
     duration = float((packet.duration or 0) * packet.time_base)
-    return float(stamp * packet.time_base) + (duration if duration < SUSPECT_SECONDS else 0.0)
+    if duration >= SUSPECT_SECONDS:
+        duration = 0.0
+    return _first(packet) + duration
+
+
+def _presentation_stamp(item: Any) -> Any:
+    """Return when a packet or frame is shown, in ticks; else when it is decoded, None without."""
+    if item.pts is None:
+        return item.dts
+    return item.pts
+
+
+def _decoding_stamp(packet: Any) -> Any:
+    """Return when a packet is decoded, in ticks; else when it is shown, None without."""
+    if packet.dts is None:
+        return packet.pts
+    return packet.dts

@@ -248,14 +248,14 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
     container = open_live_container(live, settings)
     media = None
     try:
-        check_tracks(Path(live.shown), container, settings)
-        picture, sound = _tracks(Path(live.shown), container, settings, FileShape())
+        check_tracks(Path(live.label), container, settings)
+        picture, sound = _tracks(Path(live.label), container, settings, FileShape())
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
         duration = None
         if container.duration and container.duration > 0:
             duration = container.duration / MICROSECONDS_PER_SECOND
         media = OpenMedia(
-            Path(live.shown), container, picture, sound, start, duration, False, settings, live=live
+            Path(live.label), container, picture, sound, start, duration, False, settings, live=live
         )
         yield media
     finally:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 Pixels = npt.NDArray[np.float32]
 
 # transfer characteristics, as of H.273
-PQ = 16
-HLG = 18
+PQ_TRANSFER = 16
+HLG_TRANSFER = 18
 
 SCREEN_NITS = 100.0  # of the white of a screen of standard range
 HLG_NITS = 1000.0  # of the screen that HLG is made for
@@ -32,20 +32,30 @@ SIGNAL_LEVELS = 4096  # of 12 bits; cameras record 10
 LIGHT_LEVELS = 4096
 
 TO_BT709 = np.array(
-    [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]], np.float32
+    [
+        [1.6605, -0.5876, -0.0728],  # R
+        [-0.1246, 1.1329, -0.0083],  # G
+        [-0.0182, -0.1006, 1.1187],  # B
+    ],
+    np.float32,
 )
 BT2020_LUMINANCE = np.array([0.2627, 0.6780, 0.0593], np.float32)
 
 # constants of PQ: BT.2100, table 4
-M1, M2 = 2610 / 16384, 2523 / 4096 * 128
-C1, C2, C3 = 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
+PQ_M1 = 2610 / 16384
+PQ_M2 = 2523 / 4096 * 128
+PQ_C1 = 3424 / 4096
+PQ_C2 = 2413 / 4096 * 32
+PQ_C3 = 2392 / 4096 * 32
 # of HLG: BT.2100, table 5
-HLG_A, HLG_B, HLG_C = 0.17883277, 0.28466892, 0.55991073
+HLG_A = 0.17883277
+HLG_B = 0.28466892
+HLG_C = 0.55991073
 
 
 def is_high_range(frame: Any) -> bool:
     """Whether a decoded frame is of high dynamic range."""
-    return frame.color_trc in (PQ, HLG)
+    return frame.color_trc in (PQ_TRANSFER, HLG_TRANSFER)
 
 
 def standard_picture(frame: Any, pixels: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8]:
@@ -54,15 +64,22 @@ def standard_picture(frame: Any, pixels: npt.NDArray[np.uint16]) -> npt.NDArray[
     pixels: those of the frame, (H, W, 3) uint16, RGB by the primaries of BT.2020.
     """
     peak = peak_nits(frame)
-    light = _light_table(frame.color_trc)[pixels >> 4]  # (H, W, 3) nits
-    if frame.color_trc == HLG:
+    transfer = frame.color_trc
+    table = _light_table(transfer)
+    light = table[pixels >> 4]  # (H, W, 3) nits
+    if transfer == HLG_TRANSFER:
         scene = light / np.float32(HLG_NITS)
         luminance = scene @ BT2020_LUMINANCE  # (H, W)
-        light *= np.power(luminance, np.float32(HLG_GAMMA - 1))[..., None]
+        exponent = np.float32(HLG_GAMMA - 1)
+        gain = np.power(luminance, exponent)
+        light *= gain[..., None]
     light = light @ TO_BT709.T
+    fraction = np.clip(light / np.float32(peak), 0.0, 1.0)
     # the square root has about as many levels in the dark as the eye
-    levels = np.sqrt(np.clip(light / np.float32(peak), 0.0, 1.0)) * (LIGHT_LEVELS - 1)
-    return np.asarray(_picture_table(peak)[levels.astype(np.uint16)])
+    levels = np.sqrt(fraction) * (LIGHT_LEVELS - 1)
+    bytes_of_levels = _picture_table(peak)
+    picture = bytes_of_levels[levels.astype(np.uint16)]
+    return np.asarray(picture)
 
 
 def peak_nits(frame: Any) -> float:
@@ -71,14 +88,22 @@ def peak_nits(frame: Any) -> float:
     for data in frame.side_data:
         name = data.type.name
         if name == "CONTENT_LIGHT_LEVEL":
-            (brightest,) = struct.unpack_from("=I", bytes(data))
+            content = bytes(data)
+            (brightest,) = struct.unpack_from("=I", content)
             if brightest:
-                return float(np.clip(brightest, SCREEN_NITS, PQ_NITS))
+                return _within_pq(brightest)
         elif name == "MASTERING_DISPLAY_METADATA":
-            numerator, denominator = struct.unpack_from("=ii", bytes(data), MASTERING_MAX_OFFSET)
-            if numerator > 0 and denominator > 0:
-                peak = float(np.clip(numerator / denominator, SCREEN_NITS, PQ_NITS))
+            content = bytes(data)
+            fraction = struct.unpack_from("=ii", content, MASTERING_MAX_OFFSET)
+            if min(fraction) > 0:
+                numerator, denominator = fraction
+                peak = _within_pq(numerator / denominator)
     return peak
+
+
+def _within_pq(nits: float) -> float:
+    """Return light in nits, from that of a standard screen to the brightest of PQ."""
+    return float(np.clip(nits, SCREEN_NITS, PQ_NITS))
 
 
 def copy_colours(frame: Any, context: Any) -> None:
@@ -97,39 +122,53 @@ def turned_high_range(frame: Any, turns: int) -> Any:
     """
     import av
 
-    width, height = frame.width, frame.height  # even
-    samples = frame.to_ndarray().reshape(-1)
+    height = frame.height  # even, as the width
+    width = frame.width
+    # (3/2 H, W): below the plane of brightness two of a quarter of its size, of colour
+    samples = frame.to_ndarray()
+    brightness = samples[:height]
+    colours = samples[height:].reshape(2, height // 2, width // 2)
     planes = []
-    first = 0
-    for across, down in ((width, height), (width // 2, height // 2), (width // 2, height // 2)):
-        plane = samples[first : first + across * down].reshape(down, across)
-        planes.append(np.rot90(plane, turns).reshape(-1))
-        first += across * down
+    for plane in (brightness, *colours):
+        turned_plane = np.rot90(plane, turns)
+        planes.append(turned_plane.reshape(-1))
     if turns % 2:
-        width, height = height, width
-    stacked = np.concatenate(planes).reshape(height * 3 // 2, width)
-    turned = av.VideoFrame.from_ndarray(np.ascontiguousarray(stacked), format="yuv420p10le")
-    turned.colorspace, turned.color_range = frame.colorspace, frame.color_range
-    turned.color_trc, turned.color_primaries = frame.color_trc, frame.color_primaries
+        width = height
+    stacked = np.concatenate(planes)
+    stacked = stacked.reshape(-1, width)
+    stacked = np.ascontiguousarray(stacked)
+    turned = av.VideoFrame.from_ndarray(stacked, format="yuv420p10le")
+    turned.colorspace = frame.colorspace
+    turned.color_range = frame.color_range
+    turned.color_trc = frame.color_trc
+    turned.color_primaries = frame.color_primaries
     return turned
 
 
 def light_of_signal(signal: Pixels, transfer: int) -> Pixels:
     """Return the light of a signal in [0, 1]: of PQ on the screen in nits, of HLG of the scene,
     times 1000."""
-    if transfer == HLG:
+    if transfer == HLG_TRANSFER:
         low = signal**2 / 3
-        high = (np.exp((signal - HLG_C) / HLG_A) + HLG_B) / 12
-        return np.asarray(HLG_NITS * np.where(signal <= 0.5, low, high), np.float32)
-    root = np.power(signal, 1 / M2)
-    ratio = np.maximum(root - C1, 0.0) / (C2 - C3 * root)
-    return np.asarray(PQ_NITS * np.power(ratio, 1 / M1), np.float32)
+        exponent = (signal - HLG_C) / HLG_A
+        high = (np.exp(exponent) + HLG_B) / 12
+        scene = np.where(signal <= 0.5, low, high)
+        return np.asarray(HLG_NITS * scene, np.float32)
+    root = np.power(signal, 1 / PQ_M2)
+    numerator = np.maximum(root - PQ_C1, 0.0)
+    denominator = PQ_C2 - PQ_C3 * root
+    light = np.power(numerator / denominator, 1 / PQ_M1)
+    return np.asarray(PQ_NITS * light, np.float32)
 
 
 def pq_signal(nits: Pixels | float) -> Pixels:
     """Return the PQ signal of light in nits."""
-    root = np.power(np.asarray(nits, np.float64) / PQ_NITS, M1)
-    return np.asarray(np.power((C1 + C2 * root) / (1 + C3 * root), M2), np.float32)
+    fraction = np.asarray(nits, np.float64) / PQ_NITS
+    root = np.power(fraction, PQ_M1)
+    numerator = PQ_C1 + PQ_C2 * root
+    denominator = 1 + PQ_C3 * root
+    signal = np.power(numerator / denominator, PQ_M2)
+    return np.asarray(signal, np.float32)
 
 
 def compressed_light(nits: Pixels, peak: float) -> Pixels:
@@ -145,24 +184,31 @@ def compressed_light(nits: Pixels, peak: float) -> Pixels:
     signal = np.minimum(pq_signal(nits) / whole, 1.0)
     knee = 1.5 * limit - 0.5
     t = (signal - knee) / (1 - knee)
-    spline = (
-        (2 * t**3 - 3 * t**2 + 1) * knee
-        + (t**3 - 2 * t**2 + t) * (1 - knee)
-        + (3 * t**2 - 2 * t**3) * limit
-    )
-    compressed = np.where(signal < knee, signal, spline) * whole
-    return light_of_signal(np.asarray(compressed, np.float32), PQ)
+    spline = (2 * t**3 - 3 * t**2 + 1) * knee
+    spline += (t**3 - 2 * t**2 + t) * (1 - knee)
+    spline += (3 * t**2 - 2 * t**3) * limit
+    compressed = np.where(signal < knee, signal, spline)
+    compressed = np.asarray(compressed * whole, np.float32)
+    return light_of_signal(compressed, PQ_TRANSFER)
 
 
 @functools.cache
 def _light_table(transfer: int) -> Pixels:
-    signal = np.arange(SIGNAL_LEVELS, dtype=np.float32) / np.float32(SIGNAL_LEVELS - 1)
-    return light_of_signal(signal, transfer)
+    return light_of_signal(_fractions(SIGNAL_LEVELS), transfer)
 
 
 @functools.lru_cache(maxsize=16)
 def _picture_table(peak: float) -> npt.NDArray[np.uint8]:
     """Return the 8-bit signal of each level of light."""
-    roots = np.arange(LIGHT_LEVELS, dtype=np.float32) / np.float32(LIGHT_LEVELS - 1)
-    light = compressed_light(roots**2 * np.float32(peak), peak) / np.float32(SCREEN_NITS)
-    return np.asarray(np.rint(255 * np.power(light, 1 / DISPLAY_GAMMA)), np.uint8)
+    nits = _fractions(LIGHT_LEVELS) ** 2 * np.float32(peak)
+    light = compressed_light(nits, peak)
+    light /= np.float32(SCREEN_NITS)
+    signal = np.power(light, 1 / DISPLAY_GAMMA)
+    levels = np.rint(255 * signal)
+    return np.asarray(levels, np.uint8)
+
+
+def _fractions(count: int) -> Pixels:
+    """Return equal steps from 0 to 1, (count,)."""
+    levels = np.arange(count, dtype=np.float32)
+    return levels / np.float32(count - 1)

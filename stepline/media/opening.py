@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 # Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash,
 # sdp) and picture sequences are not among them.
 ALLOWED_FORMATS = (
-    "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,h264,hevc,m4v,mpegvideo,obu,"
+    "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,"
+    "h264,hevc,m4v,mpegvideo,obu,"
     "mp3,wav,w64,flac,aac,aiff,caf,amr,ac3,eac3,wv,ape,au"
 )
 
@@ -29,7 +30,7 @@ class LiveInput:
     """
 
     url: str
-    shown: str  # what messages call it
+    label: str  # what messages call it
     protocols: str = ""
     format: str | None = None
     options: tuple[tuple[str, str], ...] = ()
@@ -54,7 +55,7 @@ def open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
     if live.format is not None and live.format not in av.formats_available:
         sent = f"`ffmpeg -f {live.format} -i {live.url} -f mpegts udp://127.0.0.1:5000`"
         cure = f"send it with {sent} and name udp://127.0.0.1:5000"
-        raise MediaError(f"{live.shown}: this build of PyAV reads no {live.format} devices; {cure}")
+        raise MediaError(f"{live.label}: this build of PyAV reads no {live.format} devices; {cure}")
     try:
         return av.open(
             live.url,
@@ -66,7 +67,7 @@ def open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
     except (av.error.FFmpegError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise MediaError(
-            f"{live.shown}: cannot be opened ({reason}); check that it runs, and its address"
+            f"{live.label}: cannot be opened ({reason}); check that it runs, and its address"
         ) from error
 
 
@@ -120,12 +121,13 @@ def open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False)
         container = open_file()
     except (av.error.InvalidDataError, av.error.EOFError) as error:
         raise MediaError(
-            f"{path}: not a video that can be read (damaged, cut off before its index, or another kind of file); "
-            "download it again or convert it to mp4"
+            f"{path}: not a video that can be read (damaged, cut off before its index, "
+            "or another kind of file); download it again or convert it to mp4"
         ) from error
     except av.error.ArgumentError as error:
         raise MediaError(
-            f"{path}: a playlist, picture or other format that is not opened; convert the video itself to mp4"
+            f"{path}: a playlist, picture or other format that is not opened; "
+            "convert the video itself to mp4"
         ) from error
     except (av.error.FFmpegError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)

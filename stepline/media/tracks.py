@@ -53,7 +53,9 @@ def film_index(container: Any, tracks: Sequence[Any]) -> int:
 
     Reads the container, which is to be opened again. A cover may lack its flag, and comes first.
     """
-    counts: dict[int, int] = dict.fromkeys((stream.index for stream in tracks), 0)
+    counts: dict[int, int] = {}
+    for stream in tracks:
+        counts[stream.index] = 0
     for number, packet in enumerate(container.demux(tracks)):
         if packet.size:
             counts[packet.stream.index] += 1
@@ -105,8 +107,13 @@ def audible_index(container: Any, tracks: Sequence[Any]) -> int:
 
 def _is_audible(frame: Any) -> bool:
     samples = np.asarray(frame.to_ndarray())
-    highest = np.iinfo(samples.dtype).max if samples.dtype.kind in "iu" else 1.0
-    middle = highest / 2 if samples.dtype.kind == "u" else 0.0
+    kind = samples.dtype.kind
+    highest = 1.0
+    if kind in "iu":
+        highest = np.iinfo(samples.dtype).max
+    middle = 0.0
+    if kind == "u":
+        middle = highest / 2
     peak = np.abs(samples.astype(np.float32) - middle).max(initial=0.0)
     return bool(peak > MIN_PEAK * highest)
 

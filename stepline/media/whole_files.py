@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 MOVIE_BOXES = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"moof", b"styp"})
-EBML = b"\x1a\x45\xdf\xa3"  # of Matroska and WebM
-SEGMENT = b"\x18\x53\x80\x67"
+EBML_ID = b"\x1a\x45\xdf\xa3"  # of Matroska and WebM
+SEGMENT_ID = b"\x18\x53\x80\x67"
 MAX_BOXES = 100_000  # fragmented files have two for every few seconds
 
 
@@ -24,7 +24,7 @@ def has_its_end(path: Path) -> bool:
         head = file.read(12)
         if head[4:8] in MOVIE_BOXES:
             return _are_boxes_whole(file, size)
-        if head[:4] == EBML:
+        if head[:4] == EBML_ID:
             return _is_segment_whole(file, size)
         if head[:4] == b"RIFF":
             return _are_chunks_whole(file, size)
@@ -76,7 +76,7 @@ def _is_segment_whole(file: BinaryIO, size: int) -> bool:
     if length is None:
         return False
     file.seek(length, os.SEEK_CUR)
-    if file.read(4) != SEGMENT:
+    if file.read(4) != SEGMENT_ID:
         return False
     length = _read_length(file)
     return length is not None and file.tell() + length == size

@@ -57,14 +57,15 @@ class SentenceReading:
     @property
     def step_probability(self) -> float:
         """P(the sentence tells a step)."""
-        return float(self.kinds[SENTENCE_KINDS.index("step")])
+        step = SENTENCE_KINDS.index("step")
+        return float(self.kinds[step])
 
     @property
     def is_warning(self) -> bool:
         """Whether a warning is likelier than a step."""
-        return bool(
-            self.kinds[SENTENCE_KINDS.index("warning")] > self.kinds[SENTENCE_KINDS.index("step")]
-        )
+        warning = SENTENCE_KINDS.index("warning")
+        probability = float(self.kinds[warning])
+        return probability > self.step_probability
 
 
 class NarrationTagger:
@@ -82,9 +83,13 @@ class NarrationTagger:
         merge_additions(encoder, weights)
         self._words = encoder.pop("embeddings.word_embeddings.weight")
         types = encoder.pop("embeddings.token_type_embeddings.weight")
-        self._positions = encoder.pop("embeddings.position_embeddings.weight") + types[0]
+        positions = encoder.pop("embeddings.position_embeddings.weight")
+        self._positions = positions + types[0]
         self._transform = compile_transformer(config, encoder)
-        self._heads = {name: value for name, value in weights.items() if name.startswith("head.")}
+        self._heads: dict[str, Array] = {}
+        for name, value in weights.items():
+            if name.startswith("head."):
+                self._heads[name] = value
         self._tokenizer = plain_tokenizer(folder)
 
     def read_sentences(self, sentences: Sequence[str]) -> list[SentenceReading]:
@@ -94,24 +99,33 @@ class NarrationTagger:
         for window, hidden in self._encode(windows):
             for span in window.spans:
                 words = word_means(hidden, span.starts)  # (W, D)
-                sentence = words.mean(axis=0, keepdims=True) if len(words) else hidden[:1]
-                both = np.concatenate([words, np.repeat(sentence, len(words), axis=0)], axis=1)
-                readings[span.number] = SentenceReading(
-                    self._head("kind", sentence)[0],
-                    self._head("edit", both),
-                    self._head("verb", sentence)[0],
-                )
+                sentence = hidden[:1]
+                if len(words):
+                    sentence = words.mean(axis=0, keepdims=True)
+                sentences_of_words = np.repeat(sentence, len(words), axis=0)
+                both = np.hstack([words, sentences_of_words])
+                kinds = self._head("kind", sentence)[0]
+                edits = self._head("edit", both)
+                verbs = self._head("verb", sentence)[0]
+                reading = SentenceReading(kinds, edits, verbs)
+                readings[span.number] = reading
         return [readings[number] for number in range(len(sentences))]
 
     def read_marks(self, words: Sequence[str]) -> Array:
         """Return P of each of WORD_MARKS after each word, (W, 4); marks that words carry are not
         looked at."""
-        rows = []
-        for window, hidden in self._encode(stretch_windows(words, self._tokenizer)):
-            words_read = word_means(hidden, window.spans[0].starts)  # (W, D)
-            following = np.concatenate([words_read[1:], np.zeros_like(words_read[:1])])
-            rows.append(self._head("mark", np.concatenate([words_read, following], axis=1)))
-        return np.concatenate(rows) if rows else np.zeros((0, len(WORD_MARKS)), np.float32)
+        no_rows = np.zeros((0, len(WORD_MARKS)), np.float32)
+        rows = [no_rows]
+        windows = stretch_windows(words, self._tokenizer)
+        for window, hidden in self._encode(windows):
+            span = window.spans[0]
+            vectors = word_means(hidden, span.starts)  # (W, D)
+            end = np.zeros_like(vectors[:1])
+            following = np.concatenate([vectors[1:], end])
+            both = np.hstack([vectors, following])
+            marks = self._head("mark", both)
+            rows.append(marks)
+        return np.concatenate(rows)
 
     def _encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
         """Return each window with its token vectors (L, D)."""
@@ -119,29 +133,39 @@ class NarrationTagger:
         for begin in range(0, len(windows), BATCH_WINDOWS):
             batch = windows[begin : begin + BATCH_WINDOWS]
             ids, is_token = pad_windows(batch)
-            inputs = self._words[ids] + self._positions[: ids.shape[1]]  # (B, L, D)
-            hidden = self._transform(hidden=inputs, keep=is_token.astype(np.int32))
+            length = ids.shape[1]
+            positions = self._positions[:length]
+            inputs = self._words[ids] + positions  # (B, L, D)
+            keep = is_token.astype(np.int32)
+            hidden = self._transform(hidden=inputs, keep=keep)
             encoded += list(zip(batch, hidden, strict=True))
         return encoded
 
     def _head(self, name: str, rows: Array) -> Array:
-        logits = rows @ self._heads[f"head.{name}.weight"].T + self._heads[f"head.{name}.bias"]
+        weight = self._heads[f"head.{name}.weight"]
+        bias = self._heads[f"head.{name}.bias"]
+        logits = rows @ weight.T + bias
         probabilities: Array = softmax(logits)
         return probabilities
 
 
 def word_means(hidden: Array, starts: Sequence[int]) -> Array:
     """Return the mean of each word's token vectors, (W, D); zeros for a word that was not read."""
-    total = np.concatenate([np.zeros_like(hidden[:1]), np.cumsum(hidden, axis=0)])  # (L + 1, D)
+    zero = np.zeros_like(hidden[:1])
+    sums = np.cumsum(hidden, axis=0)
+    total = np.concatenate([zero, sums])  # (L + 1, D)
     edges = np.array(starts)
-    counts = np.maximum(edges[1:] - edges[:-1], 1)[:, None]
-    means: Array = (total[edges[1:]] - total[edges[:-1]]) / counts
+    word_sums = np.diff(total[edges], axis=0)
+    counts = np.diff(edges)
+    counts = np.maximum(counts, 1)
+    means: Array = word_sums / counts[:, None]
     return means
 
 
 def plain_tokenizer(folder: Path) -> Tokenizer:
     """Return MiniLM's tokenizer without its own padding and cuts."""
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    file = folder / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -151,39 +175,48 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
     """Return the weights as float32 and the front verbs. Raises ModelError for another file."""
     try:
         if path is None:
-            content = resources.files("stepline.narration").joinpath(WEIGHTS_FILE).read_bytes()
+            package = resources.files("stepline.narration")
+            content = package.joinpath(WEIGHTS_FILE).read_bytes()
+        elif path.is_dir():
+            content = (path / WEIGHTS_FILE).read_bytes()
         else:
-            file = path / WEIGHTS_FILE if path.is_dir() else path
-            content = file.read_bytes()
-        length = int.from_bytes(content[:8], "little")
-        header = parse_json(content[8 : 8 + length])
-        metadata = parse_json(header["__metadata__"][METADATA_KEY])
+            content = path.read_bytes()
+        prefix = content[:8]
+        length = int.from_bytes(prefix, "little")
+        end = 8 + length
+        header = parse_json(content[8:end])
+        entries = header["__metadata__"]
+        metadata = parse_json(entries[METADATA_KEY])
         tensors = load(content)
         front_verbs = tuple(metadata["front_verbs"])
         version = metadata["version"]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         cure = "give a file that `stepline train writer` wrote"
-        raise ModelError(
-            f"{path or WEIGHTS_FILE}: no narration tagger ({error}); {cure}"
-        ) from error
+        name = path or WEIGHTS_FILE
+        raise ModelError(f"{name}: no narration tagger ({error}); {cure}") from error
     if version != FORMAT_VERSION:
         raise ModelError(
             f"{path}: a tagger of version {version}, not {FORMAT_VERSION}; train again"
         )
-    weights = {name: value.astype(np.float32) for name, value in tensors.items()}
+    weights = {}
+    for name, tensor in tensors.items():
+        weights[name] = tensor.astype(np.float32)
     return weights, front_verbs
 
 
 def merge_additions(encoder: dict[str, Any], weights: Mapping[str, Array]) -> None:
     """Add scale * B A to each matrix of the encoder that has one, in place. Raises ModelError."""
-    for name in [name for name in weights if name.endswith(".down")]:
-        target = f"{name.removesuffix('.down')}.weight"
-        down = weights[name]  # A (R, D in)
-        up = weights[name.removesuffix(".down") + ".up"]  # B (D out, R)
+    for name, down in weights.items():  # A (R, D in)
+        if not name.endswith(".down"):
+            continue
+        stem = name.removesuffix(".down")
+        target = f"{stem}.weight"
+        up = weights[f"{stem}.up"]  # B (D out, R)
         addition = ADDITION_SCALE * (up @ down)
-        if target not in encoder or encoder[target].shape != addition.shape:
+        matrix = encoder.get(target)
+        if matrix is None or matrix.shape != addition.shape:
             raise ModelError(f"the tagger's {name} fits no matrix of MiniLM; train it again")
-        encoder[target] = encoder[target] + addition
+        encoder[target] = matrix + addition
 
 
 @functools.cache

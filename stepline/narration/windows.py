@@ -48,48 +48,62 @@ class Window:
 
 def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
     """Return windows in which each sentence is asked about once, one neighbour on either side."""
-    tokens = [_word_tokens(spoken_words(text), tokenizer) for text in sentences]
+    tokens = []
+    for text in sentences:
+        words = spoken_words(text)
+        tokens.append(_word_tokens(words, tokenizer))
     windows = []
     for begin, end in _sentence_groups(tokens):
         ids: TokenIds = [START_TOKEN]
         spans = []
         if begin:
-            ids += _flat(tokens[begin - 1])[-ASKED_TOKENS // 2 :]
+            before = _flat(tokens[begin - 1])
+            ids += before[-ASKED_TOKENS // 2 :]
             ids.append(SEPARATOR_TOKEN)
         for number in range(begin, end):
-            spans.append(_append_words(ids, tokens[number], number))
+            span = _append_words(ids, tokens[number], number)
+            spans.append(span)
             ids.append(SEPARATOR_TOKEN)
         if end < len(tokens):
+            after = _flat(tokens[end])
             room = MAX_WINDOW_TOKENS - len(ids) - 1
-            ids += _flat(tokens[end])[: min(ASKED_TOKENS // 2, room)]
+            ids += after[: min(ASKED_TOKENS // 2, room)]
             ids.append(SEPARATOR_TOKEN)
-        windows.append(Window(tuple(ids), tuple(spans)))
+        window = Window(tuple(ids), tuple(spans))
+        windows.append(window)
     return windows
 
 
 def stretch_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
     """Return windows over words without their marks, in which each word is asked about once."""
-    tokens = _word_tokens([bare_word(word) for word in words], tokenizer)
+    bare_words = [bare_word(word) for word in words]
+    tokens = _word_tokens(bare_words, tokenizer)
     windows = []
     for begin in range(0, len(tokens), ASKED_WORDS):
         end = min(begin + ASKED_WORDS, len(tokens))
+        first = max(0, begin - NEIGHBOUR_WORDS)
+        last = end + NEIGHBOUR_WORDS
         ids: TokenIds = [START_TOKEN]
-        ids += _flat(tokens[max(0, begin - NEIGHBOUR_WORDS) : begin])
+        ids += _flat(tokens[first:begin])
         span = _append_words(ids, tokens[begin:end], begin)
-        ids += _flat(tokens[end : end + NEIGHBOUR_WORDS])
-        ids = [*ids[: MAX_WINDOW_TOKENS - 1], SEPARATOR_TOKEN]
-        windows.append(Window(tuple(ids), (span,)))
+        ids += _flat(tokens[end:last])
+        ids = ids[: MAX_WINDOW_TOKENS - 1]
+        ids.append(SEPARATOR_TOKEN)
+        window = Window(tuple(ids), (span,))
+        windows.append(window)
     return windows
 
 
 def pad_windows(windows: Sequence[Window]) -> tuple[Ids, npt.NDArray[np.bool_]]:
     """Return token ids (B, L) and whether each is one (B, L)."""
     longest = max(len(window.ids) for window in windows)
-    ids = np.zeros((len(windows), longest), np.int64)
-    is_token = np.zeros((len(windows), longest), np.bool_)
+    shape = (len(windows), longest)
+    ids = np.zeros(shape, np.int64)
+    is_token = np.zeros(shape, np.bool_)
     for row, window in enumerate(windows):
-        ids[row, : len(window.ids)] = window.ids
-        is_token[row, : len(window.ids)] = True
+        length = len(window.ids)
+        ids[row, :length] = window.ids
+        is_token[row, :length] = True
     return ids, is_token
 
 
@@ -121,12 +135,16 @@ def _append_words(ids: TokenIds, words: Sequence[TokenIds], number: int) -> Word
     begin = len(ids)
     starts = [begin]
     for word in words:
-        has_room = len(ids) - begin + len(word) <= MAX_SENTENCE_TOKENS
-        if has_room and len(ids) + len(word) < MAX_WINDOW_TOKENS:
+        end = len(ids) + len(word)
+        has_room = end - begin <= MAX_SENTENCE_TOKENS
+        if has_room and end < MAX_WINDOW_TOKENS:
             ids += word
         starts.append(len(ids))
     return WordSpan(number, tuple(starts))
 
 
 def _flat(words: Sequence[TokenIds]) -> TokenIds:
-    return [token for word in words for token in word]
+    tokens: TokenIds = []
+    for word in words:
+        tokens += word
+    return tokens

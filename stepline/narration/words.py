@@ -40,12 +40,18 @@ ENGLISH_SHARE: Final = 0.12
 
 def spoken_words(text: str) -> list[str]:
     """Return the words of a sentence, without marks that stand alone."""
-    return [word for word in text.split() if any(letter.isalnum() for letter in word)]
+    words = []
+    for word in text.split():
+        if any(letter.isalnum() for letter in word):
+            words.append(word)
+    return words
 
 
 def bare_word(word: str) -> str:
     """Return a word in lower case without the marks around it."""
-    return word.lower().replace("’", "'").strip(OUTER_MARKS)
+    word = word.lower()
+    word = word.replace("’", "'")
+    return word.strip(OUTER_MARKS)
 
 
 def mark_after(word: str) -> Mark:
@@ -55,7 +61,9 @@ def mark_after(word: str) -> Mark:
         return "question"
     if end in (".", "!", "…", ";"):
         return "stop"
-    return "comma" if end in (",", ":") else "none"
+    if end in (",", ":"):
+        return "comma"
+    return "none"
 
 
 def looks_english(words: Sequence[str]) -> bool:

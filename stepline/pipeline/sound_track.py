@@ -47,11 +47,13 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
     tracks = list(range(1, len(info.sound_languages) + 1))
     default = info.default_sound_track
     reason = ""
-    wanted = settings.asr.language
-    if wanted is not None:
-        spoken = [number for number in tracks if _is_language(info.sound_languages, number, wanted)]
+    language = settings.asr.language
+    if language is not None:
+        languages = info.sound_languages
+        spoken = [number for number in tracks if _is_language(languages, number, language)]
         if spoken:
-            tracks, reason = spoken, f"of language {wanted}"
+            tracks = spoken
+            reason = f"of language {language}"
     if len(tracks) == 1:
         return tracks[0], reason
     voiced = {number: _voiced_seconds(request, number, settings) for number in tracks}
@@ -65,10 +67,10 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
     return tracks[0], reason or "the first one"
 
 
-def _is_language(languages: tuple[str, ...], number: int, wanted: str) -> bool:
+def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool:
     """Whether a track is marked as of a language; tags are of two letters or three: es, spa."""
     tag = languages[number - 1].lower().partition("-")[0]
-    return tag in LANGUAGE_TAGS.get(wanted, (wanted,))
+    return tag in LANGUAGE_TAGS.get(language, (language,))
 
 
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:

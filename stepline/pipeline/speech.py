@@ -98,7 +98,9 @@ def recognise_many(
     from stepline.media import AudioBlock, MediaReader
 
     speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
-    choices, readers, sounds = [], [], []
+    choices = []
+    readers = []
+    sounds = []
     for (request, info), speech in zip(videos, speeches, strict=True):
         if speech is not None:
             continue
@@ -107,9 +109,10 @@ def recognise_many(
         reader = MediaReader(
             request.path, frame_rate=None, sound=True, settings=choice.settings, part=request.part
         )
-        ahead = read_ahead(reader, SECONDS_AHEAD)
         readers.append(reader)
-        sounds.append(with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop))
+        ahead = read_ahead(reader, SECONDS_AHEAD)
+        sound = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
+        sounds.append(sound)
     transcriptions = transcribe_many(sounds, settings.asr, models=models)
     recognised = (
         Speech(

@@ -8,7 +8,14 @@ import pytest
 from made_videos import make_high_range_video
 
 from stepline.media import cut_clip, frames_at, probe
-from stepline.media.hdr import HLG, PQ, compressed_light, light_of_signal, peak_nits, pq_signal
+from stepline.media.hdr import (
+    HLG_TRANSFER,
+    PQ_TRANSFER,
+    compressed_light,
+    light_of_signal,
+    peak_nits,
+    pq_signal,
+)
 from stepline.records import Span
 
 
@@ -25,11 +32,11 @@ def expected(nits: float) -> float:
 
 
 def test_the_light_of_a_signal_is_that_of_bt_2100() -> None:
-    assert light_of_signal(np.float32([0.0, 0.5081, 0.5807, 1.0]), PQ) == pytest.approx(
+    assert light_of_signal(np.float32([0.0, 0.5081, 0.5807, 1.0]), PQ_TRANSFER) == pytest.approx(
         [0.0, 100.0, 203.0, 10_000.0], rel=0.01, abs=1e-3
     )
     # reference white of HLG is 75 % of the signal, 203 nits on the screen
-    scene = light_of_signal(np.float32([0.5, 0.75, 1.0]), HLG) / 1000
+    scene = light_of_signal(np.float32([0.5, 0.75, 1.0]), HLG_TRANSFER) / 1000
     assert 1000 * scene**1.2 == pytest.approx([50.7, 203.0, 1000.0], rel=0.01)
     assert pq_signal(203.0) == pytest.approx(0.5807, abs=1e-3)
 
@@ -43,7 +50,7 @@ def test_only_light_that_a_standard_screen_lacks_is_compressed() -> None:
     assert bright[-1] == pytest.approx(100.0, abs=0.1)
 
 
-@pytest.mark.parametrize("transfer", [PQ, HLG])
+@pytest.mark.parametrize("transfer", [PQ_TRANSFER, HLG_TRANSFER])
 @pytest.mark.parametrize("nits", [5.0, 20.0, 50.0])
 def test_a_picture_is_as_bright_as_its_twin_of_standard_range(
     tmp_path: Path, transfer: int, nits: float
@@ -58,7 +65,7 @@ def test_a_picture_is_as_bright_as_its_twin_of_standard_range(
 def test_colours_are_those_of_bt_709(tmp_path: Path) -> None:
     red = np.zeros((48, 64, 3))
     red[..., 0] = 40.0
-    path = make_high_range_video(tmp_path / "a.mp4", [red] * 5, transfer=PQ)
+    path = make_high_range_video(tmp_path / "a.mp4", [red] * 5, transfer=PQ_TRANSFER)
     (still,) = frames_at(path, [0.25])
     assert still is not None
     assert still.image[24, 32] == pytest.approx([expected(40.0), 0, 0], abs=12)
@@ -66,15 +73,17 @@ def test_colours_are_those_of_bt_709(tmp_path: Path) -> None:
 
 def test_the_brightest_light_is_that_of_the_metadata(tmp_path: Path) -> None:
     params = {"x264-params": "cll=600,200"}
-    path = make_high_range_video(tmp_path / "a.mp4", [grey(50.0)] * 5, transfer=PQ, **params)
+    path = make_high_range_video(
+        tmp_path / "a.mp4", [grey(50.0)] * 5, transfer=PQ_TRANSFER, **params
+    )
     with av.open(str(path)) as container:
         assert peak_nits(next(container.decode(video=0))) == 600.0
-    plain = make_high_range_video(tmp_path / "b.mp4", [grey(50.0)] * 5, transfer=PQ)
+    plain = make_high_range_video(tmp_path / "b.mp4", [grey(50.0)] * 5, transfer=PQ_TRANSFER)
     with av.open(str(plain)) as container:
         assert peak_nits(next(container.decode(video=0))) == 300.0
 
 
-@pytest.mark.parametrize("transfer", [PQ, HLG])
+@pytest.mark.parametrize("transfer", [PQ_TRANSFER, HLG_TRANSFER])
 @pytest.mark.parametrize("rotation", [0, 90])
 def test_a_clip_keeps_colours_and_tags(tmp_path: Path, transfer: int, rotation: int) -> None:
     path = make_high_range_video(
