@@ -26,6 +26,7 @@ Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
 Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
+Basis: TypeAlias = Literal["words", "pictures"]
 
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
@@ -160,7 +161,8 @@ class Step(FrozenModel):
     kind: "avoid" for a warning ("don't move the person").
     spans: where it is shown, best first, empty until placed; a reference may hold several.
     at: the most likely second. said: where it is spoken.
-    score: P(it is shown at all). sources: indices of the sentences it rests on. source_text,
+    score: P(it is shown at all). basis: what a verdict of "shown" or "unclear" rests on, None where
+    that is not known. sources: indices of the sentences it rests on. source_text,
     licence: where a swapped text comes from. alternatives: other wordings. seen: what the picture
     holds meanwhile that speaks for or against, in plain words.
     """
@@ -172,6 +174,7 @@ class Step(FrozenModel):
     at: Seconds | None = None
     said: Span | None = None
     status: Status | None = None
+    basis: Basis | None = None
     score: Probability | None = None
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
     source_text: str | None = None

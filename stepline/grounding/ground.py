@@ -215,7 +215,7 @@ def ground_window(
     belief = video_level_belief(video, agreement, settings)
     shown = posterior.expected * np.where(speech.said, belief.probability, 1.0)[:, None]  # (K, T)
     return Grounding(
-        verdicts(inputs, posterior, belief, settings),
+        verdicts(inputs, posterior, placement.placed_by_shots, belief, settings),
         _alignment(inputs, shown.astype(np.float32)),
         _report(inputs, by_speech, placement, posterior, belief),
     )
@@ -391,14 +391,22 @@ def _posterior(prior: float, log_odds: float) -> float:
 def verdicts(
     inputs: GroundingInputs,
     posterior: ShownPosterior,
+    placed_by_shots: Flags,
     belief: VideoBelief,
     settings: GroundSettings,
 ) -> tuple[Step, ...]:
-    """Return each step with its spans, score and status."""
+    """Return each step with its spans, score, status and basis.
+
+    placed_by_shots: (K,). A step rests on pictures where shots placed it, or likeness has weight.
+    """
     shots = inputs.shots
     trusted = belief.pictures_trusted and belief.instructs
-    return tuple(
-        with_verdict(
+    is_seen = placed_by_shots | (posterior.weight > 0)
+    steps = []
+    for step, row, score, seen in zip(
+        inputs.steps, posterior.occupancy, posterior.score, is_seen, strict=True
+    ):
+        judged = with_verdict(
             step,
             row,
             float(score),
@@ -407,9 +415,10 @@ def verdicts(
             settings,
             probability=belief.probability,
             trusted=trusted,
+            basis="pictures" if seen else "words",
         )
-        for step, row, score in zip(inputs.steps, posterior.occupancy, posterior.score, strict=True)
-    )
+        steps.append(judged)
+    return tuple(steps)
 
 
 def _report(

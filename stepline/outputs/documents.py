@@ -14,7 +14,8 @@ from typing import Any
 
 from stepline.errors import ModelError, SettingsError
 from stepline.outputs.html import media_link
-from stepline.outputs.text import shown_span, step_line, step_time, title
+from stepline.outputs.text import shown_span, step_line, title
+from stepline.outputs.verdict import headline, step_time
 from stepline.records import Record
 
 # what CommonMark, GitHub or Obsidian could read as markup
@@ -51,6 +52,8 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     video's.
     """
     blocks = [f"# {_escape(title(record))}"]
+    if record.steps:
+        blocks.append(_escape(_summary(record)))
     for number, step in enumerate(record.steps, start=1):
         span, when, text = shown_span(step), step_time(step), _escape(step_line(step))
         if span is not None and media is not None:
@@ -83,6 +86,8 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     about.title, about.author, about.comments = _xml(title(record))[:255], "Stepline", ""
     about.created = about.modified = WRITTEN_DATE.replace(tzinfo=None)
     document.add_heading(_xml(title(record)), 0)
+    if record.steps:
+        document.add_paragraph(_summary(record))
     for number, step in enumerate(record.steps, start=1):
         document.add_heading(f"{number}. {_xml(step_line(step))}", 2)
         document.add_paragraph(step_time(step))
@@ -117,6 +122,8 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         page.multi_cell(0, size * 0.5, text, new_x="LMARGIN", new_y="NEXT")
 
     line(document, title(record), 20)
+    if record.steps:
+        line(document, _summary(record), 10)
     for number, step in enumerate(record.steps, start=1):
         with document.unbreakable() as part:
             part.ln(4)
@@ -125,6 +132,12 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
             if step.id in keyframes:
                 part.image(io.BytesIO(keyframes[step.id]), w=PICTURE_WIDTH)
     return bytes(document.output())
+
+
+def _summary(record: Record) -> str:
+    """Return the number of steps, and the verdicts on them."""
+    count = len(record.steps)
+    return f"{count} step{'' if count == 1 else 's'}: {headline(record.steps)}"
 
 
 def _escape(text: str) -> str:

@@ -200,7 +200,8 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
 
     if visual.activity is None:
         return []
-    warning = picture_warning(visual.activity, math.ceil(duration))
+    lines = visual.cues.lines if visual.cues is not None else ()
+    warning = picture_warning(visual.activity, math.ceil(duration), lines)
     return [] if warning is None else [warning]
 
 
@@ -211,8 +212,12 @@ def _build_record(
     placed, descriptions = results.placed, results.descriptions
     warnings = [*run.info.warnings, *results.speech.warnings, *results.visual.warnings]
     warnings += results.written.notes
-    warnings += _picture_warnings(results.visual, video.duration or 0.0)
-    if placed.grounding is not None:
+    seconds = run.info.duration if run.request.part else video.duration or 0.0
+    without_picture = _picture_warnings(results.visual, seconds)
+    warnings += without_picture
+    is_placed = any(step.spans for step in placed.steps)
+    # where nothing can be shown, that the pictures do not fit the words goes without saying
+    if placed.grounding is not None and (is_placed or not without_picture):
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes
