@@ -6,6 +6,7 @@ Times are seconds from the start of the video. Rows exist only inside FeatureSeq
 and validated on entry.
 """
 
+import html
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -28,6 +29,7 @@ Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 Basis: TypeAlias = Literal["words", "pictures"]
 
+FRAME_PIXELS = 640  # height of a record's page in a notebook
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
 _RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -259,6 +261,12 @@ class Record(FrozenModel):
     def to_html(self) -> str:
         """Return the page, without pictures."""
         return self.to_text("html")
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, as a notebook displays the record."""
+        source = html.escape(self.to_html(), quote=True)
+        style = f"width: 100%; height: {FRAME_PIXELS}px; border: 0"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
 
     def to_markdown(self) -> str:
         """Return the steps as Markdown, without pictures."""

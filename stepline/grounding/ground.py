@@ -98,6 +98,7 @@ def ground(
     visible: Sequence[float] | None = None,
     written: bool = True,
     tellings: Array | None = None,
+    instruction: float | None = None,
     settings: GroundSettings | None = None,
 ) -> Grounding:
     """Return the steps placed where they are shown; without features and activity, by speech alone.
@@ -106,9 +107,11 @@ def ground(
     `sources` say so more finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the
     features. on_screen: what is written in the picture. visible: P(shown) of each step by its
     wording alone (`text.visibility`). written: whether the steps are all that the transcript tells,
-    not a user's own lines; then how many sentences tell one says whether it instructs at all.
-    tellings: (K, S) P(the sentence tells the step), of the transcript's sentences. A long video is
-    grounded in windows. Raises ShapeError when arrays do not fit together.
+    not a user's own lines; then `instruction`, the log Bayes factor of a scorer of its sentences
+    (`writing.extractive.writer.narration_instruction`), says whether it instructs at all, and
+    without one how many sentences tell a step. tellings: (K, S) P(the sentence tells the step), of
+    the transcript's sentences. A long video is grounded in windows. Raises ShapeError when arrays
+    do not fit together.
     """
     inputs = GroundingInputs(
         tuple(steps),
@@ -122,6 +125,7 @@ def ground(
         visible,
         written,
         tellings,
+        instruction,
     )
     return ground_inputs(inputs, settings or GroundSettings())
 
