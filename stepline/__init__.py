@@ -32,8 +32,9 @@ for _variable, _off in {
 if TYPE_CHECKING:
     from stepline.errors import SteplineError
     from stepline.grounding.ground import ground
+    from stepline.outputs.alignment import read_alignment
     from stepline.outputs.write import write_outputs
-    from stepline.pipeline.batch import batch, steps, transcribe
+    from stepline.pipeline.batch import batch, scores, steps, transcribe
     from stepline.pipeline.request import StepsSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript
     from stepline.storage import read_parquet, read_record
@@ -49,8 +50,10 @@ __all__ = [
     "__version__",
     "batch",
     "ground",
+    "read_alignment",
     "read_parquet",
     "read_record",
+    "scores",
     "steps",
     "transcribe",
     "write_outputs",
@@ -66,8 +69,10 @@ _MODULES = {
     "Transcript": "stepline.records",
     "batch": "stepline.pipeline.batch",
     "ground": "stepline.grounding.ground",
+    "read_alignment": "stepline.outputs.alignment",
     "read_parquet": "stepline.storage",
     "read_record": "stepline.storage",
+    "scores": "stepline.pipeline.batch",
     "steps": "stepline.pipeline.batch",
     "transcribe": "stepline.pipeline.batch",
     "write_outputs": "stepline.outputs.write",

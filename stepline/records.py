@@ -6,6 +6,7 @@ Times are seconds from the start of the video. Rows exist only inside FeatureSeq
 and validated on entry.
 """
 
+import html
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -27,7 +28,9 @@ Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
 Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
+Basis: TypeAlias = Literal["words", "pictures"]
 
+FRAME_PIXELS = 640  # height of a record's page in a notebook
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
 _RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -164,7 +167,8 @@ class Step(FrozenModel):
     kind: "avoid" for a warning ("don't move the person").
     spans: where it is shown, best first, empty until placed; a reference may hold several.
     at: the most likely second. said: where it is spoken.
-    score: P(it is shown at all). sources: indices of the sentences it rests on. source_text,
+    score: P(it is shown at all). basis: what a verdict of "shown" or "unclear" rests on, None where
+    that is not known. sources: indices of the sentences it rests on. source_text,
     licence: where a swapped text comes from. alternatives: other wordings. seen: what the picture
     holds meanwhile that speaks for or against, in plain words.
     """
@@ -176,6 +180,7 @@ class Step(FrozenModel):
     at: Seconds | None = None
     said: Span | None = None
     status: Status | None = None
+    basis: Basis | None = None
     score: Probability | None = None
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
     source_text: str | None = None
@@ -295,6 +300,12 @@ class Record(FrozenModel):
     def to_html(self) -> str:
         """Return the page, without pictures."""
         return self.to_text("html")
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, as a notebook displays the record."""
+        source = html.escape(self.to_html(), quote=True)
+        style = f"width: 100%; height: {FRAME_PIXELS}px; border: 0"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
 
     def to_markdown(self) -> str:
         """Return the steps as Markdown, without pictures."""

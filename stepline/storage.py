@@ -95,6 +95,8 @@ def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
     narrated = step["said"]
     if not step["seen"]:  # stored only where something was seen
         step.pop("seen")
+    if step["basis"] is None:  # stored only where it is known
+        step.pop("basis")
     flat |= step
     flat["spans"] = spans
     flat["said"] = [narrated["start"], narrated["end"]] if narrated else None

@@ -76,6 +76,11 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     multiple=True,
     help="Only this output, and the JSON; mp4, mkv: a copy with chapters.",
 )
+@click.option(
+    "--alignment",
+    is_flag=True,
+    help="Also keep how each step fits each second, as ID.alignment.npz.",
+)
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
 @click.option(
     "--json",
@@ -121,7 +126,10 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if options["dry_run"]:
         _check_dry_run(settings)
     offer_weights()
-    output = output_from_options(options, options["formats"] or DEFAULT_OUTPUTS)
+    formats = options["formats"] or DEFAULT_OUTPUTS
+    if options["alignment"]:
+        formats = (*formats, "alignment")
+    output = output_from_options(options, formats)
     texts = None  # the chapters of a link's page
     if not is_site(options["texts"]):
         texts = read_texts(options["texts"]) if options["texts"] else ()

@@ -309,6 +309,7 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
 def _table(moments: "list[Moment]", folder: Path) -> str:
     from stepline.outputs.terminal import LEGEND, MARKS
     from stepline.outputs.text import clock, one_line
+    from stepline.outputs.verdict import status_verdict
 
     if not moments:
         return "nothing found\n"
@@ -317,7 +318,9 @@ def _table(moments: "list[Moment]", folder: Path) -> str:
         when = ""
         if moment.start is not None and moment.end is not None:
             when = f"{clock(moment.start)} – {clock(moment.end)}"
-        mark = MARKS[moment.status] if moment.kind == "step" else "“"
+        mark = "“"
+        if moment.kind == "step":
+            mark = MARKS[status_verdict(moment.status, moment.basis, None)]
         where = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
         lines += [f"  {mark} {when:<15} {one_line(moment.text)}", f"    {'':<15} {where}"]
     return "\n".join([*lines, "", f"{LEGEND}  “ said, no step rests on it", ""])

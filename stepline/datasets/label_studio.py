@@ -16,7 +16,8 @@ from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 
 FILE_NAME = "label_studio.json"
-SHOWN_LABEL = "shown"  # the label of a region that shows its step
+# of a region that shows its step, the second by its words
+SHOWN_LABELS = frozenset({"shown", "likely shown"})
 NOT_ANNOTATED = "nobody has annotated it"
 
 
@@ -46,7 +47,7 @@ def _entry(id: str, annotation: Node) -> DatasetEntry:
     for values in regions.values():
         text = " ".join(_texts(values, "text"))
         labels = _texts(values, "labels")
-        if labels and SHOWN_LABEL not in labels:
+        if labels and SHOWN_LABELS.isdisjoint(labels):
             builder.add_step(text, text)
         else:  # regions of one text are the spans of one step
             builder.add_span(text, text, *values[0].span())

@@ -18,7 +18,9 @@ on). The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and 
 answers it here. Letters: S sentences, T seconds, D width.
 
 A talk, an advert or the news, in which a sentence here and there reads like a step, shows none,
-however well its pictures fit: `instruction_log_bayes` weighs how many sentences tell one.
+however well its pictures fit. The writer's scorer of sentences decides
+(stepline/writing/extractive/instruction.py); where it cannot read the language,
+`instruction_log_bayes` weighs how many sentences tell a step.
 """
 
 import functools

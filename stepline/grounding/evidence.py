@@ -35,6 +35,10 @@ MAX_STILL_CHANGE = 0.01
 MAX_HELD_SECONDS = 3
 # after its last frame of all; sound is longer by parts of a second in most files
 MAX_TAIL_SECONDS = 1
+# of a picture that does not change, from which it is a still; of 36 real clips the longest such
+# stretch is a card of 20 s, and 14 s of cards that show a step
+MIN_STILL_SECONDS = 25
+MAX_TOLD_STRETCHES = 3  # of a warning; the first
 MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, one odd frame must not decide
 WEIGHT_STEP = 0.1  # of the search for a weight
 # what never changes for so many seconds at a stretch, and bears text then, is slides
@@ -130,20 +134,53 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
     possible[_seconds_since(is_seen) > MAX_HELD_SECONDS] = 0.0
     if is_seen.any():
         possible[int(np.flatnonzero(is_seen)[-1]) + 1 + MAX_TAIL_SECONDS :] = 0.0
+    for start, end in still_stretches(activity, seconds):
+        possible[start + MAX_HELD_SECONDS : end] = 0.0
     return possible
 
 
-def picture_warning(activity: "Activity", seconds: int) -> str | None:
-    """Return in a line that the pictures end before the sound, or are one; None if neither."""
+def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]:
+    """Return the stretches (first second, the one after the last) of MIN_STILL_SECONDS or longer in
+    which the picture does not change and no shot begins."""
+    rows = np.flatnonzero(np.nan_to_num(activity.peaks) >= MAX_STILL_CHANGE)
+    changes = {int(row / activity.rate) for row in rows}
+    changes |= {int(cut) for cut in activity.cuts}
+    edges = [-1, *sorted(second for second in changes if second < seconds), seconds]
+    stretches = []
+    for before, after in itertools.pairwise(edges):
+        if after - before - 1 >= MIN_STILL_SECONDS:
+            stretches.append((before + 1, after))
+    return stretches
+
+
+def picture_warning(
+    activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
+) -> str | None:
+    """Return in a line that the pictures are one, stand still for long, are slides, or end before
+    the sound; None where they do not."""
     rows = np.flatnonzero(np.isfinite(activity.looks).all(axis=1))
     if not len(rows):
         return None
     if len(rows) == 1 and seconds > MAX_HELD_SECONDS:
         return "the video has one picture for all of its sound, so no step counts as shown"
+    if seconds > MAX_HELD_SECONDS and not pictured(activity, seconds, on_screen).any():
+        return "the pictures are a still, slides or plain, so no step counts as shown"
     end = math.ceil((int(rows[-1]) + 1) / activity.rate)
-    if seconds - end <= MAX_HELD_SECONDS:
+    stretches = still_stretches(activity, min(end, seconds))
+    reasons = []
+    if stretches:
+        times = [f"{_clock(start)} to {_clock(stop)}" for start, stop in stretches]
+        reasons.append(f"stands still from {', '.join(times[:MAX_TOLD_STRETCHES])}")
+    if seconds - end > MAX_HELD_SECONDS:
+        reasons.append(f"ends at {end} s, the sound at {seconds} s")
+    if not reasons:
         return None
-    return f"the picture ends at {end} s, the sound at {seconds} s; what is said later is not shown"
+    when = "there" if stretches else "later"
+    return f"the picture {' and '.join(reasons)}; what is said {when} is not shown"
+
+
+def _clock(second: int) -> str:
+    return f"{second // 60}:{second % 60:02d}"
 
 
 def _seconds_since(is_seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.speech import grow_window
 from stepline.numeric import sum_to_one
-from stepline.records import FeatureSequence, Span, Status, Step
+from stepline.records import Basis, FeatureSequence, Span, Status, Step
 
 FUSION_ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
 MIN_FREE = 1e-3  # probability; a second is never wholly taken
@@ -174,23 +174,27 @@ def with_verdict(
     *,
     probability: float = 1.0,
     trusted: bool = True,
+    basis: Basis = "pictures",
 ) -> Step:
-    """Return the step with spans, at, score and status; row: its occupancy (T,). One not shown has
-    no spans.
+    """Return the step with spans, at, score, status and basis; row: its occupancy (T,). One not
+    shown has no spans.
 
     score: P(shown) if the pictures belong to the speech, which they do with `probability`. trusted:
     whether the pictures themselves say so; a step that is said is "unclear" where they do not.
+    basis: what placed it.
     """
     likely = score if step.said is None else probability * score
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"
-        return step.model_copy(update={"spans": (), "at": None, "score": likely, "status": status})
+        unplaced = {"spans": (), "at": None, "score": likely, "status": status, "basis": None}
+        return step.model_copy(update=unplaced)
     best = int(row.argmax())
     update = {
         "spans": tuple(shown_spans(row, shots, duration, settings)),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
         "score": likely,
         "status": "shown" if trusted or step.said is None else "unclear",
+        "basis": basis,
     }
     return step.model_copy(update=update)
 

@@ -98,6 +98,7 @@ def ground(
     visible: Sequence[float] | None = None,
     written: bool = True,
     tellings: Array | None = None,
+    instruction: float | None = None,
     settings: GroundSettings | None = None,
 ) -> Grounding:
     """Return the steps placed where they are shown; without features and activity, by speech alone.
@@ -106,9 +107,11 @@ def ground(
     `sources` say so more finely. step_vectors: (K, D), sentence_vectors: (S, D) in the space of the
     features. on_screen: what is written in the picture. visible: P(shown) of each step by its
     wording alone (`text.visibility`). written: whether the steps are all that the transcript tells,
-    not a user's own lines; then how many sentences tell one says whether it instructs at all.
-    tellings: (K, S) P(the sentence tells the step), of the transcript's sentences. A long video is
-    grounded in windows. Raises ShapeError when arrays do not fit together.
+    not a user's own lines; then `instruction`, the log Bayes factor of a scorer of its sentences
+    (`writing.extractive.writer.narration_instruction`), says whether it instructs at all, and
+    without one how many sentences tell a step. tellings: (K, S) P(the sentence tells the step), of
+    the transcript's sentences. A long video is grounded in windows. Raises ShapeError when arrays
+    do not fit together.
     """
     inputs = GroundingInputs(
         tuple(steps),
@@ -122,6 +125,7 @@ def ground(
         visible,
         written,
         tellings,
+        instruction,
     )
     return ground_inputs(inputs, settings or GroundSettings())
 
@@ -215,7 +219,7 @@ def ground_window(
     belief = video_level_belief(video, agreement, settings)
     shown = posterior.expected * np.where(speech.said, belief.probability, 1.0)[:, None]  # (K, T)
     return Grounding(
-        verdicts(inputs, posterior, belief, settings),
+        verdicts(inputs, posterior, placement.placed_by_shots, belief, settings),
         _alignment(inputs, shown.astype(np.float32)),
         _report(inputs, by_speech, placement, posterior, belief),
     )
@@ -391,14 +395,22 @@ def _posterior(prior: float, log_odds: float) -> float:
 def verdicts(
     inputs: GroundingInputs,
     posterior: ShownPosterior,
+    placed_by_shots: Flags,
     belief: VideoBelief,
     settings: GroundSettings,
 ) -> tuple[Step, ...]:
-    """Return each step with its spans, score and status."""
+    """Return each step with its spans, score, status and basis.
+
+    placed_by_shots: (K,). A step rests on pictures where shots placed it, or likeness has weight.
+    """
     shots = inputs.shots
     trusted = belief.pictures_trusted and belief.instructs
-    return tuple(
-        with_verdict(
+    is_seen = placed_by_shots | (posterior.weight > 0)
+    steps = []
+    for step, row, score, seen in zip(
+        inputs.steps, posterior.occupancy, posterior.score, is_seen, strict=True
+    ):
+        judged = with_verdict(
             step,
             row,
             float(score),
@@ -407,9 +419,10 @@ def verdicts(
             settings,
             probability=belief.probability,
             trusted=trusted,
+            basis="pictures" if seen else "words",
         )
-        for step, row, score in zip(inputs.steps, posterior.occupancy, posterior.score, strict=True)
-    )
+        steps.append(judged)
+    return tuple(steps)
 
 
 def _report(

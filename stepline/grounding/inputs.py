@@ -37,6 +37,8 @@ class GroundingInputs:
 
     tellings: (K, S) P(the sentence tells the step), rows of sum P(said); None: the passages that
     say a step tell it, all alike.
+    instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences;
+    None: by the number of sentences that the steps rest on.
     ahead: seconds yet to come after `duration`, of a video that still runs: a step may be shown
     there too. Raises ShapeError when arrays do not fit together.
     """
@@ -52,6 +54,7 @@ class GroundingInputs:
     visible: Sequence[float] | None = None
     written: bool = True
     tellings: Array | None = None
+    instruction: float | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -234,8 +237,13 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
 
 
 def _instruction(inputs: GroundingInputs) -> float | None:
-    """Return how much the number of sentences that steps rest on speaks for instructions."""
+    """Return how much the speech speaks for instructions: by the scorer of its sentences, else by
+    how many of them the steps rest on."""
+    if not inputs.written:
+        return None
+    if inputs.instruction is not None:
+        return round(inputs.instruction, 3)
     sources = {source for step in inputs.steps for source in step.sources}
-    if not (inputs.transcript and inputs.written and sources and inputs.transcript.sentences):
+    if not (inputs.transcript and sources and inputs.transcript.sentences):
         return None
     return round(instruction_log_bayes(len(sources), len(inputs.transcript.sentences)), 3)

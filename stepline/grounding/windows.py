@@ -106,9 +106,8 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
     start = window.context.start
     spans = tuple(Span(span.start + start, span.end + start) for span in step.spans)
     at = None if step.at is None else step.at + start
-    return original.model_copy(
-        update={"spans": spans, "at": at, "score": step.score, "status": step.status}
-    )
+    verdict = {"score": step.score, "status": step.status, "basis": step.basis}
+    return original.model_copy(update={"spans": spans, "at": at, **verdict})
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:

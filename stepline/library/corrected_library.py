@@ -34,6 +34,7 @@ from stepline.library.corrections import (
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.outputs.shared_folder import unshared_files_below
 from stepline.outputs.text import shown_span
+from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import from_json, read_record, to_json
@@ -49,7 +50,8 @@ MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 class VideoCard(FrozenModel):
     """The entry of a video in a list of videos.
 
-    duration: s. revision: number of corrections. written: the record's file, UTC, seconds since
+    duration: s. shown_steps, likely_steps: those that the pictures show, and those that are likely
+    shown by their words. revision: number of corrections. written: the record's file, UTC, seconds since
     1970. picture: its path below the server's address.
     """
 
@@ -60,6 +62,7 @@ class VideoCard(FrozenModel):
     picture: str | None
     steps: int
     shown_steps: int = Field(serialization_alias="shown")
+    likely_steps: int = Field(serialization_alias="likely")
     revision: int
     written: float = Field(serialization_alias="made")
 
@@ -395,6 +398,7 @@ def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
         if shown_span(step) is not None and step.at is not None:
             second = step.at
             break
+    verdicts = count_verdicts(record.steps)
     picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
     return VideoCard(
         id=video.id,
@@ -403,7 +407,8 @@ def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
         state="corrected" if revision else "new",
         picture=picture if record.video.path is not None else None,
         steps=len(record.steps),
-        shown_steps=sum(step.status == "shown" for step in record.steps),
+        shown_steps=verdicts.get("shown", 0),
+        likely_steps=verdicts.get("likely", 0),
         revision=revision,
         written=video.stamp[0] / 1e9,
     )

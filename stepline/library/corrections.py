@@ -439,9 +439,11 @@ def _changed(step: Step, edit: ChangeEdit) -> Step:
     if edit.kind is not None:
         values["kind"] = edit.kind
     if edit.span is not None:
-        values["spans"] = (edit.span, *step.spans[1:])
+        # who says where a step is shown says so by more than its words
+        values |= {"spans": (edit.span, *step.spans[1:]), "basis": None}
     if edit.at is not None:
         values["at"] = edit.at
     if edit.status is not None:
-        values |= {"status": edit.status, "score": VERDICT_SCORES[edit.status]}
+        verdict = {"status": edit.status, "score": VERDICT_SCORES[edit.status], "basis": None}
+        values |= verdict
     return step.model_copy(update=values)

@@ -21,6 +21,7 @@ from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, check_links, video_id
 from stepline.library.search import Moment, moments, open_index
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
+from stepline.outputs.verdict import VERDICT_TEXTS, VerdictText, step_verdict
 from stepline.pipeline.request import StepsSettings
 from stepline.progress import StoppedError
 from stepline.records import Record, Span, Step
@@ -35,14 +36,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Scope: TypeAlias = MutableMapping[str, Any]  # of ASGI
 Second: TypeAlias = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Verdict: TypeAlias = Literal["shown", "unclear whether shown", "said, not shown", "not found"]
-
-VERDICT_WORDS: dict[str | None, Verdict] = {
-    "shown": "shown",
-    "unclear": "unclear whether shown",
-    "said": "said, not shown",
-    "not found": "not found",
-}
 CLIPS_FOLDER = "mcp-clips"  # in the library: the clips that assistants cut
 MAX_CLIP_SECONDS = 600.0
 MAX_QUOTE_CHARS = 200
@@ -60,14 +53,15 @@ SERVER_INSTRUCTIONS = (
 
 
 class VideoSummary(BaseModel):
-    """A video of the library: its id for the other tools, and how many of its steps the picture
-    shows."""
+    """A video of the library: its id for the other tools, how many of its steps the picture shows,
+    and how many it likely shows by their words."""
 
     video: str
     title: str
     seconds: float | None
     steps: int
     shown: int
+    likely: int
 
 
 class VideoList(BaseModel):
@@ -93,7 +87,7 @@ class Citation(BaseModel):
     end: float | None
     clock: str | None
     sentence: str | None
-    verdict: Verdict
+    verdict: VerdictText
     shown: float | None
 
 
@@ -333,6 +327,7 @@ def _summary(card: VideoCard) -> VideoSummary:
         seconds=card.duration,
         steps=card.steps,
         shown=card.shown_steps,
+        likely=card.likely_steps,
     )
 
 
@@ -347,7 +342,7 @@ def _step(video: str, record: Record, step: Step) -> Citation:
         kind="step",
         text=shorten(step.text, MAX_QUOTE_CHARS),
         sentence=sentence,
-        verdict=VERDICT_WORDS.get(step.status, "not found"),
+        verdict=VERDICT_TEXTS[step_verdict(step)],
         **_evidence(shown_span(step) or step.said, step.score),
     )
 

@@ -30,7 +30,7 @@ from stepline.locks import lock_output
 from stepline.outputs.text import shown_span
 from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
-from stepline.records import Matrix, Record, Span, Status
+from stepline.records import Basis, Matrix, Record, Span, Status
 from stepline.storage import read_record
 from stepline.text import embed
 from stepline.weights import cache_folder
@@ -41,7 +41,7 @@ Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_FORM = 2  # version of the tables below; an index of another one is made again
+INDEX_FORM = 3  # version of the tables below; an index of another one is made again
 MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
 RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
 # share of the moments with a word, "the" and the like, from which the word is not searched
@@ -60,7 +60,7 @@ CREATE TABLE file (
     first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB);
 CREATE TABLE moment (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
-    start REAL, end REAL, status TEXT, score REAL, steps TEXT NOT NULL);
+    start REAL, end REAL, status TEXT, basis TEXT, score REAL, steps TEXT NOT NULL);
 CREATE INDEX moment_file ON moment(file);
 CREATE VIRTUAL TABLE words USING fts5(
     text, content='moment', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
@@ -76,7 +76,7 @@ class Moment:
     """An answer: what is done, said or written, and when, in seconds; a step that is not found has
     no times.
 
-    status, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page
+    status, basis, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page
     at that second, None where the record has no page. Both are paths below the folder.
     """
 
@@ -87,6 +87,7 @@ class Moment:
     start: float | None
     end: float | None
     status: Status | None
+    basis: Basis | None
     score: float | None
     file: str
     link: str | None
@@ -254,8 +255,8 @@ class SearchIndex:
 
     def _moment(self, answer: int) -> Moment:
         (row,) = self._rows(
-            "SELECT video, title, kind, text, start, end, status, score, name, NULL FROM moment "
-            "JOIN file ON file.id = moment.file WHERE moment.id = ?",
+            "SELECT video, title, kind, text, start, end, status, basis, score, name, NULL "
+            "FROM moment JOIN file ON file.id = moment.file WHERE moment.id = ?",
             answer,
         )
         moment = Moment(*row)
@@ -325,7 +326,7 @@ class SearchIndex:
                 times = (moment.start, moment.end)
                 numbers = json.dumps([first + step for step in steps])
                 self._database.execute(
-                    "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         id,
                         file,
@@ -333,6 +334,7 @@ class SearchIndex:
                         moment.text,
                         *times,
                         moment.status,
+                        moment.basis,
                         moment.score,
                         numbers,
                     ),
@@ -416,28 +418,38 @@ def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
         kind: MomentKind,
         text: str,
         span: Span | None,
-        status: Status | None,
         score: float | None,
         steps: list[int],
+        verdict: tuple[Status | None, Basis | None] = (None, None),
     ) -> None:
-        start = None if span is None else span.start
-        end = None if span is None else span.end
-        moment = Moment(record.video.id, title, kind, text, start, end, status, score, name, None)
+        moment = Moment(
+            record.video.id,
+            title,
+            kind,
+            text,
+            None if span is None else span.start,
+            None if span is None else span.end,
+            *verdict,
+            score,
+            name,
+            None,
+        )
         rows.append((moment, steps))
 
     citing: dict[int, list[int]] = {}
     for number, step in enumerate(record.steps):
-        add("step", step.text, shown_span(step) or step.said, step.status, step.score, [])
+        span = shown_span(step) or step.said
+        add("step", step.text, span, step.score, [], (step.status, step.basis))
         for source in step.sources:
             citing.setdefault(source, []).append(number)
     for number, sentence in enumerate(record.sentences):
         steps = citing.get(number, [])
-        add("sentence", sentence.text, sentence.span, None, sentence.shown, steps)
+        add("sentence", sentence.text, sentence.span, sentence.shown, steps)
     for number, step in enumerate(record.steps):
         for remark in step.seen:
             text = remark.partition(ON_SCREEN)[2]
             if text:
-                add("screen", text, None, None, None, [number])
+                add("screen", text, None, None, [number])
     return rows
 
 

@@ -13,6 +13,7 @@ from stepline.append_log import AppendLog
 from stepline.atomic_files import write_atomic
 from stepline.outputs.subtitles import webvtt
 from stepline.records import (
+    Basis,
     FrozenModel,
     Probability,
     Record,
@@ -68,6 +69,7 @@ class LiveEvent(FrozenModel):
     second: Seconds | None = None
     spans: tuple[Span, ...] | None = None
     status: Status | None = None
+    basis: Basis | None = None
     score: Probability | None = None
     seconds: float | None = None
     reason: str | None = None
@@ -181,6 +183,7 @@ def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
             "spans": event.spans or (),
             "at": event.second,
             "status": event.status,
+            "basis": event.basis,
             "score": event.score,
         }
         return step.changed(update, ended=True)

@@ -29,7 +29,7 @@ FORGET_SECONDS = 600
 MIN_DONE_PROBABILITY = 0.5  # from which the picture counts as a sign that a step is finished
 
 # of a step that is grounded again
-UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "score": None}
+UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "basis": None, "score": None}
 
 
 class ShownSteps:
@@ -189,7 +189,9 @@ class ShownSteps:
             span = step.spans[0]
             if not present.shown and span.start <= second:
                 at = round(step.at or span.start, 3)
-                self._emit_event("step_shown", step=step.id, second=at, score=step.score)
+                self._emit_event(
+                    "step_shown", step=step.id, second=at, basis=step.basis, score=step.score
+                )
             if span.end <= second:
                 self._end_step(step)
         elif step.said is not None and step.said.end + UNSEEN_SECONDS <= second:
@@ -203,6 +205,7 @@ class ShownSteps:
             spans=spans or None,
             second=step.at,
             status=step.status,
+            basis=step.basis,
             score=round(step.score, 4) if step.score is not None else None,
         )
         self._files.write_vtt()

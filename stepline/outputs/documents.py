@@ -14,15 +14,8 @@ from typing import Any
 
 from stepline.errors import ModelError, SettingsError
 from stepline.outputs.html import media_link
-from stepline.outputs.text import (
-    clock,
-    material_text,
-    needed_things,
-    shown_span,
-    step_line,
-    step_time,
-    title,
-)
+from stepline.outputs.text import clock, material_text, needed_things, shown_span, step_line, title
+from stepline.outputs.verdict import headline, step_time
 from stepline.records import Material, Record
 
 # what CommonMark, GitHub or Obsidian could read as markup
@@ -62,6 +55,8 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     for heading, things in needed_things(record):
         lines = [f"- {_escape(material_text(thing))} ({_moment(thing, media)})" for thing in things]
         blocks += [f"## {heading}", "\n".join(lines)]
+    if record.steps:
+        blocks.append(_escape(_summary(record)))
     for number, step in enumerate(record.steps, start=1):
         span, when, text = shown_span(step), step_time(step), _escape(step_line(step))
         if span is not None and media is not None:
@@ -104,6 +99,8 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         document.add_heading(heading, 2)
         for thing in things:
             document.add_paragraph(_xml(material_text(thing)), style="List Bullet")
+    if record.steps:
+        document.add_paragraph(_summary(record))
     for number, step in enumerate(record.steps, start=1):
         document.add_heading(f"{number}. {_xml(step_line(step))}", 2)
         document.add_paragraph(step_time(step))
@@ -144,6 +141,8 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         line(document, heading, 13)
         for thing in things:
             line(document, f"- {material_text(thing)}", 10)
+    if record.steps:
+        line(document, _summary(record), 10)
     for number, step in enumerate(record.steps, start=1):
         with document.unbreakable() as part:
             part.ln(4)
@@ -152,6 +151,12 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
             if step.id in keyframes:
                 part.image(io.BytesIO(keyframes[step.id]), w=PICTURE_WIDTH)
     return bytes(document.output())
+
+
+def _summary(record: Record) -> str:
+    """Return the number of steps, and the verdicts on them."""
+    count = len(record.steps)
+    return f"{count} step{'' if count == 1 else 's'}: {headline(record.steps)}"
 
 
 def _escape(text: str) -> str:

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from stepline.errors import printable
 from stepline.outputs.text import WARNING, one_line, sentence_case, shown_span, step_line, title
+from stepline.outputs.verdict import Verdict, doubt, step_verdict
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
@@ -22,6 +23,10 @@ INTRO_TITLE = "Intro"
 MIN_CHAPTER_SECONDS = 1.0  # s; a step that is shown for less of its own joins the chapter before it
 EDL_RATE = 25  # frames/s of the EDL's time codes
 LATEST_CODE = 24 * 3600 * EDL_RATE  # frames; a time code begins anew after a day
+# of OpenTimelineIO's markers
+MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
+# of Label Studio's regions
+LABELS: dict[Verdict, str] = {"shown": "shown", "likely": "likely shown", "unclear": "unclear"}
 TIME_BASE = 1000  # a second in FFmpeg's metadata; OpenTimelineIO's times have the same
 
 
@@ -78,9 +83,9 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
         {
             "OTIO_SCHEMA": "Marker.2",
             "name": step_line(step),
-            "color": "GREEN",
+            "color": MARKER_COLOURS[step_verdict(step)],
             "marked_range": _range(span),
-            "metadata": {"stepline": {"id": step.id}},
+            "metadata": {"stepline": _marker_metadata(step)},
         }
         for span, step in _shown(record)
     ]
@@ -120,6 +125,9 @@ def edl(record: Record) -> str | None:
         codes = (first, last, record_in, record_in + last - first)
         lines.append(f"{number:03d}  AX       V     C        {' '.join(map(_time_code, codes))}")
         lines.append(f"* FROM CLIP NAME: {step_line(step)}")
+        reason = doubt(step)
+        if reason is not None:
+            lines.append(f"* COMMENT: {reason}")
         record_in += last - first
     return "\n".join(lines) + "\n"
 
@@ -128,8 +136,8 @@ def label_studio(record: Record, media: str | None = None) -> str:
     """Return a task with the steps as predictions, one region a shown span; `stepline datasets
     label-studio` reads it.
 
-    media: the video's link. The label of a region is its step's status, "shown" or "unclear"; a
-    text area holds the step's text.
+    media: the video's link. The label of a region is its step's verdict: "shown", "likely shown" (by
+    its words) or "unclear"; a text area holds the step's text.
     """
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
@@ -141,7 +149,7 @@ def label_studio(record: Record, media: str | None = None) -> str:
                 "original_length": None,
             }
             region["original_length"] = record.video.duration
-            labels: list[JsonValue] = [step.status or "shown"]
+            labels: list[JsonValue] = [LABELS[step_verdict(step)]]
             result.append(
                 {
                     **region,
@@ -171,6 +179,15 @@ def label_studio(record: Record, media: str | None = None) -> str:
         "result": result,
     }
     return _json([{"data": data, "predictions": [prediction]}])
+
+
+def _marker_metadata(step: Step) -> dict[str, JsonValue]:
+    """Return the step's id, and the doubt whether it is shown, if there is any."""
+    metadata: dict[str, JsonValue] = {"id": step.id}
+    reason = doubt(step)
+    if reason is not None:
+        metadata["verdict"] = reason
+    return metadata
 
 
 def _shown(record: Record) -> list[tuple[Span, Step]]:

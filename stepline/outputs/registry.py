@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from stepline.errors import SettingsError
 from stepline.outputs import documents, editing
+from stepline.outputs.alignment import alignment_npz
 from stepline.outputs.chapters import chapters
 from stepline.outputs.clips import ANIMATIONS_SUFFIX, animations, step_file_name
 from stepline.outputs.jsonld import jsonld, recipe_jsonld
@@ -120,6 +121,7 @@ OUTPUTS: dict[str, Output] = {
     "labelstudio": Output(
         ".labelstudio.json", lambda r, extras: editing.label_studio(r, extras.media)
     ),
+    "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
     "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
     "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),
     "html": Output(

@@ -7,10 +7,22 @@ from importlib.resources import files
 
 from stepline.outputs.html import media_link, picture_link, policy, template
 from stepline.outputs.text import clock, one_line, sentence_case, step_line
+from stepline.outputs.verdict import Verdict, doubt, headline, step_verdict
 from stepline.records import Record
 from stepline.wys2.summary import SummarySegment
 
 SUMMARY_SUFFIX = ".summary.mp4"  # of the film beside which a storyboard lies
+
+
+@dataclass(frozen=True)
+class _PanelStep:
+    """A step, its picture, and the verdict on it as a class of the style and in words, None where
+    it is plainly shown."""
+
+    text: str
+    picture: str | None
+    verdict: Verdict
+    doubt: str | None
 
 
 @dataclass(frozen=True)
@@ -24,7 +36,7 @@ class _Panel:
     in_video: str | None
     in_film: str | None
     seconds: float
-    steps: tuple[tuple[str, str | None], ...]
+    steps: tuple["_PanelStep", ...]
 
 
 def storyboard(
@@ -39,22 +51,27 @@ def storyboard(
     video from here."""
     kept = sum(segment.span.duration for segment in segments)
     whole = record.video.duration
-    count = sum(len(segment.steps) for segment in segments)
+    steps = [step for segment in segments for step in segment.steps]
     facts = [
         f"{clock(kept)} of {clock(whole)}" if whole else clock(kept),
-        f"{count} step{'' if count == 1 else 's'}",
+        f"{len(steps)} step{'' if len(steps) == 1 else 's'}",
+        headline(steps),
     ]
     style = files(__package__).joinpath("storyboard.css").read_text(encoding="utf-8")
     page = files(__package__).joinpath("storyboard.html").read_text(encoding="utf-8")
     panels, offset = [], 0.0
     for number, segment in enumerate(segments, start=1):
-        texts = tuple(
-            (step_line(step), picture_link(keyframes[step.id]) if step.id in keyframes else None)
-            for step in segment.steps
-        )
+        panel_steps = []
+        for step in segment.steps:
+            picture = picture_link(keyframes[step.id]) if step.id in keyframes else None
+            panel_steps.append(
+                _PanelStep(step_line(step), picture, step_verdict(step), doubt(step))
+            )
         there = f"{clock(segment.span.start)} – {clock(segment.span.end)}"
         links = (_link(media, segment.span.start), _link(film, offset))
-        panels.append(_Panel(number, there, clock(offset), *links, segment.span.duration, texts))
+        panels.append(
+            _Panel(number, there, clock(offset), *links, segment.span.duration, tuple(panel_steps))
+        )
         offset += segment.span.duration
     return template(page).render(
         title=sentence_case(one_line(record.video.title or record.video.id)),

@@ -4,6 +4,7 @@ import html
 from dataclasses import dataclass
 
 from stepline.outputs.text import one_line, shown_span, step_line
+from stepline.outputs.verdict import doubt
 from stepline.records import Record, Span
 
 SAID_MARK = "[said, not shown] "
@@ -77,7 +78,9 @@ def _cues(record: Record, said: bool) -> list[Subtitle]:
         text = step_line(step) or f"Step {number}"
         best = shown_span(step)
         if best is not None:
-            cues.append(_cue(number, best, text))
+            reason = doubt(step)
+            mark = "" if reason is None else f"[{reason}] "
+            cues.append(_cue(number, best, mark + text))
         elif said and step.said is not None:
             cues.append(_cue(number, step.said, SAID_MARK + text))
     return sorted(cues, key=lambda cue: (cue.start, cue.number))

@@ -4,25 +4,32 @@ from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import WARNING, clock, from_pictures, one_line, percent_text, shown_span
+from stepline.outputs.verdict import Verdict, headline, step_verdict
 from stepline.records import Record, Step
 from stepline.storage import to_json
 
-MARKS = {"shown": "●", "unclear": "◐", "said": "○", "not found": "×", None: "·"}
-
-LEGEND = (
-    "● shown  ◐ placed by its words, the pictures do not tell  ○ said, but not shown  × not found"
-)
+MARKS: dict[Verdict, str] = {
+    "shown": "●",
+    "likely": "◐",
+    "unclear": "?",
+    "said": "○",
+    "missing": "×",
+    "unplaced": "·",
+}
+LEGEND = "● shown  ◐ likely shown, by the words  ? unclear  ○ said, not shown  × not found"
 SEEN = "● told by a network, with its confidence, which is not calibrated"
 
 
 def step_table(record: Record) -> str:
-    """Return one line a step: mark, when it is shown, how sure, what to do; a legend; what else
-    there is to know."""
+    """Return the headline, then one line per step: mark, when it is shown, how sure, what to do;
+    then a legend.
+
+    How sure is not repeated for steps that are likely shown by their words: the headline has it.
+    """
     if not record.steps:
         return f"{record.id}: no step found in {_basis(record)}\n"
-    shown = sum(step.status == "shown" for step in record.steps)
     count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
-    head = f"{record.id}: {count}, {shown} shown, from {_basis(record)}"
+    head = f"{record.id}: {count}, {headline(record.steps)}, from {_basis(record)}"
     legend = SEEN if from_pictures(record) else LEGEND
     return "\n".join([head, "", *map(_line, record.steps), "", legend, ""])
 
@@ -41,9 +48,12 @@ def _line(step: Step) -> str:
     best = shown_span(step)
     if best is not None:
         when = f"{clock(best.start)} – {clock(best.end)}"
-    score = "" if step.score is None else f"{percent_text(step.score)}%"
+    verdict = step_verdict(step)
+    score = ""
+    if step.score is not None and verdict != "likely":
+        score = f"{percent_text(step.score)}%"
     warning = WARNING if step.kind == "avoid" else ""
-    return f"  {MARKS[step.status]} {when:<15} {score:>4}  {warning}{step.text}"
+    return f"  {MARKS[verdict]} {when:<15} {score:>4}  {warning}{step.text}"
 
 
 def transcript_text(record: Record) -> str:

@@ -87,14 +87,6 @@ def shown_span(step: Step) -> Span | None:
     return step.spans[0] if step.spans and step.status in (None, "shown", "unclear") else None
 
 
-def step_time(step: Step) -> str:
-    """Return when a step is shown, or what is known instead, in words."""
-    span = shown_span(step)
-    if span is not None:
-        return f"{clock(span.start)}-{clock(span.end)}"
-    return f"said at {clock(step.said.start)}, not shown" if step.said is not None else "not found"
-
-
 def title(record: Record) -> str:
     """Return a video's title, else its task, else its id."""
     return one_line(record.video.title or record.video.task or "") or record.video.id

@@ -6,13 +6,17 @@ with each video.
 """
 
 import logging
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from stepline.atomic_files import atomic_files, check_writable, remove_partial_files
 from stepline.device import current_device, set_device
@@ -33,7 +37,7 @@ from stepline.pipeline.sources import find_sources, is_taken, open_only_source
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import StepsResult, understand
 from stepline.progress import Progress
-from stepline.records import Record, Span, Video
+from stepline.records import Matrix, Record, Span, Video
 from stepline.storage import read_record
 from stepline.version import __version__
 from stepline.weights import sha256
@@ -135,6 +139,50 @@ def steps(
 
         options = OutputOptions(folder, USUAL)
         return run_video(request, settings, options, networks=networks, progress=progress).record
+
+
+class TextScores(NamedTuple):
+    """How a user's texts fit a video. values: (K, T) float32, P(text k is being shown then), row =
+    text. times: (T,), the second at which each column begins."""
+
+    values: Matrix
+    times: npt.NDArray[np.float64]
+
+
+def scores(
+    video: Path | str,
+    texts: Sequence[str],
+    *,
+    captions: Path | str | None = None,
+    settings: StepsSettings | None = None,
+    part: Span | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> TextScores:
+    """Return how each of your own lines fits each second of a video, as an array (K, T), and the
+    times of its columns.
+
+    The values are those that place the lines in `steps(video, texts=...)`: P(the line is being
+    shown then), all 0 in a sound without a picture. The other arguments as of `steps`.
+    Raises SettingsError without a line, MediaError, CaptionError or ModelError, each with its cure.
+    """
+    if not texts:
+        raise SettingsError("no lines to score; give at least one text")
+    if device is not None:
+        set_device(device)
+    settings = settings or StepsSettings()
+    opened = open_only_source(
+        video, settings, None, captions=_optional_path(captions), texts=tuple(texts), part=part
+    )
+    with opened as request:
+        _refuse_odd_name(request.path)
+        networks = load_networks(settings, several=True)  # another call may follow
+        result = understand(request, settings, networks=networks, progress=progress)
+    alignment = result.alignment
+    if alignment is None:
+        seconds = math.ceil(result.record.video.duration or 0.0)
+        return TextScores(np.zeros((len(texts), seconds), np.float32), np.arange(float(seconds)))
+    return TextScores(alignment.scores, np.arange(alignment.scores.shape[1]) / alignment.rate)
 
 
 def _optional_path(path: Path | str | None) -> Path | None:

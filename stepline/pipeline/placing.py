@@ -1,5 +1,6 @@
 """Where steps are shown: by speech and pictures, and what speaks for and against each step."""
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.errors import ModelError
 from stepline.grounding.correspondence import (
     AFTER_SECONDS,
     BEFORE_SECONDS,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from stepline.vision import PictureCues
     from stepline.vision_language import VisualAnswers
 
+
+log = logging.getLogger(__name__)
 
 ON_SCREEN = " on screen: "  # in a remark of `seen`, before what is written in the picture
 # confidence of a face that looks at the camera, and share of the step's seconds with one, from
@@ -171,8 +175,21 @@ def ground_steps(
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
         tellings=tellings,
+        instruction=_instruction(transcript, settings) if written else None,
     )
     return ground_inputs(inputs, settings.nasva.ground)
+
+
+def _instruction(transcript: Transcript, settings: StepsSettings) -> float | None:
+    """Return the log Bayes factor that the narration instructs; None where the scorer of sentences
+    cannot tell: another language, or its weights are not there."""
+    from stepline.writing.extractive.writer import narration_instruction
+
+    try:
+        return narration_instruction(transcript, settings.writing)
+    except ModelError as error:
+        log.info("whether the speech instructs is judged by the number of steps: %s", error)
+        return None
 
 
 def ask_witness(

@@ -228,7 +228,8 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
 
     if visual.activity is None:
         return []
-    warning = picture_warning(visual.activity, math.ceil(duration))
+    lines = visual.cues.lines if visual.cues is not None else ()
+    warning = picture_warning(visual.activity, math.ceil(duration), lines)
     return [] if warning is None else [warning]
 
 
@@ -239,8 +240,12 @@ def _build_record(
     placed, descriptions, read = results.placed, results.descriptions, results.read
     warnings = [*run.info.warnings, *read.speech.warnings, *read.visual.warnings]
     warnings += read.written.notes
-    warnings += _picture_warnings(read.visual, video.duration or 0.0)
-    if placed.grounding is not None:
+    seconds = run.info.duration if run.request.part else video.duration or 0.0
+    without_picture = _picture_warnings(read.visual, seconds)
+    warnings += without_picture
+    is_placed = any(step.spans for step in placed.steps)
+    # where nothing can be shown, that the pictures do not fit the words goes without saying
+    if placed.grounding is not None and (is_placed or not without_picture):
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes

@@ -286,8 +286,10 @@ class StepInquiry:
                 else:
                     at = self.video.start + second
                     remark = f"for: a vision-language model sees it at {at:.1f} s"
-                remarks = tuple(dict.fromkeys((*steps[k].seen, remark)))
-                steps[k] = steps[k].model_copy(update={"seen": remarks})
+                update: dict[str, object] = {"seen": tuple(dict.fromkeys((*steps[k].seen, remark)))}
+                if second is not None and steps[k].spans:
+                    update["basis"] = "pictures"
+                steps[k] = steps[k].model_copy(update=update)
         return tuple(steps)
 
     def _notes(self, *, is_trusted: bool) -> tuple[str, ...]:

@@ -308,6 +308,41 @@ def test_what_is_said_just_after_the_picture_ends_is_not_shown():
     assert pictured(film, 11).tolist() == [1.0] * 11
 
 
+def stopped(moving: int, still: int) -> Activity:
+    """Hands at work for so many seconds, then a picture that does not change."""
+    film = edited(["hands"], moving + still)
+    peaks = np.array(film.peaks)
+    peaks[moving:] = 0.001
+    looks = np.array(film.looks)
+    looks[moving:] = looks[moving]
+    return Activity(film.motion, (), 1.0, peaks=peaks, looks=looks)
+
+
+def test_nothing_is_shown_in_a_still_stretch_past_its_first_seconds():
+    film = stopped(20, 40)
+    steps = ground(spoken(5.0, 35.0, 50.0), duration=60.0, activity=film).steps
+    assert [step.status == "said" for step in steps] == [False, True, True]
+    warning = "the picture stands still from 0:20 to 1:00; what is said there is not shown"
+    assert picture_warning(film, 60) == warning
+    assert picture_warning(stopped(40, 10), 50) is None
+
+
+def test_a_film_that_is_a_still_shows_nothing_and_says_so_once():
+    film = stopped(0, 30)
+    steps = ground(spoken(2.0, 15.0), duration=30.0, activity=film).steps
+    assert [step.status for step in steps] == ["said", "said"]
+    expected = "the pictures are a still, slides or plain, so no step counts as shown"
+    assert picture_warning(film, 30) == expected
+
+
+def test_steps_rest_on_words_unless_likeness_or_shots_place_them():
+    talk = ground(spoken(5.0, 15.0), duration=30.0, activity=edited(["hands"], 30)).steps
+    assert [step.basis for step in talk] == ["words", "words"]
+    assert [step.basis for step in ground(spoken(5.0), duration=30.0).steps] == ["words"]
+    said = ground(spoken(2.0, 15.0), duration=30.0, activity=stopped(0, 30)).steps
+    assert [step.basis for step in said] == [None, None]
+
+
 def test_a_cover_of_one_frame_shows_nothing():
     hands = np.random.default_rng(0).integers(0, 256, (180, 240, 3)).astype(np.uint8)
     cover = measure_activity([Frame(0.0, hands)])

@@ -210,6 +210,7 @@ def test_the_command_prints_moments_and_json(folder, stepline):
         "end": 53.0,
         "text": "whisk the batter until it's smooth",
         "status": "shown",
+        "basis": None,
         "score": pytest.approx(0.9, abs=0.05),
         "file": "demo.json",
         "link": "demo.html#t=52",

@@ -12,7 +12,7 @@ from output_samples import (
     sample_record,
 )
 
-from stepline.outputs import storyboard, write_outputs
+from stepline.outputs import page, storyboard, write_outputs
 from stepline.records import Record, Span, Video
 from stepline.wys2.summary import SummarySegment
 
@@ -366,3 +366,27 @@ def test_the_keys_are_told_by_a_key_and_a_button(open_page):
     page.click("#keys-close")
     assert not page.run("keys.open")
     assert page.complaints() == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_verdict_can_be_read_and_tells_its_figure_once(browser, folder, width, dark):
+    record = sample_record()
+    steps = list(record.steps)
+    for number in (0, 1, 2):
+        steps[number] = steps[number].model_copy(update={"basis": "words", "score": 0.87})
+    steps[3] = steps[3].model_copy(update={"basis": "words", "status": "unclear"})
+    path = folder / "verdicts.html"
+    path.write_text(page(record.model_copy(update={"steps": tuple(steps)})))
+    shown = browser.open(path, width=width, dark=dark)
+    assert shown.unreadable() == []
+    assert shown.run("document.documentElement.scrollWidth") <= width
+    assert shown.run("document.body.innerText.split('about 87 of 100').length") == 2
+    assert "87" not in shown.run("document.querySelector('#step-1').innerText")
+    colours = []
+    for kind in ("shown", "likely", "unclear", "said"):
+        badge = f"document.querySelector('.step .badge.{kind}')"
+        colours.append(
+            shown.run(f"((s) => s.color + s.backgroundColor)(getComputedStyle({badge}))")
+        )
+    assert len(set(colours)) == 4

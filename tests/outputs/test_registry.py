@@ -14,6 +14,7 @@ from test_subtitles import read_cues
 
 from stepline.errors import MediaError, SettingsError, StoreError
 from stepline.outputs import OUTPUTS, OutputExtras, missing_outputs, output_path, write_outputs
+from stepline.outputs.alignment import read_alignment
 from stepline.records import Record, Video
 from stepline.storage import from_json
 
@@ -91,6 +92,9 @@ def cue_starts(text):
     return [start for _, start, _, line in read_cues(text) if not line.startswith("[said")]
 
 
+# of each step, how many stretches of seconds fit it by .5 or more
+SURE_RUNS = [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+
 # One row an output that holds the steps of `record`: what reads it back, and the seconds that must
 # come out of it.
 READERS = {
@@ -124,6 +128,7 @@ READERS = {
     "ffmetadata": (lambda path: read_media_chapters(path, "ffmetadata"), [0.0, *STARTS]),
     "otio": (read_editor_cuts, STARTS),
     "edl": (read_editor_cuts, [*STARTS[:-1], 57.52]),  # 57.5 s is no whole frame of 25 a second
+    "alignment": (lambda path: sorted(map(len, read_alignment(path).spans(0.5))), SURE_RUNS),
     # one has two
     "labelstudio": (
         read_regions,
@@ -220,14 +225,19 @@ def test_an_output_made_from_the_video_says_so_without_one(form, record, tmp_pat
 
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "json"])
 def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(
-    name, film, record, tmp_path
+    name, film, record, alignment, tmp_path
 ):
     if name in FROM_VIDEO:
         record, video = film
     else:
         video = tmp_path / "v.mp4"
     write_outputs(
-        record, tmp_path, media=video, keyframes={"1": picture_of(1)}, formats=[name, "json"]
+        record,
+        tmp_path,
+        alignment=alignment,
+        media=video,
+        keyframes={"1": picture_of(1)},
+        formats=[name, "json"],
     )
     assert missing_outputs(record, tmp_path, [name]) == []
     other = record.model_copy(

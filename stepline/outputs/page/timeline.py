@@ -16,6 +16,7 @@ import numpy as np
 
 from stepline.outputs.page.view import PageView, StepView, citing_steps, sentence_mark
 from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span, step_line
+from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict
 from stepline.records import Alignment, Matrix, Record, Span, Step
 
 LABEL_PIXELS = 22  # pixels above the bars of a row, for its name
@@ -108,7 +109,7 @@ def timeline(record: Record, total: float) -> Timeline:
     top = 0
     for name, items, height in (
         ("Said", _said(record), 14),
-        ("Shown", _shown(record), 22),
+        (_placed_row_name(record), _shown(record), 22),
         ("Described", _placed("Described", "captions", record.captions), 14),
         ("Reference", _placed("Reference", "reference", record.reference), 14),
     ):
@@ -200,13 +201,20 @@ def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
     ]
 
 
+def _placed_row_name(record: Record) -> str:
+    """Return the name of the row of steps that have a time: "Shown" where all of them are."""
+    placed = [step for step in record.steps if shown_span(step) is not None]
+    return "Shown" if all(step_verdict(step) == "shown" for step in placed) else "Steps"
+
+
 def _shown(record: Record) -> list[TimelineItem]:
     return [
         TimelineItem(
             span,
-            "other" if rank else "best",
+            f"{'other' if rank else 'best'} {step_verdict(step)}",
             str(number),
-            f"Step {number} · {_title(span, step_line(step))}",
+            f"Step {number} · {VERDICT_TEXTS[step_verdict(step)]} · "
+            f"{_title(span, step_line(step))}",
         )
         for number, step in enumerate(record.steps, start=1)
         if shown_span(step) is not None
@@ -226,10 +234,12 @@ def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[Tim
     """Yield a line from the middle of what is said to the middle of what is shown, for each shown
     step."""
     named = {row.name: row for row in rows}
-    if "Said" not in named or "Shown" not in named:
+    placed_row = _placed_row_name(record)
+    if "Said" not in named or placed_row not in named:
         return
     y1 = max(bar.y + bar.height for bar in named["Said"].bars)
-    tops = {bar.seek: bar.y for bar in named["Shown"].bars if bar.look == "best"}
+    best_bars = [bar for bar in named[placed_row].bars if bar.look.startswith("best")]
+    tops = {bar.seek: bar.y for bar in best_bars}
     for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:

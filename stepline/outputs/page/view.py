@@ -19,19 +19,18 @@ from stepline.outputs.text import (
     sentence_case,
     shown_span,
 )
-from stepline.records import Alignment, Material, Record, Rejected, Sentence, Span, Status, Step
+from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict, verdict_lines
+from stepline.records import Alignment, Material, Record, Rejected, Sentence, Span, Step
 
-Kind = Literal["shown", "unclear", "said", "missing", "unplaced"]
-Mark = Literal["shown", "said", "none"]
+Mark = Literal["shown", "likely", "unclear", "said", "none"]
 
-BADGE_TEXTS: dict[Kind, str] = {
-    "shown": "Shown",
-    "unclear": "By its words; the pictures do not tell",
-    "said": "Said, not shown",
-    "missing": "Not found",
-    "unplaced": "Not placed",
+MARKS: dict[Mark, str] = {
+    "shown": "said and shown",
+    "likely": "said, likely shown",
+    "unclear": "said, unclear whether shown",
+    "said": "said, not shown",
+    "none": "no step",
 }
-MARKS: dict[Mark, str] = {"shown": "said and shown", "said": "said, not shown", "none": "no step"}
 SHOWN_FLOOR = 0.5  # P(the picture shows it) from which a sentence counts as shown
 CALIBRATED_SCORE = ("How sure it is that the picture shows this step", "sure that it is shown")
 UNCALIBRATED_SCORE = (
@@ -62,7 +61,7 @@ class StepView:
 
     number: int
     text: str
-    kind: Kind
+    kind: Verdict
     badge: str
     avoid: bool
     start: float | None
@@ -109,7 +108,8 @@ class SentenceView:
 @dataclass(frozen=True)
 class PageView:
     """Everything the page says. total: seconds on every time axis; score: what its per cent are,
-    long and short. needed: materials and tools under their headings, where there are any.
+    long and short. needed: materials and tools under their headings, where there are any. marks,
+    looks: the colours of sentences and of placed steps that occur, in words.
 
     pictures: those that several steps have, held once.
     """
@@ -118,7 +118,9 @@ class PageView:
     language: str
     facts: tuple[str, ...]
     total: float
-    counts: tuple[tuple[Kind, str], ...]
+    counts: tuple[tuple[Verdict, str], ...]
+    marks: tuple[tuple[Mark, str], ...]
+    looks: tuple[tuple[Verdict, str], ...]
     score: tuple[str, str]
     needed: tuple[tuple[str, tuple[ThingView, ...]], ...]
     steps: tuple[StepView, ...]
@@ -154,27 +156,24 @@ def page_view(
         )
         for number, step in enumerate(record.steps, start=1)
     )
-    names: dict[Kind, str] = {
-        "shown": "shown",
-        "unclear": "by words alone",
-        "said": "said only",
-        "missing": "not found",
-        "unplaced": "not placed",
-    }
-    counts = {kind: sum(step.kind == kind for step in steps) for kind in names}
+    spoken = tuple(map(_sentence, sentences, citing_steps(record)))
+    marks = {sentence.mark for sentence in spoken}
+    looks = {step.kind for step in steps if step.start is not None}
     return PageView(
         title=_title(record),
         language=record.transcript.language or "" if record.transcript else "",
         facts=_facts(record),
         total=total_seconds(record, alignment),
-        counts=tuple((kind, f"{count} {names[kind]}") for kind, count in counts.items() if count),
+        counts=tuple(verdict_lines(record.steps).items()),
+        marks=tuple((mark, text) for mark, text in MARKS.items() if mark in marks),
+        looks=tuple((kind, text) for kind, text in VERDICT_TEXTS.items() if kind in looks),
         score=UNCALIBRATED_SCORE if from_pictures(record) else CALIBRATED_SCORE,
         needed=tuple(
             (heading, tuple(map(_thing, things))) for heading, things in needed_things(record)
         ),
         steps=steps,
         pictures=tuple(picture_link(picture) for picture in shared),
-        sentences=tuple(map(_sentence, sentences, citing_steps(record))),
+        sentences=spoken,
         reference=_placed_texts(record.reference),
         captions=_placed_texts(record.captions),
         dropped=record.dropped,
@@ -200,19 +199,6 @@ def total_seconds(record: Record, alignment: Alignment | None) -> float:
     return max(ends)
 
 
-def step_kind(step: Step) -> Kind:
-    """Return how the page treats the step; one without a status is judged by the times it has."""
-    if step.status is None:
-        return "shown" if shown_span(step) is not None else "unplaced"
-    kinds: dict[Status, Kind] = {
-        "shown": "shown",
-        "unclear": "unclear",
-        "said": "said",
-        "not found": "missing",
-    }
-    return kinds[step.status]
-
-
 def citing_steps(record: Record) -> list[dict[int, Step]]:
     """Return, for each sentence, the steps that cite it by their numbers."""
     citing: list[dict[int, Step]] = [{} for _ in record.sentences]
@@ -225,9 +211,13 @@ def citing_steps(record: Record) -> list[dict[int, Step]]:
 def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
     """Return whether the sentence is shown: by the steps that cite it, as the page says of them;
     else as judged."""
-    kinds = {step_kind(step) for step in citing}
-    if kinds:
-        return "shown" if "shown" in kinds else "said"
+    verdicts = {step_verdict(step) for step in citing}
+    placed: tuple[Mark, ...] = ("shown", "likely", "unclear")
+    for mark in placed:
+        if mark in verdicts:
+            return mark
+    if verdicts:
+        return "said"
     return "shown" if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR else "none"
 
 
@@ -258,6 +248,10 @@ def _step(
 ) -> StepView:
     best = shown_span(step)
     where = best if best is not None else step.said
+    verdict = step_verdict(step)
+    score = step.score
+    if verdict == "likely":  # the same of all such steps: the headline has it
+        score = None
     sources = tuple(
         SourceView(
             one_line(sentences[index].text),
@@ -269,8 +263,8 @@ def _step(
     return StepView(
         number=number,
         text=sentence_case(one_line(step.text)),
-        kind=step_kind(step),
-        badge=BADGE_TEXTS[step_kind(step)],
+        kind=verdict,
+        badge=sentence_case(VERDICT_TEXTS[verdict]),
         avoid=step.kind == "avoid",
         start=best.start if best is not None else None,
         end=best.end if best is not None else None,
@@ -282,8 +276,8 @@ def _step(
         if where is not None
         else "",
         also=_ranges(step.spans[1:]) if best is not None else (),
-        percent=round(step.score * 100) if step.score is not None else None,
-        percent_text="" if step.score is None else percent_text(step.score),
+        percent=None if score is None else round(score * 100),
+        percent_text="" if score is None else percent_text(score),
         drift=_drift(step),
         together=first if first and first != number else None,
         sources=sources,
@@ -347,9 +341,6 @@ def _facts(record: Record) -> tuple[str, ...]:
         facts.append(clock(record.video.duration))
     if record.transcript is not None and record.transcript.recogniser:
         facts.append(record.transcript.recogniser)
-    grounding = record.models.get("grounding")
-    if isinstance(grounding, dict) and grounding.get("earned"):
-        facts.append("pictures and words belong together")
     if record.id != _title(record):
         facts.append(record.id)
     return tuple(facts)

@@ -14,7 +14,9 @@ export const applied = (steps, edit) => {
   if (edit.do === "change") {
     const { do: _, step: id, span, ...fields } = edit;
     const step = found(id);
-    return step ? swapped(id, { ...(span ? placed(step, span) : step), ...fields }) : steps;
+    if (!step) return steps;
+    const judged = span || fields.status ? { basis: null } : {};   // a person says so: not by its words alone
+    return swapped(id, { ...(span ? placed(step, span) : step), ...fields, ...judged });
   }
   if (edit.do === "add") {
     const step = { ...blank(edit.id, edit.text), kind: edit.kind || "do" };
@@ -40,7 +42,7 @@ export const applied = (steps, edit) => {
   return [...steps].sort((a, b) => (place.get(a.id) ?? Infinity) - (place.get(b.id) ?? Infinity));
 };
 
-const MARKS = { shown: "shown", unclear: "by its words", said: "said, not shown", "not found": "not found" };
+const MARKS = { shown: "shown", unclear: "unclear", said: "said, not shown", "not found": "not found" };
 
 /* An edit in words. name: what its steps are called. */
 export const inWords = (edit, name) => {

@@ -1,5 +1,5 @@
 /* The library: its videos as cards, search over their moments, files that come in, and the jobs that understand them. */
-import { ask, bindKeys, clock, kept, listen, loadPicture, make, part, plural, RequestError, sentenceCase, tell } from "./studio.js";
+import { ask, bindKeys, clock, kept, listen, loadPicture, make, part, plural, RequestError, sentenceCase, tell, verdictWords } from "./studio.js";
 
 const PIECE = 4 << 20;      // bytes of an upload that are sent at once
 const PATIENCE = 2000;      // ms before a piece that did not get through is sent again, from where the studio is
@@ -17,7 +17,7 @@ const guarded = (act) => (...all) => Promise.resolve(act(...all)).then(() => {},
 const card = (video) => {
   const picture = video.picture ? [loadPicture(make("img", { alt: "" }), video.picture)] : [];
   const badge = make("span", { className: `badge ${video.state === "corrected" ? "shown" : ""}`, textContent: video.state });
-  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), `${video.shown} shown`, video.revision ? plural(video.revision, "correction") : ""];
+  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.shown && `${video.shown} shown`, video.likely && `${video.likely} likely shown, by the words`, video.revision ? plural(video.revision, "correction") : ""];
   return make("li", { className: "card" },
     make("div", { className: "frame" }, ...picture),
     make("div", {},
@@ -66,7 +66,7 @@ const search = async () => {
   part("found-title").textContent = moments.length ? plural(moments.length, "moment") : "No moment like that was found.";
   part("moments").replaceChildren(...moments.map((moment) => {
     const picture = moment.picture ? [loadPicture(make("img", { alt: "" }), moment.picture)] : [];
-    const where = [moment.title || moment.video, moment.start === null ? "" : clock(moment.start), moment.status || moment.kind];
+    const where = [moment.title || moment.video, moment.start === null ? "" : clock(moment.start), verdictWords(moment) || moment.kind];
     const frame = make("span", { className: "frame" }, ...picture), row = make("a", { className: "moment", href: moment.link });
     for (const kind of ["pointerenter", "focus"]) row.addEventListener(kind, () => preview(frame, moment));
     for (const kind of ["pointerleave", "blur"]) row.addEventListener(kind, () => frame.querySelector("video")?.remove());

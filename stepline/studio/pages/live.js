@@ -1,5 +1,5 @@
 /* A live run: its steps as they are told, the one at hand marked, and what was said last. */
-import { clock, make, pageId, part, sentenceCase } from "./studio.js";
+import { clock, look, make, pageId, part, sentenceCase, verdictWords } from "./studio.js";
 
 const name = decodeURIComponent(pageId());
 part("title").textContent = name;
@@ -16,9 +16,9 @@ const rowOf = (id) => {
   }
   return steps.get(id);
 };
-const badge = (step, state) => {
-  step.badge.textContent = state;
-  step.badge.className = `badge ${state === "now" ? "shown" : state}`;
+const badge = (step, state, words = state) => {
+  step.badge.textContent = words;
+  step.badge.className = `badge ${state}`;
   step.badge.hidden = !state;
 };
 const mark = (id) => {
@@ -44,13 +44,13 @@ const take = {
   },
   step_shown: (event) => {
     const step = rowOf(event.step);
-    badge(step, "now");
+    badge(step, look({ ...event, status: "shown" }), "now");
     step.when.textContent = clock(event.second);
     mark(event.step);
   },
   step_ended: (event) => {
     const step = rowOf(event.step);
-    badge(step, event.status || "ended");
+    badge(step, event.status ? look(event) : "ended", verdictWords(event) || "ended");
     if (event.spans) step.when.textContent = event.spans.map(({ start, end }) => `${clock(start)} to ${clock(end)}`).join(", ");
     if (isAtHand(event.step)) step.row.removeAttribute("aria-current");
   },

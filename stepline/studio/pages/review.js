@@ -1,10 +1,10 @@
 /* Review of one video: its steps are watched, moved, split, merged, added, deleted, retitled, marked and put in order. */
 import { Corrections, inWords, standing } from "./corrections.js";
-import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, make, newId, pageId, part, plural, sentenceCase, tell, tenths } from "./studio.js";
+import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, tell, tenths } from "./studio.js";
 import { Timeline } from "./timeline.js";
 
-const MARKS = { "": "Not placed", shown: "Shown", unclear: "By its words", said: "Said, not shown", "not found": "Not found" };
-const LOOKS = { shown: "shown", unclear: "unclear", said: "said", "not found": "missing" };
+const MARKS = { "": "Not placed", shown: "Shown", likely: "Likely shown, by the words", unclear: "Unclear", said: "Said, not shown", "not found": "Not found" };
+const MACHINE_MARKS = ["", "likely"];   // that no person chooses
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer; trying again" };
 const NEW = 4;        // s that a new step lasts
 const COMPARED = 2000;   // ms in which a short video is compared with its record, maybe before this page listens
@@ -14,8 +14,7 @@ const player = part("player"), list = part("list"), rows = new Map();
 const video = `/api/videos/${pageId()}`;
 let timeline = null, current = null, loop = null, frame = 1 / 30;
 
-const look = (step) => LOOKS[step.status] || (step.start === null ? "unplaced" : "shown");
-const isShown = (step) => step.start !== null && ["shown", "unclear"].includes(look(step));
+const isShown = (step) => step.start !== null && ["shown", "likely", "unclear"].includes(look(step));
 const steps = () => edited.steps;
 const index = (id = current) => steps().findIndex((step) => step.id === id);
 const chosen = () => steps()[index()];
@@ -208,7 +207,7 @@ const makeRow = (id) => {
     machine: make("ul", { className: "machine", ariaLabel: "What the machine said" }),
     tools: make("div", { className: "controls tools", role: "group", hidden: true }),
   };
-  row.mark.append(...Object.entries(MARKS).map(([value, textContent]) => make("option", { value, textContent, disabled: !value })));
+  row.mark.append(...Object.entries(MARKS).map(([value, textContent]) => make("option", { value, textContent, disabled: MACHINE_MARKS.includes(value) })));
   row.avoid.onclick = () => change(id, { kind: steps()[index(id)].kind === "avoid" ? "do" : "avoid" });
   row.tools.append(
     button("Play", () => playStep(id)), button("Loop", () => setLoop(loop === id ? null : id)), button("Start here", () => setEnd("start")),
@@ -283,7 +282,7 @@ const updateRow = (row, each, at) => {
   row.shown = each.text;
   fit(row.text);
   row.times.textContent = timesOf(each);
-  row.mark.value = each.status ?? (each.start === null ? "" : "shown");
+  row.mark.value = look(each) === "likely" ? "likely" : each.status ?? (each.start === null ? "" : "shown");
   row.mark.ariaLabel = `Is step ${at + 1} shown`;
   row.avoid.setAttribute("aria-pressed", String(each.kind === "avoid"));
   row.avoid.ariaLabel = `Step ${at + 1} is to avoid`;

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 from stepline.narration import NarrationTagger, SentenceReading, load_tagger
 from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
+from stepline.text import embed
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
 from stepline.writing.extractive.granularity import ToldStep, join_halves
+from stepline.writing.extractive.instruction import instruction_log_bayes
 from stepline.writing.extractive.reading import (
     NarrationReading,
     NarrationUnit,
@@ -123,6 +125,22 @@ def sentence_step_probabilities(
     tagger = load_tagger() if tagger is None else tagger
     readings = tagger.read_sentences(sentences)
     return [float(chance) for chance in step_probabilities(readings, sentences)]
+
+
+def narration_instruction(
+    transcript: Transcript, settings: WritingSettings | None = None
+) -> float | None:
+    """Return the log Bayes factor that a narration instructs, against other talk, by all of its
+    sentences; None where the scorer of sentences cannot read its language, or nothing is said.
+
+    Raises ModelError when the sentence encoder is not installed.
+    """
+    settings = WritingSettings() if settings is None else settings
+    texts = [sentence.text for sentence in transcript.sentences]
+    if not texts or foreign_note(transcript) is not None:
+        return None
+    probabilities = sentence_step_probabilities(texts, load_tagger(settings.step_scorer))
+    return instruction_log_bayes(probabilities, embed(texts))
 
 
 def _warns(reading: SentenceReading) -> bool:

@@ -1,0 +1,60 @@
+"""The alignment of steps and seconds as a small file, and back.
+
+A .npz of seven arrays, which numpy reads without Stepline: of the scores (K, T) those of MIN_SCORE
+or more, row by row, as scipy's CSR has them.
+
+    data (N,) float32, columns (N,) int32, starts (K + 1,) int64    row k: from starts[k] to starts[k + 1]
+    shape (2,) int64, rate () columns a second, kind () "probability" or "cosine", texts (K,)
+"""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from stepline.errors import StoreError
+from stepline.records import Alignment
+
+MAX_SCORES = 200_000_000  # of a file that is read: 0.8 GB in memory
+MIN_SCORE = 0.01  # below which a score is not stored, and read back as 0
+
+
+def alignment_npz(alignment: Alignment | None) -> bytes | None:
+    """Return the file's bytes; None without an alignment."""
+    if alignment is None:
+        return None
+    rows, columns = np.nonzero(alignment.scores >= MIN_SCORE)
+    counts = np.bincount(rows, minlength=len(alignment.scores))
+    stream = io.BytesIO()
+    np.savez_compressed(
+        stream,
+        data=alignment.scores[rows, columns],
+        columns=columns.astype(np.int32),
+        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        shape=np.array(alignment.scores.shape, np.int64),
+        rate=np.array(alignment.rate),
+        kind=np.array(alignment.kind),
+        texts=np.array(alignment.texts, dtype=np.str_),
+    )
+    return stream.getvalue()
+
+
+def read_alignment(path: Path | str) -> Alignment:
+    """Return the alignment that `stepline steps --alignment` wrote; what it left out is 0.
+
+    Raises StoreError for a file that is missing or anything else.
+    """
+    try:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            steps, columns = stored["shape"].tolist()
+            if not 0 <= steps * columns <= MAX_SCORES:
+                raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")
+            scores = np.zeros((steps, columns), np.float32)
+            rows = np.repeat(np.arange(len(scores)), np.diff(stored["starts"]))
+            scores[rows, stored["columns"]] = stored["data"]
+            texts = tuple(stored["texts"].tolist())
+            return Alignment(texts, scores, float(stored["rate"]), stored["kind"].item())
+    except (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.BadZipFile) as error:
+        cure = "write it again with `stepline steps --alignment --force`"
+        raise StoreError(f"{path}: no alignment that can be read ({error}); {cure}") from error

@@ -1,0 +1,101 @@
+"""The verdict on a step, in the same words in every output.
+
+shown       the pictures show it
+likely      its words place it, and the pictures weigh nothing: likely shown
+unclear     its words place it, and the pictures, or the talk, speak against it
+said        spoken of, not shown
+missing     neither
+unplaced    no verdict, and no time
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from stepline.outputs.text import clock, shown_span
+from stepline.records import Basis, Span, Status, Step
+
+Verdict: TypeAlias = Literal["shown", "likely", "unclear", "said", "missing", "unplaced"]
+VerdictText: TypeAlias = Literal[
+    "shown", "likely shown, by the words", "unclear", "said, not shown", "not found", "not placed"
+]
+
+VERDICT_TEXTS: Final[dict[Verdict, VerdictText]] = {
+    "shown": "shown",
+    "likely": "likely shown, by the words",
+    "unclear": "unclear",
+    "said": "said, not shown",
+    "missing": "not found",
+    "unplaced": "not placed",
+}
+# what stands in an output after the time, or before the text, of a step that is not plainly shown
+DOUBT_TEXTS: Final[dict[Verdict, str]] = {"likely": "likely shown", "unclear": "unclear"}
+STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
+    "shown": "shown",
+    "unclear": "unclear",
+    "said": "said",
+    "not found": "missing",
+}
+
+
+def status_verdict(status: Status | None, basis: Basis | None, span: Span | None) -> Verdict:
+    """Return the verdict of a status that rests on `basis`; without a status, of the time alone."""
+    if status is None:
+        return "unplaced" if span is None else "shown"
+    if status == "shown" and basis == "words":
+        return "likely"
+    return STATUS_VERDICTS[status]
+
+
+def step_verdict(step: Step) -> Verdict:
+    """Return the verdict on a step; one without a status is judged by the times it has."""
+    return status_verdict(step.status, step.basis, step.spans[0] if step.spans else None)
+
+
+def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
+    """Return how many steps there are of each verdict that occurs, in the order of the table."""
+    counts = Counter(map(step_verdict, steps))
+    return {verdict: counts[verdict] for verdict in VERDICT_TEXTS if counts[verdict]}
+
+
+def likely_fraction(steps: Iterable[Step]) -> float | None:
+    """Return the mean P(shown) of the steps that are likely shown by their words, which the
+    pictures do not tell apart; None without such a step."""
+    scores = []
+    for step in steps:
+        if step_verdict(step) == "likely" and step.score is not None:
+            scores.append(step.score)
+    return sum(scores) / len(scores) if scores else None
+
+
+def verdict_lines(steps: Iterable[Step]) -> dict[Verdict, str]:
+    """Return in words how many steps there are of each verdict, and once how many of 100 steps that
+    their words place are shown."""
+    steps = tuple(steps)
+    fraction = likely_fraction(steps)
+    lines = {}
+    for verdict, count in count_verdicts(steps).items():
+        lines[verdict] = f"{count} {VERDICT_TEXTS[verdict]}"
+        if verdict == "likely" and fraction is not None:
+            lines[verdict] += f" (about {fraction * 100:.0f} of 100 such steps are)"
+    return lines
+
+
+def headline(steps: Iterable[Step]) -> str:
+    """Return `verdict_lines` in one line."""
+    return ", ".join(verdict_lines(steps).values())
+
+
+def doubt(step: Step) -> str | None:
+    """Return in two words why a step that has a time is not plainly shown; None where it is."""
+    return DOUBT_TEXTS.get(step_verdict(step))
+
+
+def step_time(step: Step) -> str:
+    """Return when a step is shown, with the doubt there is, or what is known instead, in words."""
+    span = shown_span(step)
+    if span is not None:
+        reason = doubt(step)
+        suffix = "" if reason is None else f", {reason}"
+        return f"{clock(span.start)}-{clock(span.end)}{suffix}"
+    return f"said at {clock(step.said.start)}, not shown" if step.said is not None else "not found"
