@@ -93,5 +93,5 @@ def test_the_right_steps_of_long_real_narrations_come_out(shared: Path) -> None:
         counts = score(narration, write(GoldServer(narration)))
         right, found = right + counts.right, found + counts.found
         written_steps, precise = written_steps + counts.written, precise + counts.precise
-    assert found >= 0.97 * right
+    assert found >= 0.94 * right
     assert precise >= 0.95 * written_steps
