@@ -248,7 +248,12 @@ class TrainedChain(torch.nn.Module):
         """Return the fitted numbers, without those of P(said)."""
         evidence = tuple((self.evidence * self.used).detach().tolist())
         prices = dict(zip(PRICES, self.prices.detach().tolist(), strict=True))
-        unfitted = {"said": (), "said_bias": 0.0, "said_so_far": (), "said_so_far_bias": 0.0}
+        unfitted = {
+            "said_weights": (),
+            "said_bias": 0.0,
+            "said_so_far": (),
+            "said_so_far_bias": 0.0,
+        }
         return LineWeights(evidence=evidence, bias=self.bias.item(), **prices, **unfitted)
 
     def _evidence(self, batch: Batch) -> Tensor:
@@ -354,7 +359,11 @@ def with_said_weights(weights: LineWeights, lists: Sequence[LineList]) -> LineWe
     parts = [part for number, item in enumerate(lists) for part in first_parts(item, number)]
     said_so_far, bias_so_far = fit_said(weights, parts, so_far=True)
     return replace(
-        weights, said=said, said_bias=bias, said_so_far=said_so_far, said_so_far_bias=bias_so_far
+        weights,
+        said_weights=said,
+        said_bias=bias,
+        said_so_far=said_so_far,
+        said_so_far_bias=bias_so_far,
     )
 
 
@@ -415,7 +424,7 @@ class Outcome:
         """Place the lines of these lists and keep what comes of it."""
         for item in lists:
             match = match_features(item.features, weights)
-            self.chances.setdefault(kind, []).extend(match.said.tolist())
+            self.chances.setdefault(kind, []).extend(match.said_probabilities.tolist())
             truths = [span is not None for span in item.spans]
             self.truths.setdefault(kind, []).extend(truths)
             if kind != "own":
@@ -432,7 +441,7 @@ class Outcome:
             part = first_parts(item, number)[0]
             match = match_features(part.features, weights, so_far=True)
             truths = [span is not None for span in part.spans]
-            self.chances.setdefault(f"{kind} so far", []).extend(match.said.tolist())
+            self.chances.setdefault(f"{kind} so far", []).extend(match.said_probabilities.tolist())
             self.truths.setdefault(f"{kind} so far", []).extend(truths)
 
     def figures(self) -> dict[str, float]:

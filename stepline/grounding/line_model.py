@@ -48,8 +48,8 @@ MAX_LEFT_OUT = 2_000_000  # numbers of the lists, each with one line left out, s
 @dataclass(frozen=True)
 class LineWeights:
     """The fitted numbers. evidence: of each feature, in the order of FEATURE_NAMES; the others are
-    logarithms of the prices in the module's table. said: of the features of `said_features`;
-    said_so_far: the same of a narration that goes on."""
+    logarithms of the prices in the module's table. said_weights: of the features of
+    `said_features`; said_so_far: the same of a narration that goes on."""
 
     evidence: tuple[float, ...]
     bias: float
@@ -62,7 +62,7 @@ class LineWeights:
     back: float
     back_more: float
     end: float
-    said: tuple[float, ...]
+    said_weights: tuple[float, ...]
     said_bias: float
     said_so_far: tuple[float, ...]
     said_so_far_bias: float
@@ -77,11 +77,11 @@ class LineWeights:
 
 @dataclass(frozen=True)
 class LinePosterior:
-    """posterior: (K, S) P(line k is being told in sentence s). said: (K,) P(told anywhere).
-    evidence: (K, S) nats by which the sentence itself speaks for the line."""
+    """posterior: (K, S) P(line k is being told in sentence s). said_probabilities: (K,) P(told
+    anywhere). evidence: (K, S) nats by which the sentence itself speaks for the line."""
 
     posterior: Array
-    said: Array
+    said_probabilities: Array
     evidence: Array
 
     @property
@@ -89,7 +89,8 @@ class LinePosterior:
         """(K, S): of a line that is told, how its telling spreads over the sentences; rows sum to
         1, or are 0."""
         mass = self.posterior.sum(axis=1, keepdims=True)
-        return np.asarray(self.posterior / np.maximum(mass, MIN_MASS))
+        mass = np.maximum(mass, MIN_MASS)
+        return np.asarray(self.posterior / mass)
 
     def sentences_of(self, line: int) -> tuple[int, ...]:
         """Return the run of sentences that tell the line where it is likeliest; () without any.
@@ -97,12 +98,14 @@ class LinePosterior:
         A neighbour belongs to it whose posterior and evidence are both near the likeliest's.
         """
         row = self.posterior[line]
+        evidence = self.evidence[line]
         if not row.size:
             return ()
         best = int(row.argmax())
         is_near = row >= SAME_TELLING_FRACTION * row[best]
-        is_near &= self.evidence[line] >= self.evidence[line, best] - SAME_TELLING_NATS
-        first = last = best
+        is_near &= evidence >= evidence[best] - SAME_TELLING_NATS
+        first = best
+        last = best
         while first > 0 and is_near[first - 1]:
             first -= 1
         while last + 1 < len(row) and is_near[last + 1]:
@@ -129,19 +132,27 @@ def match_lines(
     line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
     if 0 in shape:
-        return LinePosterior(np.zeros(shape), np.zeros(len(lines)), np.zeros(shape))
+        nothing = np.zeros(shape)
+        return LinePosterior(
+            posterior=nothing, said_probabilities=np.zeros(len(lines)), evidence=nothing
+        )
     features = line_features(lines, sentences, line_vectors, sentence_vectors, step_probabilities)
     if so_far:
         # where a line stands in the list says nothing of where in an unfinished narration it is
-        features[..., FEATURE_NAMES.index("position")] = 0.0
-    return match_features(features, line_weights, parts=sentence_parts(sentences), so_far=so_far)
+        position = FEATURE_NAMES.index("position")
+        features[..., position] = 0.0
+    parts = sentence_parts(sentences)
+    return match_features(features, line_weights, parts=parts, so_far=so_far)
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return (S,): how many lines each sentence can tell one after the other; a long one several."""
-    words = np.array([len(sentence.split()) for sentence in sentences])
-    parts: npt.NDArray[np.int64] = np.clip(words // WORDS_PER_LINE, 1, MAX_SENTENCE_PARTS)
-    return parts
+    parts = []
+    for sentence in sentences:
+        count = len(sentence.split()) // WORDS_PER_LINE
+        count = max(1, count)
+        parts.append(min(count, MAX_SENTENCE_PARTS))
+    return np.array(parts, np.int64)
 
 
 def match_features(
@@ -155,14 +166,16 @@ def match_features(
     None: each sentence tells one line at most."""
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
-    chain = LineChain(np.repeat(features, parts, axis=1), weights, so_far=so_far)
+    features_of_parts = np.repeat(features, parts, axis=1)
+    chain = LineChain(features_of_parts, weights, so_far=so_far)
     posterior, total = chain.posterior()
     firsts = np.cumsum(parts) - parts
     posterior = np.maximum.reduceat(posterior, firsts, axis=1)
     never = chain.log_never(total)
-    said = said_probability(said_features(features, never), weights, so_far=so_far)
+    rows = said_features(features, never)
+    probabilities = said_probability(rows, weights, so_far=so_far)
     evidence = features @ np.array(weights.evidence)  # (K, S)
-    return LinePosterior(posterior, said, evidence)
+    return LinePosterior(posterior, probabilities, evidence)
 
 
 @dataclass(frozen=True)
@@ -180,8 +193,9 @@ class LineChain:
 
     def __init__(self, features: Features, weights: LineWeights, *, so_far: bool = False) -> None:
         lines = features.shape[0]
-        exponents = features @ np.array(weights.evidence) + weights.bias  # (K, S)
-        self._evidence = np.exp(np.minimum(exponents, MAX_EXPONENT)).T  # (S, K)
+        exponents = features @ np.array(weights.evidence)
+        exponents = np.minimum(exponents + weights.bias, MAX_EXPONENT)  # (K, S)
+        self._evidence = np.exp(exponents).T  # (S, K)
         jumps = np.exp(jump_prices(lines, weights))  # (K + 1, K)
         self._from_pause = jumps * np.exp(weights.enter)
         self._from_line = jumps[1:] * np.exp(weights.direct)  # (K, K)
@@ -193,18 +207,27 @@ class LineChain:
 
     def posterior(self) -> tuple[Array, float]:
         """Return P(line k at s), (K, S), and the logarithm of the sum over all paths."""
-        past = list(self._forward(np.ones((1, self._lines))))
+        everything = np.ones((1, self._lines))
+        past = list(self._forward(everything))
         end = self._end_sum(past[-1])[0]
         line_future = self._ending[1:] / end
         pause_future = self._ending / end
         rows = np.zeros((len(past), self._lines))
-        for s in range(len(past) - 1, -1, -1):
-            rows[s] = past[s].line[0] * line_future
+        for s in reversed(range(len(past))):
+            state = past[s]
+            rows[s] = state.line[0] * line_future
             arriving = self._evidence[s] * line_future
-            scale = past[s].scale[0]
-            line_future = (self._from_line @ arriving + pause_future[1:]) / scale
-            pause_future = (self._from_pause @ arriving + pause_future) / scale
-        total = sum(float(np.log(state.scale[0])) for state in past) + float(np.log(end))
+            scale = state.scale[0]
+            line_future = self._from_line @ arriving + pause_future[1:]
+            line_future = line_future / scale
+            pause_future = self._from_pause @ arriving + pause_future
+            pause_future = pause_future / scale
+        logarithms = []
+        for state in past:
+            scale = state.scale[0]
+            logarithms.append(float(np.log(scale)))
+        total = sum(logarithms)
+        total += float(np.log(end))
         return np.minimum(rows.T, 1.0), total
 
     def log_never(self, total: float) -> Array:
@@ -212,12 +235,14 @@ class LineChain:
         part = max(1, MAX_LEFT_OUT // self._lines)
         logarithms = np.zeros(self._lines)
         for first in range(0, self._lines, part):
-            rows = np.arange(first, min(first + part, self._lines))
+            end = min(first + part, self._lines)
+            rows = np.arange(first, end)
             is_allowed = np.ones((len(rows), self._lines))
-            is_allowed[np.arange(len(rows)), rows] = 0.0
+            is_allowed[rows - first, rows] = 0.0
             for state in self._forward(is_allowed):
                 logarithms[rows] += np.log(state.scale)
-            logarithms[rows] += np.log(self._end_sum(state))
+            end_sum = self._end_sum(state)
+            logarithms[rows] += np.log(end_sum)
         return np.minimum(logarithms - total, 0.0)
 
     @property
@@ -230,7 +255,8 @@ class LineChain:
         pause = np.zeros((len(is_allowed), self._lines + 1))
         pause[:, 0] = 1.0
         for evidence in self._evidence:
-            arriving = (line @ self._from_line + pause @ self._from_pause) * evidence
+            arriving = line @ self._from_line + pause @ self._from_pause
+            arriving *= evidence
             arriving *= is_allowed
             resting = pause.copy()
             resting[:, 1:] += line
@@ -240,16 +266,20 @@ class LineChain:
             yield ForwardSums(line, pause, scale)
 
     def _end_sum(self, state: ForwardSums) -> Array:
-        return np.asarray(state.line @ self._ending[1:] + state.pause @ self._ending)
+        of_lines = state.line @ self._ending[1:]
+        of_pauses = state.pause @ self._ending
+        return np.asarray(of_lines + of_pauses)
 
 
 def jump_prices(lines: int, weights: LineWeights) -> Array:
     """Return the logarithm of F of going from position 0 to K to each line, (K + 1, K)."""
-    distance = np.arange(1, lines + 1) - np.arange(lines + 1)[:, None]
+    positions = np.arange(lines + 1)
+    distance = positions[1:] - positions[:, None]
     skip = weights.skip + weights.skip_more * (distance - 2)
     back = weights.back + weights.back_more * (-distance - 1)
     rules = [distance >= 2, distance == 1, distance == 0]
-    return np.select(rules, [skip, np.zeros(distance.shape), weights.again], back)
+    following = np.zeros(distance.shape)
+    return np.select(rules, [skip, following, weights.again], back)
 
 
 def said_features(features: Features, log_never: Array) -> Array:
@@ -260,35 +290,47 @@ def said_features(features: Features, log_never: Array) -> Array:
     sentences, for the more there are, the better is the best of them by chance.
     """
     lines, sentences, _ = features.shape
-    never = np.clip(np.exp(log_never), MIN_NEVER_PROBABILITY, 1 - MIN_NEVER_PROBABILITY)
+    never = np.exp(log_never)
+    never = np.clip(never, MIN_NEVER_PROBABILITY, 1 - MIN_NEVER_PROBABILITY)
     best = features.max(axis=1)  # (K, F)
     best_cosine = best[:, FEATURE_NAMES.index("cosine")]
     best_words = best[:, FEATURE_NAMES.index("words")]
     near_words = best[:, FEATURE_NAMES.index("near_words")]
     cosine = features[..., FEATURE_NAMES.index("cosine")]
     columns = [-logit(never), best_cosine, best_words]
-    of_list = (best_cosine.mean(), best_words.mean(), cosine.mean(), near_words.mean())
-    columns += [np.full(lines, value) for value in (*of_list, np.log(sentences))]
+    of_list = [
+        best_cosine.mean(),
+        best_words.mean(),
+        cosine.mean(),
+        near_words.mean(),
+        np.log(sentences),
+    ]
+    for value in of_list:
+        columns.append(np.full(lines, value))
     return np.stack(columns, axis=1)
 
 
 def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False) -> Array:
     """Return P(said) of each line, (K,). rows: (K, 8) of `said_features`."""
-    numbers = weights.said
+    numbers = weights.said_weights
     bias = weights.said_bias
     if so_far:
         numbers = weights.said_so_far
         bias = weights.said_so_far_bias
-    return np.asarray(sigmoid(rows @ np.array(numbers) + bias), np.float64)
+    log_odds = rows @ np.array(numbers) + bias
+    return np.asarray(sigmoid(log_odds), np.float64)
 
 
 @functools.cache
 def load_line_weights() -> LineWeights:
     """Return the fitted numbers that come with the package."""
     file = resources.files("stepline.grounding") / "line_model.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    content = json.loads(text)
     evidence = content.pop("evidence")
-    in_order = tuple(float(evidence[name]) for name in FEATURE_NAMES)
-    for name in ("said", "said_so_far"):
+    in_order = []
+    for name in FEATURE_NAMES:
+        in_order.append(float(evidence[name]))
+    for name in ("said_weights", "said_so_far"):
         content[name] = tuple(content[name])
-    return LineWeights(evidence=in_order, **content)
+    return LineWeights(evidence=tuple(in_order), **content)

@@ -193,7 +193,8 @@ def place_texts(
     )
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
     best_cosines = cosines.max(axis=1)  # (K,)
-    is_said = (match.said >= MIN_SAID_PROBABILITY) & (best_cosines >= settings.likeness)
+    is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
+    is_said = is_likely & (best_cosines >= settings.likeness)
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
         rivals = cosines.max(axis=0)[cosines.argmax(axis=1)]  # (K,) best at its sentence
         is_near = rivals - best_cosines <= MAX_EARLY_LEAD
@@ -207,7 +208,7 @@ def place_texts(
             said = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said, "sources": sources})
         placed.append(step)
-    return PlacedTexts(tuple(placed), match.places * match.said[:, None])
+    return PlacedTexts(tuple(placed), match.places * match.said_probabilities[:, None])
 
 
 def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

@@ -126,7 +126,8 @@ def test_the_words_of_a_line_find_their_sentence():
 
 def test_no_lines_or_no_sentences_match_nothing():
     vectors = np.zeros((0, 2), np.float32)
-    assert match_lines(LINES, [], np.ones((3, 2)), vectors).said.tolist() == [0, 0, 0]
+    match = match_lines(LINES, [], np.ones((3, 2)), vectors)
+    assert match.said_probabilities.tolist() == [0, 0, 0]
     assert match_lines([], TALK, vectors, np.ones((4, 2))).posterior.shape == (0, 4)
 
 
