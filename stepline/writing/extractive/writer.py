@@ -47,7 +47,10 @@ __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.4, "all": 0.2}
 # The same of a sentence without a verb that no list goes before: of 52 below it 13 tell a step.
 MIN_LISTED_PROBABILITY: Final = 0.5
+MIN_SURE_STEP: Final = 0.5  # the same from which the likeliest step is written, if none is made out
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
+# P(step) of a warning from which it is written: of 60 below it, two tell a step of the work.
+MIN_WARNED_STEP: Final = 0.2
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 REASONS: Final = {
     "warning": "a warning",
@@ -87,14 +90,15 @@ def write_extractive(
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
         chance = float(chances[number])
-        is_warning = _warns(reading)
+        is_warning = _warns(reading) and chance >= MIN_WARNED_STEP
         if chance < threshold and not is_warning:
             if _adds_amount(steps, docs[number], unit):
                 continue
             if chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
-        drafts = _drafts(unit, reading, docs[number], number, tagger, namer)
+        is_sure = chance >= MIN_SURE_STEP
+        drafts = _drafts(unit, reading, docs[number], number, tagger, namer, is_sure=is_sure)
         if is_warning and chance < threshold:
             drafts = [draft for draft in drafts if draft.is_negated]
         if not drafts and chance >= threshold:
@@ -162,13 +166,19 @@ def _drafts(
     number: int,
     tagger: NarrationTagger,
     namer: StepNamer,
+    *,
+    is_sure: bool,
 ) -> list[DraftStep]:
-    """Return the steps of a sentence: by grammar where it finds an action, else word by word."""
+    """Return the steps of a sentence: by grammar where it finds an action, else word by word; where
+    it surely tells one, the likeliest."""
     actions = grammar_actions(unit.text, reading, lambda place: namer.name_at(number, place))
     if actions:
         return [_as_draft(action, number) for action in actions]
     editor = SentenceEditor(unit.words, reading, doc, number)
-    return editor.steps(tagger.front_verbs)
+    steps = editor.steps(tagger.front_verbs)
+    if not steps and is_sure:
+        return editor.likeliest_step(tagger.front_verbs)
+    return steps
 
 
 def _as_draft(action: GrammarAction, number: int) -> DraftStep:
