@@ -66,7 +66,7 @@ SMALLER = {
     "train wys2": ("train.epochs=4",),
     # of a network that has hardly learnt, no cosine reaches 0.8; made transcripts hold little else
     # than their recipe
-    "refine": (*ALIGNER, "rounds.teacher_epochs=1", "rounds.refine.threshold=0.0"),
+    "refine": (*ALIGNER, "rounds.teacher_epochs=1", "rounds.refine.threshold_kind=quantile"),
     "sieve-swap": ("pairing.validation_iou=0.9",),
 }
 
