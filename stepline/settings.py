@@ -226,7 +226,11 @@ def admits_none(annotation: object) -> bool:
 def section_class(annotation: object) -> type[BaseModel] | None:
     """Return the settings class of a field that is a section; None where it is no section."""
     for choice in _alternatives(annotation):
-        if isinstance(choice, type) and get_origin(choice) is None and issubclass(choice, BaseModel):
+        if (
+            isinstance(choice, type)
+            and get_origin(choice) is None
+            and issubclass(choice, BaseModel)
+        ):
             return choice
     return None
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from docs.generate import OTHERS, PACKAGE
 from stepline.errors import SettingsError
@@ -79,7 +79,7 @@ class Leaf(Settings):
 
 class Stem(Settings):
     leaf: Leaf | None = Leaf()
-    leaves: dict[str, Leaf] = {}
+    leaves: dict[str, Leaf] = Field(default_factory=dict)
     sizes: tuple[float | None, ...] = ()
 
 

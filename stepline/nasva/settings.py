@@ -214,7 +214,7 @@ class SelfTrainSettings(Settings):
     enough: Fraction = 0.9
     refine: RefineSettings = RefineSettings()
     # what a round, by its number from 1, has in place of `refine`: by_round.2.position=center
-    by_round: RoundTable = {}
+    by_round: RoundTable = Field(default_factory=dict)
 
     @property
     def asks_where_shown(self) -> bool:

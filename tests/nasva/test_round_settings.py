@@ -59,7 +59,9 @@ def test_what_is_written_down_is_read_back():
     settings = load_settings(RefineRunSettings, None, TABLE_9, preset=PAPER)
     written = settings.model_dump(mode="json")
     assert written["rounds"]["by_round"]["3"] == {"position": "center", "seconds": None}
-    assert validate(RefineRunSettings, written).rounds.refinement(3) == settings.rounds.refinement(3)
+    assert validate(RefineRunSettings, written).rounds.refinement(3) == settings.rounds.refinement(
+        3
+    )
     assert "by_round" not in RefineRunSettings().model_dump()["rounds"]
 
 

@@ -259,8 +259,7 @@ def test_a_round_takes_its_own_way_to_label(training, videos):
     replace(training, settings=settings).run()
     names = [(video.id, len(video.said)) for video in videos]
     first, second = (
-        read_labels(training.folder / f"round-{number}" / "labels.json", names)
-        for number in (1, 2)
+        read_labels(training.folder / f"round-{number}" / "labels.json", names) for number in (1, 2)
     )
     durations = {span.end - span.start for spans in first for span in spans if span}
     assert max(durations) == 8.0

@@ -412,7 +412,8 @@ def write_howto100m(folder, videos):
     for kind in ("howto100m", "howto100m_captions"):
         write(folder / kind / "HowTo100M_v1.csv", table)
         write(folder / kind / "task_ids.csv", "0\tCook a Salad\n1\tCook a Stew\n")
-    write(folder / "howto100m" / "caption.json", captions(videos))
+    for kind in ("howto100m", "caption_alone"):  # with HowTo100M's tables, and without
+        write(folder / kind / "caption.json", captions(videos))
     for video in videos:
         file = io.StringIO()
         rows = [
