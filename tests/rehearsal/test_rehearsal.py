@@ -213,6 +213,8 @@ class Walk:
         options = given(words)
         benchmark, subset = words[1], options.get("subset")
         second = self._opinions()[benchmark, options.get("convention")]
+        if "cut" in options:
+            second = partial(second, cut=opinion.pdvc_cut)
         if second is None:
             return
         expected = second(
