@@ -55,6 +55,7 @@ OTHERS = {  # commands with settings of their own
 PRESETS = {  # commands with presets
     "train nasva": AlignerRunSettings,
     "refine": RefineRunSettings,
+    "curate run": Recipe,
     "predict": StepsSettings,
     "sieve-swap": SieveSwapSettings,
     "train procx": ProcxRunSettings,

@@ -101,8 +101,18 @@ REFUSED = {
             " --set pairing.longest_video=1 --out without_videos",
             "train.json is empty",
         ),
+        (
+            "train procx --preset paper --features yc2_s3d --out bare --steps"
+            " sieve_and_swap/downstream/yc2/data/captiondata/yc2_train.json",
+            "a dataset's own file is NAME:PATH, such as youcook2:sieve_and_swap",
+        ),
     ),
-    "C": (),
+    "C": (
+        (
+            "curate run coin_videos --preset paper --out curated --limit 1",
+            "writer llm: name who answers",
+        ),
+    ),
 }
 
 

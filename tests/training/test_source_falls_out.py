@@ -133,3 +133,10 @@ def test_one_of_two_sources_of_key_steps(tmp_path, stepline):
     store = ("--features", tmp_path / "store", "--out", tmp_path / "run")
     done = stepline("train", "wys2", *keys, *said, *store)
     one_line(done, "b.json", "there are no features of its video", "give a store")
+
+
+@pytest.mark.parametrize("name", ["train procx", "train nasva"])
+def test_a_datasets_own_file_without_its_name_is_told_how(tmp_path, stores, stepline, name):
+    bare = youcook2(tmp_path / "yc2_train.json", "v0")
+    sources = ("--features", stores / "video", "--steps", bare, "--out", tmp_path / "run")
+    one_line(stepline(*name.split(), *sources), f"NAME:PATH, such as youcook2:{bare}")
