@@ -151,7 +151,7 @@ SOURCE_CURES = {
 def source_flaw(omitted: Sequence[Rejected]) -> str:
     """Return why a source falls out whole and the cure of the most frequent reason, in one line."""
     if not omitted:
-        return "holds nothing to train on; give another source"
+        return "no video is left to train on: it holds none; give another source"
     reason = next(iter(count_reasons(omitted)))
     values = [row.value for row in omitted if row.reason == reason and row.value]
     example = f" ({values[0]})" if values else ""
