@@ -19,6 +19,7 @@ from stepline.cli.options import (
     PATH_TYPE,
     device_option,
     json_option,
+    preset_option,
     serve_until_stopped,
     set_option,
 )
@@ -77,6 +78,7 @@ def curate() -> None:
 @click.option(
     "--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end."
 )
+@preset_option("curate run")
 @set_option("One setting, e.g. limits.seconds=600.")
 @device_option
 @json_option
@@ -99,7 +101,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
     engine = {"name": options["engine"], "workers": options["workers"]}
     given = [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
-    chosen = load_recipe(recipe, [*options["overrides"], *given])
+    chosen = load_recipe(recipe, [*options["overrides"], *given], preset=options["preset"])
     offer_weights()
     gpus = gpus_a_worker(chosen.engine.gpus)
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})

@@ -270,7 +270,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.pipeline.request import StepsSettings
     from stepline.pipeline.sources import fetch_sources
     from stepline.settings import load_settings
-    from stepline.sieve_swap.report import write_report
+    from stepline.sieve_swap.report import require_training_videos, write_report
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
@@ -303,6 +303,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
+    require_training_videos(outcome.statistics)
 
 
 def _records(videos: list[Path], out: Path) -> tuple[Path, int]:

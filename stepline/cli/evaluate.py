@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from stepline.cli.options import (
 )
 from stepline.errors import SettingsError, StoreError
 
+if TYPE_CHECKING:
+    from stepline.evaluate.report import Scores
+
 
 @click.command()
 @click.argument("benchmark", required=False)
@@ -33,6 +36,11 @@ from stepline.errors import SettingsError, StoreError
     "--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is."
 )
 @click.option("--subset", help="Only this split of the reference.")
+@click.option(
+    "--cut",
+    type=click.Choice(["pdvc"]),
+    help="Rank and cut a PDVC result's proposals as PDVC does it.",
+)
 @click.option("--per-video", type=PATH_TYPE, help="Write one row a video to this Parquet file.")
 @click.option(
     "--draws",
@@ -67,13 +75,15 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     if predictions is None or reference is None:
         lacking = "--predictions" if predictions is None else "--reference"
         raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
-    named = {"convention": options["convention"], "subset": options["subset"]}
+    named = {name: options[name] for name in ("convention", "subset", "cut")}
     scores = scored(benchmark, predictions, reference, **named)
     other = (
         scored(benchmark, options["against"], reference, **named) if options["against"] else None
     )
     from stepline.evaluate import report
 
+    if options["cut"] is not None:
+        _require_cut(scores, other)
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
     made = report.report(scores, **bootstrap)
     compared = report.compare(scores, other, **bootstrap) if other is not None else None
@@ -81,6 +91,17 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     if options["per_video"] is not None:
         report.write_per_video(made, options["per_video"])
         print_message(f"wrote {options['per_video']}")
+
+
+def _require_cut(scores: "Scores", other: "Scores | None") -> None:
+    """Raise DatasetError where neither system's predictions were cut, as --cut asks."""
+    from stepline.datasets.predictions import CUT_RULE
+    from stepline.errors import DatasetError
+
+    notes = [*scores.notes, *(other.notes if other is not None else ())]
+    if not any(CUT_RULE in note for note in notes):
+        fields = "proposal_score, sentence_score and pred_event_count"
+        raise DatasetError(f"--cut pdvc: no prediction has PDVC's {fields}; leave --cut out")
 
 
 def list_benchmarks() -> str:

@@ -151,7 +151,7 @@ def preset_option(command: str) -> Callable[[F], F]:
         "--preset",
         type=click.Choice(list(files)),
         callback=lambda context, option, name: files.get(name),  # noqa: ARG005
-        help="Values of the paper (docs/reproduce.md); --settings and --set change them.",
+        help="Values of a paper (docs/reproduce.md); --settings and --set change them.",
     )
 
 

@@ -444,7 +444,7 @@ def train_summarizer(
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
-    from stepline.features import open_store
+    from stepline.features import open_video_store
     from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
@@ -461,7 +461,8 @@ def train_summarizer(
     records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
     narrations = read_records(options["narrations"]) if options["narrations"] is not None else ()
     transcripts = {record.video.id: record.transcript for record in narrations if record.transcript}
-    features, encode = open_store(options["features"]), None if text is None else text_encoder(text)
+    features = open_video_store(options["features"])
+    encode = None if text is None else text_encoder(text)
     samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
     with training_bar() as bar:
         trained = train_summarizer_run(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from stepline.datasets.predictions import Cut
 from stepline.datasets.registry import suggest_name
 from stepline.errors import DatasetError
 from stepline.evaluate import (
@@ -110,7 +111,8 @@ class Benchmark:
     """What it is, where its rules come from, its inputs, and its conventions; the first is the
     default, and why.
 
-    splits: whether its annotations state subsets, so that one can be chosen.
+    splits: whether its annotations state subsets, so that one can be chosen. cuts: whether
+    proposals may be cut before they are scored.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Benchmark:
     why: str
     conventions: dict[str, Convention]
     splits: bool = False
+    cuts: bool = False
 
     @property
     def default(self) -> str:
@@ -158,8 +161,10 @@ def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
     why = "every video counts, whether it was predicted or not, and nothing is drawn at random"
-    predictions = "segments with texts (docs/evaluation.md)"
-    return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
+    predictions = "segments with texts (docs/evaluation.md); PDVC's results with --cut pdvc"
+    return Benchmark(
+        name, what, source, reference, predictions, why, conventions, splits=True, cuts=True
+    )
 
 
 BENCHMARKS = {
@@ -262,9 +267,11 @@ def evaluate(
     *,
     convention: str | None = None,
     subset: str | None = None,
+    cut: Cut | None = None,
 ) -> Scores:
     """Return the scores of predictions under a benchmark's convention, its default when None.
 
+    cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does; other predictions stay as they are.
     Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing
     to score.
     """
@@ -277,9 +284,11 @@ def evaluate(
         raise DatasetError(
             f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
         )
+    if cut is not None and not benchmark.cuts:
+        raise DatasetError(f"{name}: its predictions are no proposals; leave --cut out")
     scorer = benchmark.conventions[protocol]
     return scorer.score(
-        ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset)
+        ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset, cut)
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stepline.datasets.excluded import read_excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureLocation, FeatureStore, open_store
+from stepline.features import FeatureLocation, FeatureStore, open_video_store
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.dataset import (
@@ -104,7 +104,7 @@ def refine_dataset(
     """
     settings = settings or RefineRunSettings()
     start_processes(settings.train.device)
-    features = open_store(sources.features)
+    features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)
     vectors = first_then_all(partial(_step_vectors, sources, folder))
     reader = _VideoReader(features, vectors, settings, excluded)

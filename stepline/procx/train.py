@@ -23,9 +23,9 @@ from torch import nn
 from stepline.atomic_files import write_atomic
 from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
-from stepline.errors import ModelError, SettingsError
+from stepline.errors import DatasetError, ModelError, SettingsError
 from stepline.evaluate.soda import soda
-from stepline.features import open_store
+from stepline.features import open_video_store
 from stepline.limits import parse_json
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import (
@@ -51,7 +51,7 @@ from stepline.procx.settings import (
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import Rejected
 from stepline.training.distributed import is_first, start_processes
-from stepline.training.gather import FeatureSpec
+from stepline.training.gather import FeatureSpec, source_flaw
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.training.network_file import UNKNOWN_SOURCES
 from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
@@ -181,13 +181,15 @@ def prepare_run(
     data = settings.data.model_copy(
         update={"target": settings.data.target or steps_given_by(sources.steps)}
     )
-    features = open_store(sources.features)
+    features = open_video_store(sources.features)
     samples = gather_samples(
         read_records(sources.steps, sources.subset),
         features,
         data,
         excluded=read_excluded(sources.excluded),
     )
+    if not (len(samples) or samples.omitted):
+        raise DatasetError(f"{sources.steps}: {source_flaw(samples.omitted)}")
     training, held_out = samples.split(data.held_out)
     loaded = None if start is None else load_model(start)
     model = (
@@ -214,9 +216,14 @@ def _train_vocabulary(
         yield from samples.texts()
         for source in sources.words:
             field = steps_given_by(source)
+            count = 0
             for record in read_records(source):
                 rows = record.sentences if field == "narration" else getattr(record, field)
+                count += len(rows)
                 yield from (row.text for row in rows)
+            if not count:
+                cure = "mend it, or leave --words out"
+                raise DatasetError(f"{source}: holds no text for the vocabulary; {cure}")
 
     return train_vocabulary(texts(), settings.vocabulary)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepline.datasets import DATASETS, stream
-from stepline.errors import DatasetError, ShapeError
+from stepline.errors import DatasetError, ShapeError, StoreError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, open_store
 from stepline.records import Matrix, Record, Span, Step
 from stepline.remote import RemotePath
@@ -98,7 +98,17 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
         if file.suffix == ".parquet":
             yield from read_parquet(file)
         else:
-            yield read_record(file)
+            yield _record_of(file)
+
+
+def _record_of(file: Path) -> Record:
+    """Return the record in a file. Raises StoreError, which says how a dataset's own file is
+    given."""
+    try:
+        return read_record(file)
+    except StoreError as error:
+        cure = f"a dataset's own file is NAME:PATH, such as youcook2:{file} (`stepline datasets`)"
+        raise StoreError(f"{error}; {cure}") from error
 
 
 def _local_path(place: str) -> Path:

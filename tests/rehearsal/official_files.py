@@ -375,6 +375,7 @@ def write_procx_files(folder, size):
             for video in part
         }
         write_tar(shipped / "downstream" / name / "features.tar.gz", rows)
+    write(folder / "pdvc_result.json", pdvc_result(cooked["val"]))
     narrated = made_videos("how", size.trained, size.seconds)
     write_howto100m(folder, [*narrated, cooked["val"][0]])
     swapped = flat(narrated)
@@ -386,6 +387,31 @@ def write_procx_files(folder, size):
     )
     rows = {f"features/{video.id}.npy": array_bytes(video.rows(512)) for video in narrated}
     write_tar(shipped / "pretraining" / "features" / "features.tar.gz", rows)
+
+
+def pdvc_result(videos, queries=100):
+    """Return what PDVC writes of videos: the proposals of all queries, the steps among them."""
+    results = {}
+    for number, video in enumerate(videos):
+        rng = np.random.default_rng(number)
+        rows = []
+        for query in range(queries):
+            text, start, end = video.steps[query % len(video.steps)]
+            is_step = query < len(video.steps)
+            start = start if is_step else float(rng.uniform(0, video.seconds - 2))
+            rows.append(
+                {
+                    "timestamp": [start, end if is_step else start + 2.0],
+                    "proposal_score": float(rng.uniform(0.3, 0.9)),
+                    "sentence": text if is_step else "add salt",
+                    "sentence_score": -float(rng.uniform(0.5, 4.0)),
+                    "query_id": query,
+                    "vid_duration": video.seconds,
+                    "pred_event_count": len(video.steps),
+                }
+            )
+        results[video.id] = [rows[index] for index in rng.permutation(queries)]
+    return {"version": "VERSION 1.0", "results": results, "valid_video_num": len(videos)}
 
 
 def captions(videos):
@@ -412,7 +438,8 @@ def write_howto100m(folder, videos):
     for kind in ("howto100m", "howto100m_captions"):
         write(folder / kind / "HowTo100M_v1.csv", table)
         write(folder / kind / "task_ids.csv", "0\tCook a Salad\n1\tCook a Stew\n")
-    write(folder / "howto100m" / "caption.json", captions(videos))
+    for kind in ("howto100m", "caption_alone"):  # with HowTo100M's tables, and without
+        write(folder / kind / "caption.json", captions(videos))
     for video in videos:
         file = io.StringIO()
         rows = [
