@@ -98,13 +98,13 @@ class NarrationReader:
 
     def __init__(self, path: Path, step_probabilities: dict[str, list[float]]) -> None:
         videos = json.loads(gzip.decompress(path.read_bytes()))
-        self._videos = {}
+        self.videos = {}  # by name, those with steps and sentences
         for name, video in sorted(videos.items()):
             if video["steps"] and video["sentences"]:
-                self._videos[name] = video
+                self.videos[name] = video
         self._step_probabilities = step_probabilities
         texts: dict[str, int] = {}
-        for video in self._videos.values():
+        for video in self.videos.values():
             for row in (*video["sentences"], *video["steps"]):
                 texts.setdefault(row["text"], len(texts))
         self._rows = texts
@@ -114,7 +114,7 @@ class NarrationReader:
         """Return the three lists of each video by kind."""
         rng = random.Random(0)
         lists: dict[str, list[LineList]] = {"own": [], "mixed": [], "foreign": []}
-        for name, video in self._videos.items():
+        for name, video in self.videos.items():
             own = [(step["text"], tuple(step["span"])) for step in video["steps"]]
             lists["own"].append(self._list(name, own))
             strange = self._other_dish(name, rng)
@@ -127,12 +127,12 @@ class NarrationReader:
         return lists
 
     def _other_dish(self, name: str, rng: random.Random) -> list[tuple[str, Any]]:
-        dish = self._videos[name]["title"]
-        others = [video for video in self._videos.values() if video["title"] != dish]
+        dish = self.videos[name]["title"]
+        others = [video for video in self.videos.values() if video["title"] != dish]
         return [(step["text"], None) for step in rng.choice(others)["steps"]]
 
     def _list(self, name: str, lines: Sequence[tuple[str, Any]]) -> LineList:
-        video = self._videos[name]
+        video = self.videos[name]
         texts = [text for text, _ in lines]
         sentences = [row["text"] for row in video["sentences"]]
         chances = self._step_probabilities.get(name)

@@ -78,11 +78,13 @@ class LineWeights:
 @dataclass(frozen=True)
 class LinePosterior:
     """posterior: (K, S) P(line k is being told in sentence s). said_probabilities: (K,) P(told
-    anywhere). evidence: (K, S) nats by which the sentence itself speaks for the line."""
+    anywhere). evidence: (K, S) nats by which the sentence itself speaks for the line.
+    log_evidence: of the list; the greater of two lists fits the narration better."""
 
     posterior: Array
     said_probabilities: Array
     evidence: Array
+    log_evidence: float = 0.0
 
     @property
     def places(self) -> Array:
@@ -175,7 +177,7 @@ def match_features(
     rows = said_features(features, never)
     probabilities = said_probability(rows, weights, so_far=so_far)
     evidence = features @ np.array(weights.evidence)  # (K, S)
-    return LinePosterior(posterior, probabilities, evidence)
+    return LinePosterior(posterior, probabilities, evidence, total)
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,22 @@ def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
     assert (first.sources, second.sources) == ((2,), (0,))
 
 
+def test_the_line_model_places_steps_in_their_order_where_the_recipe_asks_for_it() -> None:
+    sentences = (
+        "We fry the onion.",
+        "That comes much later in this video.",
+        "So now chop the onion into small pieces.",
+        "And then you can fry the onion in the hot pan.",
+    )
+    steps = (Step(id="1", text="chop the onion"), Step(id="2", text="fry the onion"))
+    results = cells(*sentences, steps=steps)
+    recipe = load_settings(Recipe, None, ["steps.nasva.coarse.matching=line-model"])
+    by_likeness = from_bytes(CoarseSteps, per_video.coarse(work(Recipe(), results=results)))
+    in_order = from_bytes(CoarseSteps, per_video.coarse(work(recipe, results=results)))
+    assert [step.sources for step in by_likeness.steps] == [(2,), (0,)]
+    assert [step.sources for step in in_order.steps] == [(2,), (3,)]
+
+
 def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_goes() -> None:
     recipe = load_settings(Recipe, None, ["coarse.said=cited"])
     said = transcript(*NARRATION.split(". ")).sentences
