@@ -322,13 +322,7 @@ def window_counts(
             tried = np.array([numbers[name] for name in names], dtype=np.int64)
             for rule, settings in SWAP_RULES.items():
                 count = counts.setdefault(kind, {}).setdefault(rule, WindowCounts())
-                (swapped,) = sieve_and_swap(
-                    [record],
-                    base,
-                    settings,
-                    paired=[tried],
-                    embed=vectors,
-                )
+                (swapped,) = sieve_and_swap([record], base, settings, paired=[tried], embed=vectors)
                 count.add(video, swapped, lines_of)
     return counts
 
@@ -436,9 +430,8 @@ def made_base(videos: Sequence[NarratedVideo], folder: Path) -> tuple[TextBase, 
         rows.append({"id": video.name, "title": video.dish, "steps": list(video.lines)})
     source.write_text(json.dumps(rows), encoding="utf-8")
     base = build_base([source], folder / "base", TextBaseSettings(merge=1.0), licence="none")
-    numbers = {}
-    for number, document in enumerate(base.documents()):
-        numbers[document.id] = number
+    # documents are numbered in reading order
+    numbers = {video.name: number for number, video in enumerate(videos)}
     return base, numbers
 
 

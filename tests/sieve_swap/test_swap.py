@@ -7,13 +7,7 @@ from small_base import SmallBase
 from stepline.errors import ModelError, ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement.check import CHANGED_NEGATION, CHANGED_NUMBER
-from stepline.sieve_swap.match import (
-    NO_DOCUMENT,
-    NOT_IN_ORDER,
-    NOT_TOLD,
-    TOO_FAR,
-    segments,
-)
+from stepline.sieve_swap.match import NO_DOCUMENT, NOT_IN_ORDER, NOT_TOLD, TOO_FAR, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
     NO_INSTRUCTION,
@@ -337,13 +331,9 @@ def test_the_line_model_takes_the_steps_of_the_document_that_fits_best_in_their_
 def test_the_line_model_swaps_no_number_away():
     spoken = [(4.0, 9.0, "peel 3 cloves of garlic"), *SPOKEN_EARLY[2:]]
     made = swapped(
-        spoken,
-        base=LINE_MODEL_BASE,
-        paired=[[0]],
-        method="line-model",
-        unswapped="own words",
+        spoken, base=LINE_MODEL_BASE, paired=[[0]], method="line-model", unswapped="own words"
     )
-    assert [step.text for step in made.steps][0] == "peel 3 cloves of garlic"
+    assert made.steps[0].text == "peel 3 cloves of garlic"
     assert [step.source_text is None for step in made.steps] == [True, False, False]
 
 

@@ -1,5 +1,6 @@
 """The stages of one video: what each hands on, and which videos are left out."""
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -205,6 +206,19 @@ def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     judged = from_bytes(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge == "grounding"
     assert judged.transcript.sentences[0].shown is not None
+
+
+def test_labels_end_where_the_next_step_s_begin() -> None:
+    texts = ("chop the onion", "fry the onion", "salt the rice", "stir the soup")
+    steps = tuple(Step(id=str(n), text=text) for n, text in enumerate(texts))
+    results = cells(*(f"Now {text}." for text in texts), steps=steps)
+    results["coarse"] = per_video.coarse(work(Recipe(), results=results))
+    results["ground"] = per_video.ground(work(Recipe(), results=results))
+    grounded, _ = unpack(GroundedSteps, results["ground"])
+    placed = sorted(grounded.steps, key=lambda step: step.at or 0.0)
+    assert all(step.spans for step in placed)
+    for first, second in itertools.pairwise(placed):
+        assert first.spans[0].end <= second.spans[0].start
 
 
 SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, steps=2)
