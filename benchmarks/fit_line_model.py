@@ -38,6 +38,7 @@ from stepline.grounding.line_model import (
     load_line_weights,
     match_features,
     said_features,
+    sentence_parts,
 )
 from stepline.grounding.settings import GroundSettings
 from stepline.numeric import fit_logistic_weights
@@ -70,11 +71,13 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class LineList:
-    """Lines against one narration. features: (K, S, F); sentences: (S,) where each is said; spans:
-    (K,) where each line is shown, None for a line of another dish."""
+    """Lines against one narration. features: (K, S, F); parts: (S,) of `sentence_parts`; sentences:
+    (S,) where each is said; spans: (K,) where each line is shown, None for a line of another
+    dish."""
 
     dish: str
     features: np.ndarray
+    parts: np.ndarray
     sentences: tuple[Span, ...]
     spans: tuple[tuple[float, float] | None, ...]
 
@@ -145,7 +148,8 @@ class NarrationReader:
             None if chances is None else np.array(chances),
         )
         spans = tuple(span for _, span in lines)
-        return LineList(video["title"], features, sentence_spans(video["sentences"]), spans)
+        parts = sentence_parts(sentences)
+        return LineList(video["title"], features, parts, sentence_spans(video["sentences"]), spans)
 
     def _embed(self, texts: Sequence[str]) -> np.ndarray:
         return self._vectors[[self._rows[text] for text in texts]]
@@ -382,9 +386,14 @@ def first_parts(item: LineList, seed: int) -> list[LineList]:
         spans = []
         for span, told in zip(item.spans, is_told, strict=True):
             spans.append(span if told else None)
-        parts.append(
-            replace(item, features=features, sentences=item.sentences[:count], spans=tuple(spans))
+        part = replace(
+            item,
+            features=features,
+            parts=item.parts[:count],
+            sentences=item.sentences[:count],
+            spans=tuple(spans),
         )
+        parts.append(part)
     return parts
 
 
@@ -395,7 +404,10 @@ def fit_said(
     rows = []
     labels: list[float] = []
     for item in lists:
-        chain = LineChain(item.features, weights, so_far=so_far)
+        features_of_parts = item.features
+        if so_far:
+            features_of_parts = np.repeat(item.features, item.parts, axis=1)
+        chain = LineChain(features_of_parts, weights, so_far=so_far)
         _, total = chain.posterior()
         rows.append(said_features(item.features, chain.log_never(total)))
         labels += [float(span is not None) for span in item.spans]
@@ -442,7 +454,7 @@ class Outcome:
         """Keep P(said) of the lines while the narration goes on."""
         for number, item in enumerate(lists):
             for part in first_parts(item, number)[:HEARD_PARTS]:
-                match = match_features(part.features, weights, so_far=True)
+                match = match_features(part.features, weights, parts=part.parts, so_far=True)
                 chances = match.said_probabilities.tolist()
                 truths = [span is not None for span in part.spans]
                 self.chances.setdefault(f"{kind} so far", []).extend(chances)

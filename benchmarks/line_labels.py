@@ -8,7 +8,7 @@ coarse labels of the video's own sentences, and of those with half as many of an
 them. windows: Sieve & Swap with the lists of all videos as the text base; each video's documents
 are its own list, or that and those of 19 other videos. live: the lines of the own list and of
 another dish's, sentence by sentence; a line counts as believed from the first sentence on after
-which its P(said) reaches one half. A label is right where its middle, 2 s later, lies in the span
+which it counts as said. A label is right where its middle, 2 s later, lies in the span
 of its step. --folds: weights of the line model with dishes left out, fitted once and kept there;
 without it those that are shipped, which saw these videos.
 """

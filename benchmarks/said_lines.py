@@ -6,8 +6,8 @@
 TutorialVQA's headings were written by people for transcripts that are its own; real clips (CLIPS
 and DIR as `real_clips.py` has them) have their labelled steps that are said. Nothing of the line
 model was fitted on either. Lines of a video in its own narration and in those of other makers, and
-half of each in one list. "at the end": P(said) of at least one half when all is heard. "as it goes
-on": at any sentence. "right": of the own lines that are believed said, those whose sentences lie in
+half of each in one list. "at the end": said when all is heard. "as it goes on": after any
+sentence. "right": of the own lines that are believed said, those whose sentences lie in
 the tutorial's part, or overlap what is spoken in the clip.
 """
 

@@ -27,6 +27,9 @@ from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, 
 from stepline.writing.types import instruction_kind
 
 MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
+# the same while a narration goes on, where it is asked after every sentence; of .5, .55 and .6 the
+# best on YouCook2's narrations
+MIN_SAID_SO_FAR_PROBABILITY = 0.6
 # When a narration has just begun, the model knows too little of it: a line is said by a sentence that
 # is as like it as the headings of 53 tutorials are to theirs, and hardly more like another line.
 MIN_MODEL_SENTENCES = 4
@@ -209,7 +212,7 @@ def steps_from_texts(
     speaks of it.
 
     sentence_vectors: (S, D), text_vectors: (K, D), of MiniLM. A text whose P(said) by `line_model`
-    is below MIN_SAID_PROBABILITY, or that no sentence resembles (cosine below `likeness`), keeps
+    is too low (MIN_SAID_PROBABILITY), or that no sentence resembles (cosine below `likeness`), keeps
     said=None; so does every text when nobody speaks.
     so_far: the narration goes on. step_probabilities: (S,) P(the sentence tells a step), if known.
     Raises ShapeError when the vectors do not fit.
@@ -255,7 +258,8 @@ def place_texts(
     )
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
     best_cosines = cosines.max(axis=1)  # (K,)
-    is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
+    floor = MIN_SAID_SO_FAR_PROBABILITY if so_far else MIN_SAID_PROBABILITY
+    is_likely = match.said_probabilities >= floor
     is_said = is_likely & (best_cosines >= settings.likeness)
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
         rivals = cosines.max(axis=0)[cosines.argmax(axis=1)]  # (K,) best at its sentence
