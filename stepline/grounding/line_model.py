@@ -11,7 +11,8 @@ With e the evidence of `line_features` and F the price of a jump over lines, a p
 
     P(k at s)     by forward and backward sums over all paths
     P(k never)    the sum of the paths without line k, over the sum of all
-    P(said k)     a logistic regression of that, of the line's best evidence and of the whole list's
+    P(said k)     a logistic regression of that, of the line's best evidence and of the whole list's;
+                  while the narration goes on, at most 1 - P(k never)
 
 `benchmarks/fit_line_model.py` fits the numbers in `line_model.json`. Letters: K lines, S sentences,
 F features, T seconds.
@@ -176,6 +177,9 @@ def match_features(
     never = chain.log_never(total)
     rows = said_features(features, never)
     probabilities = said_probability(rows, weights, so_far=so_far)
+    if so_far:
+        # asked after every sentence, the regression alone has many chances to err
+        probabilities = np.minimum(probabilities, 1 - np.exp(never))
     evidence = features @ np.array(weights.evidence)  # (K, S)
     return LinePosterior(posterior, probabilities, evidence, total)
 

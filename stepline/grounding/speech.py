@@ -27,9 +27,6 @@ from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, 
 from stepline.writing.types import instruction_kind
 
 MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
-# the same while a narration goes on, where it is asked after every sentence; of .5, .55 and .6 the
-# best on YouCook2's narrations
-MIN_SAID_SO_FAR_PROBABILITY = 0.6
 # When a narration has just begun, the model knows too little of it: a line is said by a sentence that
 # is as like it as the headings of 53 tutorials are to theirs, and hardly more like another line.
 MIN_MODEL_SENTENCES = 4
@@ -123,8 +120,9 @@ def _chain_to_seconds(
     spans = [sentence.span for sentence in sentences]
     labels = narration_labels(spans, math.ceil(duration), settings.label_rule)
     chained = weights @ labels  # (K, S) @ (S, T) -> (K, T)
-    rounded = chained.round(6)  # so that true ties tie
-    return np.minimum(rounded, 1.0).astype(np.float32)
+    # rounded, so that true ties tie
+    values: Matrix = np.minimum(chained.round(6), 1.0).astype(np.float32)
+    return values
 
 
 def _spans_by_weights(
@@ -258,8 +256,7 @@ def place_texts(
     )
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
     best_cosines = cosines.max(axis=1)  # (K,)
-    floor = MIN_SAID_SO_FAR_PROBABILITY if so_far else MIN_SAID_PROBABILITY
-    is_likely = match.said_probabilities >= floor
+    is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= settings.likeness)
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
         rivals = cosines.max(axis=0)[cosines.argmax(axis=1)]  # (K,) best at its sentence
