@@ -237,6 +237,8 @@ def _build_record(
     run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
 ) -> Record:
     """Return the record of a video, with every warning and everything that was left out."""
+    from stepline.grounding.fusion import part_neighbours
+
     placed, descriptions, read = results.placed, results.descriptions, results.read
     warnings = [*run.info.warnings, *read.speech.warnings, *read.visual.warnings]
     warnings += read.written.notes
@@ -258,7 +260,7 @@ def _build_record(
         transcript=results.transcript,
         materials=needed.materials,
         tools=needed.tools,
-        steps=placed.steps or descriptions.steps,
+        steps=placed.steps or part_neighbours(descriptions.steps),
         recipe=run.request.texts,
         captions=descriptions.captions,
         dropped=dropped + descriptions.dropped,

@@ -9,7 +9,10 @@ folding     what is told twice is one step (repeats)
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from stepline.narration import NarrationTagger, SentenceReading, load_tagger
 from stepline.narration.words import SENTENCE_KINDS
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 __all__ = ["merge_repeats", "number_steps", "write_extractive"]
+
+Array: TypeAlias = npt.NDArray[np.float64]
 
 # P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.4, "all": 0.2}
@@ -129,6 +134,18 @@ def sentence_step_probabilities(
     tagger = load_tagger() if tagger is None else tagger
     readings = tagger.read_sentences(sentences)
     return [float(chance) for chance in step_probabilities(readings, sentences)]
+
+
+def transcript_step_probabilities(
+    transcript: Transcript, settings: WritingSettings | None = None
+) -> Array | None:
+    """Return P(it tells a step) of each sentence of a transcript, (S,); None where the scorer
+    cannot read its language, or nothing is said."""
+    settings = WritingSettings() if settings is None else settings
+    texts = [sentence.text for sentence in transcript.sentences]
+    if not texts or foreign_note(transcript) is not None:
+        return None
+    return np.array(sentence_step_probabilities(texts, load_tagger(settings.step_scorer)))
 
 
 def narration_instruction(
