@@ -402,9 +402,7 @@ def captions(videos):
 
 def write_howto100m(folder, videos):
     """Write HowTo100M's table, tasks, caption.json and features, RecipeNLG's csv with a recipe a
-    video, and MPNet."""
-    from stepline.weights import find_weights
-
+    video."""
     table = "video_id,category_1,category_2,rank,task_id\n"
     table += "".join(
         f"{video.id},Food and Entertaining,Recipes,{n},{n % 2}\n" for n, video in enumerate(videos)
@@ -422,7 +420,6 @@ def write_howto100m(folder, videos):
         csv.writer(file, lineterminator="\n").writerows(rows)
         write(folder / "howto100m_captions" / f"{video.id}.csv", file.getvalue())
     write_s3d_rows(folder / "howto100m_s3d_features", videos)
-    (folder / "all-mpnet-base-v2").symlink_to(find_weights("minilm"))  # the same layout, and small
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("", "title", "ingredients", "directions", "link", "source", "NER"))
