@@ -70,9 +70,7 @@ def fit_recipes(recipes: Sequence[Recipe], dishes: Sequence[str]) -> list[Recipe
     wanted = {word for words in title_words(dishes) for word in words}
     titles = title_words([recipe.title for recipe in recipes])
     fit = [
-        recipe
-        for recipe, words in zip(recipes, titles, strict=True)
-        if wanted.intersection(words)
+        recipe for recipe, words in zip(recipes, titles, strict=True) if wanted.intersection(words)
     ]
     return Random(0).sample(fit, min(BASE_RECIPES, len(fit)))
 
@@ -110,9 +108,7 @@ def swapped_records(
 def caption_at(second: float, steps: Sequence[dict[str, Any]]) -> int | None:
     """Return which step of YouCook2 holds a second; the shortest where several do."""
     holding = [
-        number
-        for number, step in enumerate(steps)
-        if step["span"][0] <= second <= step["span"][1]
+        number for number, step in enumerate(steps) if step["span"][0] <= second <= step["span"][1]
     ]
     if not holding:
         return None

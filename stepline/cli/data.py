@@ -128,9 +128,9 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
     the papers' are.
 
     s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that,
-    as HowTo100M's released rows; clip and conse: a picture a row. A video is named by its file; one
-    that cannot be read is listed in omitted.jsonl, and the rest go on. A run that was stopped goes
-    on when the same command is given again.
+    as HowTo100M's released rows; internvideo: 8 pictures a row; clip and conse: a picture a row.
+    A video is named by its file; one that cannot be read is listed in omitted.jsonl, and the rest
+    go on. A run that was stopped goes on when the same command is given again.
 
     \b
     Example:

@@ -70,10 +70,11 @@ def read_tokenizer(path: Path, words: int) -> "Tokenizer":
     characters = byte_characters()
     pieces = [*characters, *(character + WORD_END for character in characters)]
     count = words - len(pieces) - 2
-    merges = [tuple(line.split()) for line in lines[: max(0, count)]]
-    if count < 0 or len(merges) < count or any(len(merge) != 2 for merge in merges):
+    pairs = [line.split() for line in lines[: max(0, count)]]
+    if count < 0 or len(pairs) < count or any(len(pair) != 2 for pair in pairs):
         raise ModelError(f"{path}: not {count} merges, which the weights ask for; {cure}")
-    pieces += ["".join(merge) for merge in merges]
+    merges = [(first, second) for first, second in pairs]
+    pieces += [first + second for first, second in merges]
     vocabulary = {piece: number for number, piece in enumerate([*pieces, TEXT_START, TEXT_END])}
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END))
     split = pre_tokenizers.Split(Regex(PIECE_PATTERN), "removed", invert=True)
@@ -118,9 +119,7 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
         network = InternVideoNetwork(sizes)
     expected = network.state_dict()
     faults = [f"{key} is missing" for key in expected if key not in own]
-    faults += [
-        f"{key} is unknown" for key in own if key.startswith(TOWERS) and key not in expected
-    ]
+    faults += [f"{key} is unknown" for key in own if key.startswith(TOWERS) and key not in expected]
     for key, value in own.items():
         if key in expected and value.shape != expected[key].shape:
             faults.append(f"{key} is {tuple(value.shape)}, not {tuple(expected[key].shape)}")
@@ -130,7 +129,8 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
         names = ", ".join(faults[:MAX_NAMES])
         raise ModelError(f"{path}: not the weights of {name}: {names}; {cure}")
     network.load_state_dict({key: own[key] for key in expected}, assign=True)
-    return network.eval()
+    network.eval()
+    return network
 
 
 class InternVideoBackbone:

@@ -9,6 +9,7 @@ and S3D do.
 import csv
 import io
 import json
+import shutil
 import sys
 import tarfile
 import zlib
@@ -25,8 +26,10 @@ sys.path[:0] = [
     if str(TESTS / folder) not in sys.path
 ]
 
+import checkpoints  # noqa: E402
 from official_forms import write  # noqa: E402
 
+DEMO_VIDEO = TESTS.parent / "stepline" / "demo" / "demo.mp4"
 INTERNVIDEO, MIXED_5C = 768, 1024  # widths of InternVideo's rows and of HowTo100M's S3D rows
 VERBS = ("slice", "wash", "chop", "peel", "fry", "boil", "mash", "grate")
 THINGS = ("lemons", "onions", "carrots", "potatoes", "tomatoes", "apples", "garlic", "beans")
@@ -190,10 +193,20 @@ def write_nasva(path, seed):
 # ---------------------------------------------------------------- A: NaSVA / HowToStep
 
 
+def write_own_video(folder):
+    """Write a video of the user's own, lines to find in it, and InternVideo-MM's checkpoint in
+    small."""
+    checkpoints.write_internvideo(folder, INTERNVIDEO)
+    shutil.copyfile(DEMO_VIDEO, folder / "my_video.mp4")
+    lines = ("Stir the sugar into the water.", "Pour the lemonade over ice.")
+    write(folder / "my_steps.txt", "\n".join(lines))
+
+
 def write_nasva_files(folder, size):
     """Write what the tables of paper A need."""
     for name, seed in (("NSVA_narration.pth", 1), ("NSVA_step.pth", 2)):
         write_nasva(folder / name, seed)
+    write_own_video(folder)
     learned = made_videos("htm", size.trained, size.seconds)
     aligned = made_videos("alg", size.tested, size.seconds)
     steps = {

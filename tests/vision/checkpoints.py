@@ -67,7 +67,9 @@ def write_s3d(folder: Path, texts: list[str]) -> Path:
     return path
 
 
-def write_internvideo(folder: Path, merges: tuple[str, ...] = ("c u", "cu t</w>")) -> Path:
+def write_internvideo(
+    folder: Path, joint: int = 16, merges: tuple[str, ...] = ("c u", "cu t</w>")
+) -> Path:
     """Write a small InternVideo-MM checkpoint in the released layout, and CLIP's merges beside
     it."""
     import gzip
@@ -86,7 +88,7 @@ def write_internvideo(folder: Path, merges: tuple[str, ...] = ("c u", "cu t</w>"
         text_layers=2,
         max_tokens=9,
         words=512 + len(merges) + 2,
-        joint=16,
+        joint=joint,
     )
     torch.manual_seed(1)
     network = InternVideoNetwork(sizes)

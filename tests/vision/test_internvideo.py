@@ -10,42 +10,72 @@ from vision_samples import frame
 
 from stepline.errors import ModelError, SettingsError
 from stepline.vision import VisionSettings, encode_video, load_backbone
-from stepline.vision.internvideo import (
-    prepare,
-    read_internvideo,
-    read_tokenizer,
-    text_tokens,
-)
+from stepline.vision.internvideo import prepare, read_internvideo, read_tokenizer, text_tokens
 from stepline.vision.internvideo_network import GlobalBlock
 
 # names of the released checkpoint, after its "clip."; N: a number
-LAYOUT = """
-visual.conv1.weight visual.class_embedding visual.positional_embedding visual.ln_pre.weight visual.ln_pre.bias
-visual.transformer.temporal_cls_token visual.transformer.balance
-visual.transformer.resblocks.N.attn.in_proj_weight visual.transformer.resblocks.N.attn.in_proj_bias
-visual.transformer.resblocks.N.attn.out_proj.weight visual.transformer.resblocks.N.attn.out_proj.bias
-visual.transformer.resblocks.N.ln_1.weight visual.transformer.resblocks.N.ln_1.bias
-visual.transformer.resblocks.N.ln_2.weight visual.transformer.resblocks.N.ln_2.bias
-visual.transformer.resblocks.N.mlp.c_fc.weight visual.transformer.resblocks.N.mlp.c_fc.bias
-visual.transformer.resblocks.N.mlp.c_proj.weight visual.transformer.resblocks.N.mlp.c_proj.bias
-visual.transformer.dpe.N.weight visual.transformer.dpe.N.bias
-visual.transformer.dec.N.attn.in_proj_weight visual.transformer.dec.N.attn.in_proj_bias
-visual.transformer.dec.N.attn.out_proj.weight visual.transformer.dec.N.attn.out_proj.bias
-visual.transformer.dec.N.ln_1.weight visual.transformer.dec.N.ln_1.bias
-visual.transformer.dec.N.ln_2.weight visual.transformer.dec.N.ln_2.bias
-visual.transformer.dec.N.ln_3.weight visual.transformer.dec.N.ln_3.bias
-visual.transformer.dec.N.mlp.c_fc.weight visual.transformer.dec.N.mlp.c_fc.bias
-visual.transformer.dec.N.mlp.c_proj.weight visual.transformer.dec.N.mlp.c_proj.bias
-visual_ln_post.weight visual_ln_post.bias visual_proj
-transformer.resblocks.N.attn.in_proj_weight transformer.resblocks.N.attn.in_proj_bias
-transformer.resblocks.N.attn.out_proj.weight transformer.resblocks.N.attn.out_proj.bias
-transformer.resblocks.N.ln_1.weight transformer.resblocks.N.ln_1.bias
-transformer.resblocks.N.ln_2.weight transformer.resblocks.N.ln_2.bias
-transformer.resblocks.N.mlp.c_fc.weight transformer.resblocks.N.mlp.c_fc.bias
-transformer.resblocks.N.mlp.c_proj.weight transformer.resblocks.N.mlp.c_proj.bias
-token_embedding.weight positional_embedding ln_final.weight ln_final.bias text_projection
-""".split()
-COUNTS = {"visual.transformer.resblocks": 3, "visual.transformer.dpe": 2, "visual.transformer.dec": 2}
+LAYOUT = (
+    "visual.conv1.weight",
+    "visual.class_embedding",
+    "visual.positional_embedding",
+    "visual.ln_pre.weight",
+    "visual.ln_pre.bias",
+    "visual.transformer.temporal_cls_token",
+    "visual.transformer.balance",
+    "visual.transformer.resblocks.N.attn.in_proj_weight",
+    "visual.transformer.resblocks.N.attn.in_proj_bias",
+    "visual.transformer.resblocks.N.attn.out_proj.weight",
+    "visual.transformer.resblocks.N.attn.out_proj.bias",
+    "visual.transformer.resblocks.N.ln_1.weight",
+    "visual.transformer.resblocks.N.ln_1.bias",
+    "visual.transformer.resblocks.N.ln_2.weight",
+    "visual.transformer.resblocks.N.ln_2.bias",
+    "visual.transformer.resblocks.N.mlp.c_fc.weight",
+    "visual.transformer.resblocks.N.mlp.c_fc.bias",
+    "visual.transformer.resblocks.N.mlp.c_proj.weight",
+    "visual.transformer.resblocks.N.mlp.c_proj.bias",
+    "visual.transformer.dpe.N.weight",
+    "visual.transformer.dpe.N.bias",
+    "visual.transformer.dec.N.attn.in_proj_weight",
+    "visual.transformer.dec.N.attn.in_proj_bias",
+    "visual.transformer.dec.N.attn.out_proj.weight",
+    "visual.transformer.dec.N.attn.out_proj.bias",
+    "visual.transformer.dec.N.ln_1.weight",
+    "visual.transformer.dec.N.ln_1.bias",
+    "visual.transformer.dec.N.ln_2.weight",
+    "visual.transformer.dec.N.ln_2.bias",
+    "visual.transformer.dec.N.ln_3.weight",
+    "visual.transformer.dec.N.ln_3.bias",
+    "visual.transformer.dec.N.mlp.c_fc.weight",
+    "visual.transformer.dec.N.mlp.c_fc.bias",
+    "visual.transformer.dec.N.mlp.c_proj.weight",
+    "visual.transformer.dec.N.mlp.c_proj.bias",
+    "visual_ln_post.weight",
+    "visual_ln_post.bias",
+    "visual_proj",
+    "transformer.resblocks.N.attn.in_proj_weight",
+    "transformer.resblocks.N.attn.in_proj_bias",
+    "transformer.resblocks.N.attn.out_proj.weight",
+    "transformer.resblocks.N.attn.out_proj.bias",
+    "transformer.resblocks.N.ln_1.weight",
+    "transformer.resblocks.N.ln_1.bias",
+    "transformer.resblocks.N.ln_2.weight",
+    "transformer.resblocks.N.ln_2.bias",
+    "transformer.resblocks.N.mlp.c_fc.weight",
+    "transformer.resblocks.N.mlp.c_fc.bias",
+    "transformer.resblocks.N.mlp.c_proj.weight",
+    "transformer.resblocks.N.mlp.c_proj.bias",
+    "token_embedding.weight",
+    "positional_embedding",
+    "ln_final.weight",
+    "ln_final.bias",
+    "text_projection",
+)
+COUNTS = {
+    "visual.transformer.resblocks": 3,
+    "visual.transformer.dpe": 2,
+    "visual.transformer.dec": 2,
+}
 COUNTS["transformer.resblocks"] = 2
 
 
@@ -198,7 +228,9 @@ def test_the_read_out_sees_the_order_of_pictures_and_no_other_clip(network):
 def test_tokens_are_merged_from_bytes_in_the_order_of_the_file(checkpoint):
     tokenizer = read_tokenizer(checkpoint.parent / "bpe_simple_vocab_16e6.txt.gz", 516)
     # "!" is token 0, so "c" is 66; a letter that ends a word comes 256 later; "cut" is merge 1
-    rows = text_tokens(["Cut  CUBE", "it&#39;s", "cut cut cut cut cut cut cut cut cut"], tokenizer, 9)
+    rows = text_tokens(
+        ["Cut  CUBE", "it&#39;s", "cut cut cut cut cut cut cut cut cut"], tokenizer, 9
+    )
     assert rows[0].tolist() == [514, 513, 512, 65, 68 + 256, 515, 0, 0, 0]
     assert rows[1].tolist() == [514, 72, 83 + 256, 6, 82 + 256, 515, 0, 0, 0]
     assert rows[2].tolist() == [514, *[513] * 7, 515]
@@ -235,7 +267,10 @@ def test_a_video_s_rows_keep_their_lengths_where_asked_and_texts_share_their_spa
     ("change", "message"),
     [
         (lambda state: state.pop("clip.visual_proj"), "visual_proj is missing"),
-        (lambda state: state.update({"clip.visual.more": torch.zeros(1)}), "visual.more is unknown"),
+        (
+            lambda state: state.update({"clip.visual.more": torch.zeros(1)}),
+            "visual.more is unknown",
+        ),
         (lambda state: state.pop("clip.visual.conv1.weight"), "no weights of InternVideo-MM"),
         (
             lambda state: state.update({"clip.ln_final.bias": torch.full((64,), float("nan"))}),
