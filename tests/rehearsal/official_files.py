@@ -202,11 +202,34 @@ def write_own_video(folder):
     write(folder / "my_steps.txt", "\n".join(lines))
 
 
+def write_interactive_cooking(folder):
+    """Write a recording, its instructions one a line, and Qualcomm's messages to it."""
+    messages = [
+        ("Stir the sugar into the water.", 4.0, "instruction"),
+        ("Pour the lemonade over ice.", 50.0, "instruction"),
+        ("That was all.", 95.0, "feedback_finish_all"),
+    ]
+    texts, seconds, kinds = map(list, zip(*messages, strict=True))
+    shutil.copyfile(DEMO_VIDEO, folder / "1_7.mp4")
+    write(folder / "1_7.txt", "\n".join(texts[:2]))
+    row = {
+        "video_id": "1_7",
+        "activity_name": "Lemonade",
+        "output_texts": texts,
+        "output_timestamps": seconds,
+        "output_types": kinds,
+        "output_actions": [""] * len(texts),
+        "remaining_plan": [texts[:2]] * len(texts),
+    }
+    write(folder / "main_test.json", [row])
+
+
 def write_nasva_files(folder, size):
     """Write what the tables of paper A need."""
     for name, seed in (("NSVA_narration.pth", 1), ("NSVA_step.pth", 2)):
         write_nasva(folder / name, seed)
     write_own_video(folder)
+    write_interactive_cooking(folder)
     learned = made_videos("htm", size.trained, size.seconds)
     aligned = made_videos("alg", size.tested, size.seconds)
     steps = {
