@@ -33,7 +33,10 @@ OWN_NAMES: dict[Kind, tuple[str, ...]] = {
         *("markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl"),
         *("labelstudio", "webp", "gif", "alignment"),
     ),
-    "backbones": ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"),
+    "backbones": (
+        *("conse", "clip", "internvideo", "s3d", "s3d-mixed5c"),
+        *("precomputed", "none"),
+    ),
 }
 
 

@@ -94,7 +94,7 @@ PREDICTION = {
     "procx.speech": (False, "section 3 (ProcX): only the untrimmed video as input"),
 }
 SIEVE_SWAP = {
-    "text_base.encoder": ("all-mpnet-base-v2", "section 4.2: MPNet"),
+    "text_base.encoder": ("mpnet", "section 4.2: MPNet"),
     "text_base.merge": (1.0, "section 4.2: the steps of the recipes"),
     "text_base.engine": ("exact", "section 4.2: the nearest step"),
     "pairing.longest_video": (600.0, "section 4.2: at most 10 minutes"),

@@ -128,9 +128,9 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
     the papers' are.
 
     s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that,
-    as HowTo100M's released rows; clip and conse: a picture a row. A video is named by its file; one
-    that cannot be read is listed in omitted.jsonl, and the rest go on. A run that was stopped goes
-    on when the same command is given again.
+    as HowTo100M's released rows; internvideo: 8 pictures a row; clip and conse: a picture a row.
+    A video is named by its file; one that cannot be read is listed in omitted.jsonl, and the rest
+    go on. A run that was stopped goes on when the same command is given again.
 
     \b
     Example:
@@ -271,7 +271,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.pipeline.sources import fetch_sources
     from stepline.settings import load_settings
     from stepline.sieve_swap.report import require_training_videos, write_report
-    from stepline.sieve_swap.run import Job, run
+    from stepline.sieve_swap.run import Job, check_encoder, run
     from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
@@ -283,10 +283,13 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     )
     with download_bar(None) as report:
         given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
+    opened = prepared_base(base, out / "text_base", settings.text_base)
+    if options["preset"] is not None:
+        check_encoder(opened, settings)
     records, unheard = _records(given_files, out)
     job = Job(
         videos=records,
-        base=prepared_base(base, out / "text_base", settings.text_base),
+        base=opened,
         out=out,
         settings=settings,
         excluded=read_excluded(options["exclude"]),

@@ -16,6 +16,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate import (
     crosstask,
     dense_captioning,
+    grace,
     htm_align,
     htstep,
     temporal_grounding,
@@ -88,6 +89,11 @@ DENSE_RULE = (
     "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one garbage word; precision and "
     "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
 )
+GRACE_RULE = (
+    "events of both sides in ordered pairs of groups, one side of each a single event, chosen for the greatest sum of "
+    "IoU; a pair: mean IoU x METEOR of the joined texts; a video: mean over its pairs; then over videos; METEOR where "
+    "the paper has BERTScore, a mean where it has a sum"
+)
 DENSE_2018_RULE = (
     "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in "
     "both files"
@@ -157,6 +163,7 @@ def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
         "vidchapters": Convention(
             DENSE_VIDCHAPTERS_RULE, partial(dense_captioning.score, version="vidchapters")
         ),
+        "grace": Convention(GRACE_RULE, grace.score),
         **_grounding_benchmark(name, what, "", reference).conventions,
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
@@ -226,6 +233,12 @@ BENCHMARKS = {
             "step headings of videos that answer a query",
             "HiREST",
             "all_data_{split}.json or folder",
+        ),
+        _grounding_benchmark(
+            "interactive-cooking",
+            "instructions placed while somebody cooks",
+            "Qualcomm Interactive Cooking (arXiv 2511.21998)",
+            "main_{split}.json, .parquet or folder",
         ),
         _grounding_benchmark(
             "whenact",

@@ -133,6 +133,20 @@ def run(job: Job) -> RunResult:
     return RunResult(sums, tuple(parts), tuple(pairs), earlier)
 
 
+def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
+    """Raise SettingsError where a base's vectors are not those of the settings' encoder, whose
+    cosines their thresholds are for."""
+    encoder = settings.text_base.encoder
+    if base.encoder == encoder:
+        return
+    floor = f"match.similarity {settings.match.floor:g} is for {encoder}"
+    cure = f"build it with text_base.encoder={encoder}"
+    instead = f"--set text_base.encoder={base.encoder} takes it as it is"
+    raise SettingsError(
+        f"{base.folder}: embedded by {base.encoder}, while {floor}; {cure}, or {instead}"
+    )
+
+
 def _videos_with_faults_said(job: Job) -> Iterator[VideoOrRejected]:
     """Yield every video, saying why the first few are not readable; the records of `left_out` say
     it of each."""

@@ -166,17 +166,20 @@ TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 def text_encoder(name: str) -> TextEncoder:
-    """Return what turns texts into vectors: "conse", "clip:FOLDER" or "s3d:WEIGHTS", that
-    backbone's own encoder; else a sentence encoder, "minilm" or a folder in the
-    sentence-transformers layout.
+    """Return what turns texts into vectors: "conse", "clip:FOLDER", "internvideo:WEIGHTS" or
+    "s3d:WEIGHTS", that backbone's own encoder; else a sentence encoder, "minilm" or a folder in
+    the sentence-transformers layout. InternVideo's keep their lengths, as its released features
+    do.
     """
     backbone, _, folder = name.partition(":")
-    if backbone in ("conse", "clip", "s3d"):
+    if backbone in ("conse", "clip", "internvideo", "s3d"):
         from stepline.vision import VisionSettings, load_backbone
 
         settings: dict[str, object] = {"backbone": backbone}
         if folder:
             settings["path"] = Path(folder)
+        if backbone == "internvideo":
+            settings["unit"] = False
         return load_backbone(VisionSettings.model_validate(settings)).encode_texts
 
     from stepline.text import embed

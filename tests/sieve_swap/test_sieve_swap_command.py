@@ -52,6 +52,20 @@ def test_records_are_swapped_from_the_command_line(tmp_path, base):
     assert "give another --out" in other.stderr
 
 
+def test_the_paper_s_threshold_is_refused_for_a_base_of_another_encoder(tmp_path, base):
+    videos = write_videos(tmp_path / "in")
+    built = invoke("text-base", "build", base, "--out", tmp_path / "base")
+    assert built.exit_code == 0, built.output
+    words = ("sieve-swap", videos, "--text-base", tmp_path / "base", "--out", tmp_path / "out")
+    refused = invoke(*words, "--preset", "paper")
+    assert refused.exit_code == 1
+    line = refused.stderr.strip().splitlines()[-1]
+    assert "embedded by minilm, while match.similarity 0.75 is for mpnet" in line
+    assert line.endswith("or --set text_base.encoder=minilm takes it as it is")
+    asked = invoke(*words, "--preset", "paper", "--set", "text_base.encoder=minilm")
+    assert asked.exit_code == 0, asked.output
+
+
 @pytest.mark.parametrize(
     ("name", "damaged"),
     [
