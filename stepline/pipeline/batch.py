@@ -23,6 +23,7 @@ from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.locks import lock_output
+from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.networks import (
     Networks,
@@ -239,6 +240,7 @@ def batch(
         yield BatchResult(path, record, fault, number, len(sources))
 
 
+@one_blas_thread()
 def transcribe(
     video: Path | str,
     *,
