@@ -14,7 +14,7 @@ from stepline.cli.annotate import annotate
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap
 from stepline.cli.doctor import completion, datasets, doctor
-from stepline.cli.errors import Group, LogLines, log
+from stepline.cli.errors import Group, LogHandler, LogLines, log
 from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
@@ -68,8 +68,8 @@ COMMANDS = (
 def main(debug: bool) -> None:
     """Turn narrated how-to videos into clean, time-aligned steps."""
     log.setLevel(logging.DEBUG if debug else logging.NOTSET)
-    lines = logging.StreamHandler()
-    lines.setFormatter(LogLines("%(levelname).1s %(name)s: %(message)s"))
+    lines = LogHandler()
+    lines.setFormatter(LogLines())
     logging.basicConfig(handlers=[lines])  # at the level WARNING, unless --verbose has set another
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("faster_whisper").setLevel(logging.ERROR)

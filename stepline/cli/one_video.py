@@ -25,8 +25,8 @@ from stepline.cli.options import (
     table_json_option,
 )
 from stepline.cli.progress import progress_bars
+from stepline.cli.results import print_warnings
 from stepline.cli.sources import open_only_video
-from stepline.cli.steps import print_warnings
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 

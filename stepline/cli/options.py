@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, print_message, replace_unencodable
+from stepline.cli.errors import (
+    ESCAPES_HANDLER,
+    QUIET_KEY,
+    LogForm,
+    print_message,
+    replace_unencodable,
+    set_log_form,
+)
 from stepline.errors import SettingsError
 from stepline.plugins import OWN_NAMES
 
@@ -329,7 +336,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
-    """Return the options --verbose and --quiet; hidden: where the help of the command above has
+    """Return the options --verbose, --quiet and --log-format; hidden: where the help of the command above has
     them."""
 
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -338,6 +345,10 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
         elif value:
             logging.getLogger().setLevel(logging.INFO)
             logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
+
+    def choose_log_form(_: click.Context, __: click.Parameter, form: LogForm | None) -> None:
+        if form is not None:
+            set_log_form(form)
 
     own: dict[str, Any] = {
         "is_flag": True,
@@ -351,11 +362,19 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     quiet = click.option(
         "-q", "--quiet", help="Say only what is wrong; also after the command.", **own
     )
-    return combine_options(verbose, quiet)
+    log_format = click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        expose_value=False,
+        callback=choose_log_form,
+        hidden=hidden,
+        help="Form of the messages on stderr: text, or a JSON object per line.",
+    )
+    return combine_options(verbose, quiet, log_format)
 
 
 def offer_verbosity(command: click.Command) -> None:
-    """Have a command, and all below it, take --verbose and --quiet too."""
+    """Have a command, and all below it, take --verbose, --quiet and --log-format too."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             offer_verbosity(below)

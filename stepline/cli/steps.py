@@ -3,10 +3,11 @@ judge, describe, summarize. Each command parses, calls one function of `stepline
 prints.
 """
 
-import json
+import logging
 import sys
 import webbrowser
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import stepline
-from stepline.cli.errors import check_address_space, print_data, print_error, print_message
+from stepline.cli.errors import check_address_space, print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
@@ -29,6 +30,7 @@ from stepline.cli.options import (
     speech_options,
 )
 from stepline.cli.progress import progress_bars
+from stepline.cli.results import ResultPrinter, run_in_turn
 from stepline.cli.sources import arriving_videos, open_video
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from stepline.pipeline.networks import Networks
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
-    from stepline.records import Record
+    from stepline.pipeline.video_messages import VideoOutcome
+    from stepline.pipeline.video_pool import VideoPool
+    from stepline.progress import Progress
 
 DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
@@ -86,7 +90,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--json",
     "as_json",
     is_flag=True,
-    help="Print JSON, of several videos a line each, not a table.",
+    help="Print the record as JSON; of several videos, one line each.",
 )
 @rewrite_options
 @click.option(
@@ -94,6 +98,12 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     default=True,
     show_default=True,
     help="Keep what links bring, in OUT/downloads.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Videos to work on at the same time; without it, as many as cores and memory allow.",
 )
 @click.option("--dry-run", is_flag=True, help="Ask no language model; say what it would take.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
@@ -139,27 +149,74 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     check_captions(options["captions"], several=several)
     check_title(options["title"], several=several)
     _check_one_video_options(options, output.formats, several=bool(several))
-    find_steps = partial(
-        run_source,
-        settings=settings,
-        output=output,
-        networks=load_networks(settings, several=several),
-        captions=options["captions"],
-        texts=texts,
-        part=part,
-        title=options["title"],
-        keep=options["keep"],
-        force=output.force,
-    )
+    networks = load_networks(settings, several=several)  # raises before the first video is heard
+    request_parts: dict[str, Any] = {
+        "captions": options["captions"],
+        "texts": texts,
+        "part": part,
+        "title": options["title"],
+        "keep": options["keep"],
+        "force": output.force,
+    }
     arrivals: Iterable[list[VideoSource]] = [sources]
     if options["watch"]:
         arrivals = (name_sources(files, output.out) for files in arriving_videos(videos))
-    for batch in arrivals:
-        jobs = [(source.label, partial(find_steps, source)) for source in batch]
-        status, last = _run_each(jobs, "videos", options["formats"], as_json=options["as_json"])
-        if options["browse"] and last is not None:
-            webbrowser.open((output.out / f"{safe_stem(last.id)}.html").absolute().as_uri())
-    sys.exit(status)
+    printer = ResultPrinter(
+        "videos", options["formats"], as_json=options["as_json"], several=several
+    )
+    with ExitStack() as stack:
+        pool = None
+        jobs = _count_jobs(options["jobs"], settings, sources, watch=options["watch"])
+        if jobs > 1:
+            pool = stack.enter_context(_start_pool(jobs, settings, output, request_parts))
+        find_steps = partial(
+            run_source, settings=settings, output=output, networks=networks, **request_parts
+        )
+        for batch in arrivals:
+            if pool is not None:
+                printer.print_all(partial(_run_at_once, pool, batch), len(batch))
+            else:
+                in_turn = [(source.label, partial(find_steps, source)) for source in batch]
+                printer.print_all(partial(run_in_turn, in_turn), len(batch))
+    if options["browse"] and printer.last is not None:
+        page = output.out / f"{safe_stem(printer.last.id)}.html"
+        webbrowser.open(page.absolute().as_uri())
+    sys.exit(printer.status)
+
+
+def _count_jobs(
+    jobs: int | None, settings: "StepsSettings", sources: "Sequence[VideoSource]", *, watch: bool
+) -> int:
+    """Return how many videos to work on at the same time. jobs: the option, None: not given."""
+    from stepline.pipeline.video_pool import machine_jobs
+
+    if watch:
+        return jobs or 1
+    if len(sources) < 2:
+        return 1
+    return min(jobs or machine_jobs(settings), len(sources))
+
+
+def _start_pool(
+    jobs: int, settings: "StepsSettings", output: "OutputOptions", request_parts: Mapping[str, Any]
+) -> "VideoPool":
+    """Return the processes that work on several videos at the same time."""
+    from stepline.device import wanted_compute, wanted_device
+    from stepline.pipeline.video_messages import LOGGERS, WorkerSetup
+    from stepline.pipeline.video_pool import VideoPool
+
+    levels = tuple(logging.getLogger(name).level for name in LOGGERS)
+    setup = WorkerSetup(
+        settings, output, request_parts, wanted_device(), wanted_compute(), log_levels=levels
+    )
+    return VideoPool(setup, jobs)
+
+
+def _run_at_once(
+    pool: "VideoPool", sources: "Sequence[VideoSource]", _: "Progress | None"
+) -> "Iterator[VideoOutcome | None]":
+    """Yield what `VideoPool.run` does."""
+    return pool.run(sources)
 
 
 def _check_dry_run(settings: "StepsSettings") -> None:
@@ -204,61 +261,22 @@ def run_source(
     settings: "StepsSettings",
     output: "OutputOptions",
     networks: "Networks | None",
+    progress: "Progress | None" = None,
     **request_parts: Any,
 ) -> "VideoResult":
-    """Do the main job on a source, with bars. request_parts: what goes to `VideoSource.open`."""
+    """Do the main job on a source. request_parts: what goes to `VideoSource.open`. progress: None:
+    bars of its own."""
     from stepline.pipeline.batch import run_video
 
-    opened = open_video(source, output.out, settings, **request_parts)
-    with opened as request, progress_bars() as progress:
+    with ExitStack() as stack:
+        if progress is None:
+            opened = open_video(source, output.out, settings, **request_parts)
+            request = stack.enter_context(opened)
+            progress = stack.enter_context(progress_bars())
+        else:
+            opened = source.open(output.out, settings, **request_parts)
+            request = stack.enter_context(opened)
         return run_video(request, settings, output, networks=networks, progress=progress)
-
-
-def _run_each(
-    jobs: "Sequence[tuple[str, Callable[[], VideoResult]]]",
-    noun: str,
-    formats: Collection[str],
-    *,
-    as_json: bool,
-) -> "tuple[int, Record | None]":
-    """Run each job, print its record and say what there is to know.
-
-    Return the exit code, 0 where none failed, and the last record. jobs: what messages call each,
-    and what does it.
-    formats: those that were asked for by name.
-    """
-    from stepline.outputs import plan_chapters, step_table
-    from stepline.storage import to_json
-
-    failed = status = 0
-    record = None
-    for name, run in jobs:
-        try:
-            result = run()
-        except Exception as error:  # noqa: BLE001   told in a line; one video stops no other
-            status = max(status, print_error(error, [name]))
-            failed += 1
-            continue
-        record = result.record
-        print_warnings(record, f"{Path(name).name}: ")
-        if result.earlier:
-            print_message(f"{name}: done before with the same settings (--force does it again)")
-        text = to_json(record) if as_json else step_table(record)
-        if as_json and len(jobs) > 1:
-            text = json.dumps(json.loads(text), ensure_ascii=False) + "\n"
-        print_data(text, end="")
-        print_message(*(f"wrote {file}" for file in result.files))
-        reason = plan_chapters(record).reason if "chapters" in formats else None
-        if reason is not None:
-            print_message(f"no chapters: {reason}")
-    if len(jobs) > 1:
-        print_message(f"{len(jobs) - failed} of {len(jobs)} {noun} done, {failed} failed")
-    return status, record
-
-
-def print_warnings(record: "Record", prefix: str = "") -> None:
-    """Print the warnings of a record, a line each."""
-    print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
 
 
 @click.command()
@@ -394,11 +412,18 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
     for path, identity in zip(ready, stems, strict=True):
         request = Request(path, identity, captions)
         jobs.append((str(path), partial(_describe_ready, request, settings, output)))
-    sys.exit(_run_each(jobs, "sources", options["formats"], as_json=options["as_json"])[0])
+    printer = ResultPrinter(
+        "sources", options["formats"], as_json=options["as_json"], several=len(jobs) > 1
+    )
+    printer.print_all(partial(run_in_turn, jobs), len(jobs))
+    sys.exit(printer.status)
 
 
 def _describe_ready(
-    request: "Request", settings: "StepsSettings", output: "OutputOptions"
+    request: "Request",
+    settings: "StepsSettings",
+    output: "OutputOptions",
+    progress: "Progress | None",  # noqa: ARG001   features are read at once
 ) -> "VideoResult":
     """Describe a file of ready features, and write its outputs."""
     from stepline.outputs import write_outputs
