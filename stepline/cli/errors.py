@@ -182,7 +182,7 @@ class LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         try:
-            click.echo(self.format(record), err=True)
+            click.echo(printable(self.format(record)), err=True)
         except Exception:  # noqa: BLE001   as in logging's own handlers: a log ends no work
             self.handleError(record)
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -39,9 +40,10 @@ def run_in_turn(
 class ResultPrinter:
     """Prints what becomes of videos, and remembers it.
 
-    noun: what the videos are called. formats: those that were asked for by name. several: whether
+    noun: what the videos are called. formats: those of which a missing one is explained. several: whether
     there is more than one video, so that each has a line instead of a table, unless --verbose asks
-    for more. status: the exit code, 0 where none failed. last: the latest record.
+    for more. Lines come as videos end, JSON in the order of the videos.
+    status: the exit code, 0 where none failed. last: the latest record.
     """
 
     def __init__(
@@ -53,16 +55,22 @@ class ResultPrinter:
         self._formats = formats
         self._as_json = as_json
         self._several = several
+        self._labels: deque[str] = deque()  # of videos whose JSON is not printed yet
+        self._json_texts: dict[str, str] = {}  # by label; empty for a video that failed
         self._in_full = not several or logging.getLogger().isEnabledFor(logging.INFO)
 
     def print_all(
-        self, start: "Callable[[Progress | None], Iterable[VideoOutcome | None]]", total: int
+        self,
+        start: "Callable[[Progress | None], Iterable[VideoOutcome | None]]",
+        labels: Sequence[str],
     ) -> None:
         """Print the outcomes of some videos as they come, with a bar over several.
 
         start: begins the work, which reports its progress to what it is given; yields None where
-        there is no news.
+        there is no news. labels: of the videos, in order.
         """
+        total = len(labels)
+        self._labels.extend(labels)
         bar = folder_bar(total) if self._several else contextlib.nullcontext()
         with bar as folder:
             for outcome in start(folder.show if folder is not None else None):
@@ -84,11 +92,12 @@ class ResultPrinter:
         """Print a result or an error."""
         if outcome.error is not None:
             self.status = max(self.status, print_error(outcome.error, [outcome.label]))
+            self._print_json(outcome.label, "")
         elif outcome.result is not None:
             self._print_result(outcome.label, outcome.result)
 
     def _print_result(self, label: str, result: "VideoResult") -> None:
-        """Print a record as it was asked for, and what else there is to know."""
+        """Print a record as the options ask, and what else there is to know."""
         from stepline.outputs import plan_chapters, step_table
         from stepline.storage import to_json
 
@@ -99,7 +108,7 @@ class ResultPrinter:
             text = to_json(record)
             if self._several:
                 text = json.dumps(json.loads(text), ensure_ascii=False) + "\n"
-            print_data(text, end="")
+            self._print_json(label, text)
         elif self._in_full:
             print_data(step_table(record), end="")
         elif not result.earlier and not is_quiet():
@@ -115,6 +124,12 @@ class ResultPrinter:
             if reason is not None:
                 prefix = f"{record.id}: " if self._several else ""
                 print_message(f"{prefix}no chapters: {reason}")
+
+    def _print_json(self, label: str, text: str) -> None:
+        """Print the JSON of a video once all videos before it have theirs."""
+        self._json_texts[label] = text
+        while self._labels and self._labels[0] in self._json_texts:
+            print_data(self._json_texts.pop(self._labels.popleft()), end="")
 
 
 def print_warnings(record: "Record", prefix: str = "") -> None:

@@ -161,9 +161,8 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     arrivals: Iterable[list[VideoSource]] = [sources]
     if options["watch"]:
         arrivals = (name_sources(files, output.out) for files in arriving_videos(videos))
-    printer = ResultPrinter(
-        "videos", options["formats"], as_json=options["as_json"], several=several
-    )
+    reported_formats = options["formats"] if several else formats
+    printer = ResultPrinter("videos", reported_formats, as_json=options["as_json"], several=several)
     with ExitStack() as stack:
         pool = None
         jobs = _count_jobs(options["jobs"], settings, sources, watch=options["watch"])
@@ -173,11 +172,12 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
             run_source, settings=settings, output=output, networks=networks, **request_parts
         )
         for batch in arrivals:
+            labels = [source.label for source in batch]
             if pool is not None:
-                printer.print_all(partial(_run_at_once, pool, batch), len(batch))
+                printer.print_all(partial(_run_at_once, pool, batch), labels)
             else:
                 in_turn = [(source.label, partial(find_steps, source)) for source in batch]
-                printer.print_all(partial(run_in_turn, in_turn), len(batch))
+                printer.print_all(partial(run_in_turn, in_turn), labels)
     if options["browse"] and printer.last is not None:
         page = output.out / f"{safe_stem(printer.last.id)}.html"
         webbrowser.open(page.absolute().as_uri())
@@ -415,7 +415,7 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
     printer = ResultPrinter(
         "sources", options["formats"], as_json=options["as_json"], several=len(jobs) > 1
     )
-    printer.print_all(partial(run_in_turn, jobs), len(jobs))
+    printer.print_all(partial(run_in_turn, jobs), [label for label, _ in jobs])
     sys.exit(printer.status)
 
 

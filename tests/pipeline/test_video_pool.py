@@ -70,8 +70,8 @@ def test_each_of_several_videos_has_a_line_and_what_is_done_is_not_printed_again
     assert (again.exit_code, again.stdout) == (0, "")
     summary = "3 of 3 videos done, 0 failed; 3 were done before (--force does them again)"
     assert again.stderr.splitlines()[-1] == summary
-    # machines get every record, whoever made it
-    lines = stepline(*command, "--json").stdout.splitlines()
+    # machines get every record, whoever made it, in the order of the videos
+    lines = stepline(*command[:-1], "2", "--json").stdout.splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["a", "b", "c"]
 
 
@@ -79,6 +79,19 @@ def test_a_quiet_run_over_a_folder_says_only_what_is_wrong(films, tmp_path, step
     result = stepline(*job(films, tmp_path / "out", *BLIND, "--jobs", "1", "-q"))
     assert result.stdout == ""
     assert [line.partition(": ")[0] for line in result.stderr.splitlines()] == ["stepline"]
+
+
+def test_chapters_that_are_left_out_say_why(films, tmp_path, stepline):
+    one = list(job(films / "a.mp4", tmp_path / "out", *BLIND))
+    one[one.index("--texts") + 1] = tmp_path / "lines.txt"
+    reason = "no chapters: 16 s of video; 3 chapters of 10 s need 30 s"
+    result = stepline(*one)
+    assert result.exit_code == 0
+    assert reason in result.stderr.splitlines()
+    # of several videos only where chapters are asked for
+    several = job(films, tmp_path / "out", *BLIND, "--jobs", "1")
+    assert reason not in stepline(*several).stderr
+    assert f"a: {reason}" in stepline(*several, "--format", "chapters").stderr.splitlines()
 
 
 def test_verbose_prints_the_table_of_each_video(films, tmp_path):
