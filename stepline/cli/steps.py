@@ -34,7 +34,7 @@ from stepline.cli.results import ResultPrinter, run_in_turn
 from stepline.cli.sources import arriving_videos, open_video
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
-from stepline.plugins import DEFAULT_OUTPUTS
+from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import OutputOptions, VideoResult
@@ -45,24 +45,27 @@ if TYPE_CHECKING:
     from stepline.pipeline.video_pool import VideoPool
     from stepline.progress import Progress
 
+FORMAT_NAMES = (
+    f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}; mp4 and mkv are copies with chapters."
+)
 DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
 @click.command()
 @click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
-@out_option("Folder.", default="out")
+@out_option("Folder for the results.", default="out")
 @click.option(
     "--texts",
     type=PATH_TYPE,
-    help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
+    help="A file of your own lines to find, one per line; site: the chapters of a link's page.",
 )
-@click.option("--title", help="What to call the video, instead of what its file or speaker does.")
+@click.option("--title", help="Title of the video, instead of the one in its file or speech.")
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
 @click.option(
     "--step-scorer",
     type=PATH_TYPE,
     metavar="RUN",
-    help="What `stepline train writer` wrote: says which sentences tell a step.",
+    help="A run of `stepline train writer`, which picks the step sentences.",
 )
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
@@ -71,21 +74,22 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--describe",
     "describer",
     type=PATH_TYPE,
-    help="A network of `stepline train procx`, which tells the steps where speech tells none.",
+    help="A network of `stepline train procx` for videos whose speech gives no steps.",
 )
 @click.option(
     "--format",
     "formats",
     type=PluginChoice("outputs"),
     multiple=True,
-    help="Only this output, and the JSON; mp4, mkv: a copy with chapters.",
+    metavar="FORMAT",
+    help=f"Write only this output and the JSON. {FORMAT_NAMES}",
 )
 @click.option(
     "--alignment",
     is_flag=True,
-    help="Also keep how each step fits each second, as ID.alignment.npz.",
+    help="Also write how each step fits each second (ID.alignment.npz).",
 )
-@click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
+@click.option("--clips", is_flag=True, help="Cut an mp4 clip of every step that is shown.")
 @click.option(
     "--json",
     "as_json",
@@ -97,7 +101,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--keep/--no-keep",
     default=True,
     show_default=True,
-    help="Keep what links bring, in OUT/downloads.",
+    help="Keep downloaded videos in OUT/downloads.",
 )
 @click.option(
     "--jobs",
@@ -105,15 +109,21 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     metavar="N",
     help="Videos to work on at the same time; without it, as many as cores and memory allow.",
 )
-@click.option("--dry-run", is_flag=True, help="Ask no language model; say what it would take.")
+@click.option("--dry-run", is_flag=True, help="Dry run: estimate the language-model cost.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @click.option(
-    "--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C."
+    "--watch", is_flag=True, help="Also process videos that arrive in the folders, until Ctrl-C."
 )
 @speech_options
 def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
-    """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it
-    is shown.
+    """Find the steps of videos and when each is shown.
+
+    \b
+    Example:
+      stepline steps stepline/demo/demo.mp4 --out out
+
+    VIDEOS are files, folders or links. In a folder, each video has a line instead of a table,
+    videos that are done are left alone, and one that fails ends no other; then the exit code is 1.
 
     Captions without their video (srt, vtt, sbv, ttml, dfxp, csv, json) are an input too: nothing
     counts as shown then. In a folder they are those that lie next to no video of their name, csv
@@ -121,10 +131,6 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
 
     A link is an address of http(s): of a file, of a page that shows a video, or of a playlist, for
     which the extra `links` is needed.
-
-    \b
-    Example:
-      stepline steps stepline/demo/demo.mp4 --out out
     """
     from stepline.outputs import safe_stem
     from stepline.pipeline.batch import read_texts
@@ -280,15 +286,17 @@ def run_source(
 
 
 @click.command()
-@out_option("Folder.", default="out")
+@out_option("Folder for the results.", default="out")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @device_options
 def demo(out: Path, browse: bool) -> None:
-    """Find the steps of the demo video that comes with Stepline, and name the page that shows them.
+    """Find the steps of the demo video that comes with Stepline.
 
     \b
     Example:
       stepline demo --out out
+
+    The last line names the page that shows them.
     """
     from stepline.asr.settings import AsrSettings
     from stepline.outputs import output_path, step_table
@@ -321,7 +329,7 @@ def demo(out: Path, browse: bool) -> None:
     type=PATH_TYPE,
     help="A network of `stepline train procx`: its file or folder.",
 )
-@out_option("Folder.", default="described")
+@out_option("Folder for the results.", default="described")
 @click.option(
     "--speech",
     is_flag=True,
@@ -331,7 +339,7 @@ def demo(out: Path, browse: bool) -> None:
 @click.option(
     "--count",
     type=click.IntRange(min=0),
-    help="Steps to tell, instead of as many as the network counts.",
+    help="Number of steps, instead of what the network estimates.",
 )
 @click.option(
     "--backbone",
@@ -344,7 +352,8 @@ def demo(out: Path, browse: bool) -> None:
     "formats",
     type=PluginChoice("outputs"),
     multiple=True,
-    help="This output beside the JSON.",
+    metavar="FORMAT",
+    help=f"Also write this output; the JSON is always written. {FORMAT_NAMES}",
 )
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step; videos only.")
 @click.option(
@@ -358,13 +367,13 @@ def demo(out: Path, browse: bool) -> None:
 @part_options
 @device_options
 def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
-    """Find the steps of SOURCES and say what is done in each, from the pictures alone.
-
-    SOURCES: videos, folders of them, links, or files of ready features.
+    """Find and describe the steps from the pictures alone.
 
     \b
     Example:
       stepline describe silent.mp4 --model run --format html
+
+    SOURCES: videos, folders of them, links, or files of ready features.
     """
     from stepline.features.files import is_feature_file
     from stepline.pipeline.networks import load_networks

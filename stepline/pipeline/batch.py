@@ -427,7 +427,7 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     if any(is_unsure(item.reason) for item in record.dropped):
         language = record.transcript.language if record.transcript else None
         named = f" (language {language!r})" if language else ""
-        reason = f"speech is heard{named}, but no word of it is believed"
+        reason = f"there is speech{named}, but it could not be recognised reliably"
     cure = "give its words (--captions), your own lines (--texts), or --describe MODEL"
     advice = f"{reason}{left_out}; {cure}"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
