@@ -31,7 +31,7 @@ OWN_NAMES: dict[Kind, tuple[str, ...]] = {
     "outputs": (
         *DEFAULT_OUTPUTS,
         *("markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl"),
-        *("labelstudio", "webp", "gif"),
+        *("labelstudio", "webp", "gif", "alignment"),
     ),
     "backbones": ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"),
 }
