@@ -129,7 +129,7 @@ class AlignerSettings(Settings):
     window: Count = 600  # rows of a window of a longer video; TAN: 64
     stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
     batch: Batch = 4  # windows aligned at once
-    # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
+    # compute in bfloat16, faster where the processor has it; moves a score by up to 0.006
     bf16: bool = False
     # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
     temperature: Positive = 0.07

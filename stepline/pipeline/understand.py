@@ -25,6 +25,7 @@ from pydantic import JsonValue
 
 from stepline.device import current_device
 from stepline.errors import MediaError, ModelError
+from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
@@ -108,6 +109,7 @@ class StageResults:
 
 
 @embedded_once()
+@one_blas_thread()
 def understand(
     request: Request,
     settings: StepsSettings,

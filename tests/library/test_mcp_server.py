@@ -279,4 +279,4 @@ def test_over_http_only_the_token_opens_and_only_by_this_machine_s_name(tools):
 def test_a_folder_that_is_none_is_one_line(stepline, tmp_path):
     result = stepline("mcp", tmp_path / "none")
     assert result.exit_code == 1
-    assert "no folder" in result.stderr
+    assert "no such folder" in result.stderr

@@ -182,7 +182,7 @@ def test_a_query_is_words_never_syntax(index, query):
 def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(
     tmp_path, monkeypatch, folder
 ):
-    with pytest.raises(StoreError, match="no folder"):
+    with pytest.raises(StoreError, match="no such folder"):
         SearchIndex(tmp_path / "gone")
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda *_: False)  # a folder that others own
