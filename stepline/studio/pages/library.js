@@ -52,7 +52,8 @@ const load = async () => {
   part("facts").textContent = plural(videos.length, "video");
   part("annotate").hidden = !videos.length && !narrowed;
   part("empty").hidden = videos.length > 0;
-  part("empty").textContent = narrowed ? "No video is like that." : "No videos yet. Drop one here.";
+  part("empty").textContent = narrowed ? "No video is like that." : "No videos yet.";
+  part("tour").hidden = Boolean(videos.length || narrowed);
 };
 
 /* ---- live runs ---- */

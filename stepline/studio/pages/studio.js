@@ -69,6 +69,11 @@ export const save = async (path, body) => {
   return name;
 };
 
+/* Pages of an upright video are set for one. */
+export const shapePage = (player) => player.addEventListener("loadedmetadata", () => {
+  document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
+});
+
 /* Server-sent events, by name. The browser connects again by itself; `again` is called when it has. */
 export const listen = (handlers, again = () => {}) => {
   const source = new EventSource("/api/events");
