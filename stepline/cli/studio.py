@@ -314,7 +314,7 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
 
 def _table(moments: "list[Moment]", folder: Path) -> str:
     from stepline.outputs.terminal import LEGEND, MARKS
-    from stepline.outputs.text import clock, one_line
+    from stepline.outputs.text import clock, one_line, sentence_case
     from stepline.outputs.verdict import status_verdict
 
     if not moments:
@@ -327,6 +327,9 @@ def _table(moments: "list[Moment]", folder: Path) -> str:
         mark = "“"
         if moment.kind == "step":
             mark = MARKS[status_verdict(moment.status, moment.basis, None)]
+        text = one_line(moment.text)
+        if moment.kind == "step":
+            text = sentence_case(text)
         where = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
-        lines += [f"  {mark} {when:<15} {one_line(moment.text)}", f"    {'':<15} {where}"]
+        lines += [f"  {mark} {when:<15} {text}", f"    {'':<15} {where}"]
     return "\n".join([*lines, "", f"{LEGEND}  “ said, no step rests on it", ""])
