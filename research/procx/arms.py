@@ -33,6 +33,10 @@ ARMS: Mapping[str, ProcxTrial] = {
     "ProcX, Sieve & Swap": pretrained(PROCX, "swap"),
     "PDVC": PDVC,
     "Vid2Seq": VID2SEQ,
+    "ProcX, roles": PROCX.changed(query_form="roles"),
+    "PDVC, roles": PDVC.changed(query_form="roles"),
+    "ProcX, roles, contrast": PROCX.changed(query_form="roles", role_weight=0.5),
+    "ProcX, roles, overlap": PROCX.changed(query_form="roles", overlap_weight=1.0),
     "ProcX, raw speech": pretrained(PROCX, "raw"),
     "ProcX, only sieved": pretrained(PROCX, "only-sieve"),
     "ProcX, mixed": pretrained(PROCX, "mix"),
@@ -68,6 +72,8 @@ TUNED = (
     "PDVC, Sieve & Swap",
     "Vid2Seq",
     "Vid2Seq, Sieve & Swap",
+    "ProcX, roles",
+    "PDVC, roles",
 )
 
 
@@ -76,6 +82,8 @@ def tuned_as(arm: str) -> str:
     is."""
     trial = ARMS[arm]
     system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
+    if trial.query_form == "roles":
+        return f"{system}, roles"
     return system if trial.pretraining is None else f"{system}, Sieve & Swap"
 
 
@@ -96,6 +104,16 @@ class Comparison:
 
 
 COMPARISONS = (
+    Comparison("ProcX: queries by role above shared", "ProcX, roles", "ProcX", {}),
+    Comparison("PDVC: queries by role above shared", "PDVC, roles", "PDVC", {}),
+    Comparison("ProcX with queries by role above PDVC", "ProcX, roles", "PDVC", {}),
+    Comparison("queries by role: ProcX above PDVC", "ProcX, roles", "PDVC, roles", {}),
+    Comparison(
+        "contrast between roles above none", "ProcX, roles, contrast", "ProcX, roles", {}
+    ),
+    Comparison(
+        "suppressed overlap above none", "ProcX, roles, overlap", "ProcX, roles", {}
+    ),
     Comparison(
         "pre-training on Sieve & Swap above none",
         "ProcX, Sieve & Swap",
@@ -236,6 +254,7 @@ class ArmStudy:
     result: Path
     command: str
     size: ProcxSize = field(default_factory=ProcxSize)
+    patience: int = 0  # as of a trial; above 0, rates are chosen by the validation score
 
     def tune(
         self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS
@@ -261,12 +280,13 @@ class ArmStudy:
                     self._run("comparison", arm, world, seed, option or self.option_of(arm))
 
     def option_of(self, arm: str) -> Option:
-        """Return the rate and number of steps with the highest mean SODA-D in tuning."""
+        """Return the rate and number of steps with the highest mean in tuning: of SODA-D, or of the
+        validation score where there is one."""
         name = tuned_as(arm)
         found: dict[Option, list[float]] = {}
         for cell in self.cells("tuning"):
             if cell["arm"] == name:
-                found.setdefault((cell["rate"], cell["steps"]), []).append(cell["scores"]["SODA-D"])
+                found.setdefault((cell["rate"], cell["steps"]), []).append(tuning_score(cell))
         if not found:
             raise KeyError(f"{name} is not tuned yet; run `tune` first")
         return max(found, key=lambda option: mean(found[option]))
@@ -283,7 +303,12 @@ class ArmStudy:
         if any(place.items() <= cell.items() for cell in self.cells(stage)):
             return
         trial = ARMS[arm].changed(
-            seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size
+            seed=world,
+            network_seed=seed,
+            rate=rate,
+            steps=steps,
+            patience=self.patience,
+            size=self.size,
         )
         store = ProcxTrials(self.folder, ("surest",), ())
         outcome = store.outcome(trial)
@@ -292,6 +317,8 @@ class ArmStudy:
             for metric in (*METRICS, *FACTS)
         }
         cell = {**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
+        if self.patience:
+            cell["validation"] = validation_curve(outcome.scores)
         # several processes share the cells
         with lock_output(self.folder / "result.lock", self.result, wait=True):
             known = {name: self.cells(name) for name in STAGES}
@@ -308,6 +335,23 @@ class ArmStudy:
             "claims": list(claims_of(known["comparison"])),
         }
         write_atomic(self.result, json.dumps(tree, indent=1) + "\n")
+
+
+def validation_curve(scores: Mapping[str, float]) -> list[tuple[int, float]]:
+    """Return the steps at which a training was validated, with its scores."""
+    curve = []
+    for name, score in scores.items():
+        if name.startswith("validation "):
+            curve.append((int(name.removeprefix("validation ")), score))
+    return sorted(curve)
+
+
+def tuning_score(cell: Cell) -> float:
+    """Return what a rate is chosen by: the best validation score, or SODA-D without one."""
+    if "validation" in cell:
+        return max(score for _, score in cell["validation"])
+    score: float = cell["scores"]["SODA-D"]
+    return score
 
 
 def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:

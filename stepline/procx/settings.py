@@ -221,6 +221,7 @@ PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouC
 
 StepSource: TypeAlias = Literal["reference", "captions", "steps", "narration"]
 TextChoice: TypeAlias = Literal["own", "said", "any"]
+HeldOutScore: TypeAlias = Literal["places", "words"]
 
 
 class DataSettings(Settings):
@@ -236,6 +237,8 @@ class DataSettings(Settings):
     # share of the videos, by their ids, that are not trained on but choose the best
     held_out: Fraction = 0.0
     held_out_most: Count = 500  # samples of them that are looked at
+    # what makes a network the best of them: SODA-D; "words": the mean of SODA-D and SODA-C, slower
+    held_out_score: HeldOutScore = "places"
 
 
 DescribeWhen: TypeAlias = Literal["speechless", "always", "alone"]
