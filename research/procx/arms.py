@@ -108,12 +108,8 @@ COMPARISONS = (
     Comparison("PDVC: queries by role above shared", "PDVC, roles", "PDVC", {}),
     Comparison("ProcX with queries by role above PDVC", "ProcX, roles", "PDVC", {}),
     Comparison("queries by role: ProcX above PDVC", "ProcX, roles", "PDVC, roles", {}),
-    Comparison(
-        "contrast between roles above none", "ProcX, roles, contrast", "ProcX, roles", {}
-    ),
-    Comparison(
-        "suppressed overlap above none", "ProcX, roles, overlap", "ProcX, roles", {}
-    ),
+    Comparison("contrast between roles above none", "ProcX, roles, contrast", "ProcX, roles", {}),
+    Comparison("suppressed overlap above none", "ProcX, roles, overlap", "ProcX, roles", {}),
     Comparison(
         "pre-training on Sieve & Swap above none",
         "ProcX, Sieve & Swap",

@@ -350,12 +350,7 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
     steps = trial.steps or (size.finetuning_steps if pretrained else size.steps)
     rate = size.finetuning_rate if pretrained else size.learning_rate
     batches = math.ceil(count / size.batch)
-    epochs = max(
-        1,
-        round(
-            (size.pretraining_steps if trial.zero_shot else steps) / batches
-        ),
-    )
+    epochs = max(1, round((size.pretraining_steps if trial.zero_shot else steps) / batches))
     own = {
         "epochs": epochs,
         "batch": size.batch,

@@ -20,8 +20,9 @@ how rare it is; both are here by name. Contrast: InfoNCE of queries and sentence
 16). Equation 15 as printed is a share, which falls as learning goes wrong; its -log is what is
 lowered, as in CoCa and MIL-NCE. Role and overlap are off unless they get a weight: InfoNCE between
 the queries for words and for places of one step, and what the boxes of two steps overlap beyond the
-steps themselves; the ideas are ROS-DVC's, the forms are ours. Letters: L decoder layers, B videos, N queries, C counts, M matches
-of a query and a step, P sentences, W tokens, V vocabulary, d width of the compared vectors.
+steps themselves; the ideas are ROS-DVC's, the forms are ours. Letters: L decoder layers, B videos, N
+queries, C counts, M matches of a query and a step, P sentences, W tokens, V vocabulary, d width of
+the compared vectors.
 """
 
 from collections.abc import Iterable

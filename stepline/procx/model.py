@@ -380,9 +380,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
             word_queries = self._decode_words(predictions.boxes.detach(), levels, lengths, pad)
         # (B, R, D)
         fused = None if self.fused_norm is None else self.fused_norm(fuse_levels(levels, lengths))
-        return ModelOutput(
-            predictions, queries, word_queries, levels, lengths, fused, videos.empty
-        )
+        return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
         """Return the encoded levels (B, P, D), their lengths, and which of their positions are of

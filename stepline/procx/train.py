@@ -37,12 +37,7 @@ from stepline.procx.checkpoint import (
     write_model,
 )
 from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
-from stepline.procx.inference import (
-    VideoToDescribe,
-    describe_many,
-    propose,
-    select_proposals,
-)
+from stepline.procx.inference import VideoToDescribe, describe_many, propose, select_proposals
 from stepline.procx.losses import count_frequencies, training_losses
 from stepline.procx.model import ProcX
 from stepline.procx.settings import (
@@ -454,9 +449,7 @@ def _described_events(
     network: ProcX, vocabulary: Vocabulary, batch: Sequence[StepSample]
 ) -> dict[str, list[Event]]:
     """Return the surest proposals of each sample with their captions."""
-    videos = [
-        VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in batch
-    ]
+    videos = [VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in batch]
     events: dict[str, list[Event]] = {}
     for sample, described in zip(batch, describe_many(network, vocabulary, videos), strict=True):
         spans = [(step.spans[0], step.text) for step in described.steps]

@@ -160,17 +160,16 @@ def fit(
     """Train the model in place and return it at rest; checkpoints and the log go to `folder`, from
     which it resumes.
 
-    With a scorer and `patience`, training ends where the score has stopped rising. Sets torch's seed at every step. Raises ShapeError without samples or when the loss is not
-    finite, SettingsError when `folder` holds another run, ModelError when its checkpoint is damaged
-    or of another network.
+    With a scorer and `patience`, training ends where the score has stopped rising. Sets torch's seed
+    at every step. Raises ShapeError without samples or when the loss is not finite, SettingsError
+    when `folder` holds another run or `patience` has no scorer, ModelError when its checkpoint is
+    damaged or of another network.
     """
     count = len(task.samples)
-    steps = settings.epochs * math.ceil(count / settings.batch)
-    steps_per_score = settings.score_every * math.ceil(count / settings.batch)
-    if not steps:
-        raise ShapeError(
-            "nothing to train on: no sample is left; loosen the filter that dropped them"
-        )
+    steps_per_epoch = math.ceil(count / settings.batch)
+    steps_per_score = settings.score_every * steps_per_epoch
+    steps = settings.epochs * steps_per_epoch
+    _check_run(steps, settings, scorer)
     optimizer = _optimizer(model, settings, task.rates)
     start = state = _resume(model, optimizer, settings, folder, count)
     if start.at_plateau(settings.patience):
@@ -212,6 +211,20 @@ def fit(
                 break
     model.eval()
     return model
+
+
+def _check_run(steps: int, settings: TrainSettings, scorer: HeldOutScorer[S] | None) -> None:
+    """Raise ShapeError where there is no step to take, SettingsError where `patience` has no
+    score."""
+    if not steps:
+        raise ShapeError(
+            "nothing to train on: no sample is left; loosen the filter that dropped them"
+        )
+    if settings.patience and scorer is None:
+        raise SettingsError(
+            f"train.patience={settings.patience}: nothing is held out to score; "
+            "set data.held_out, or leave the setting out"
+        )
 
 
 def _resume(

@@ -5,7 +5,16 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 
 from stepline.device import DeviceName
-from stepline.settings import Batch, Count, CountOrZero, NonNegative, Positive, Seed, Settings, ThreadsOrZero
+from stepline.settings import (
+    Batch,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Seed,
+    Settings,
+    ThreadsOrZero,
+)
 
 TextKind: TypeAlias = Literal["narration", "step"]
 StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]

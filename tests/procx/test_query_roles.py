@@ -141,7 +141,9 @@ def test_overlap_beyond_the_steps_own_by_hand():
     assert int(loss.count) == 2
     assert float(loss.total) == pytest.approx(1 / 3, abs=1e-4)
     as_they_are = build_targets([[(20.0, 60.0), (40.0, 80.0)]], [100.0])
-    assert float(overlap_loss(boxes, as_they_are, matches_of(2)).total) == pytest.approx(0, abs=1e-6)
+    assert float(overlap_loss(boxes, as_they_are, matches_of(2)).total) == pytest.approx(
+        0, abs=1e-6
+    )
     alone = build_targets([[(20.0, 60.0)]], [100.0])
     assert float(overlap_loss(boxes, alone, matches_of(1)).total) == 0
 

@@ -163,6 +163,8 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
 def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
     with pytest.raises(ShapeError, match="no sample is left"):
         fit(network(), task(0), QUICK, tmp_path)
+    with pytest.raises(SettingsError, match="patience=2: nothing is held out"):
+        fit(network(), task(), QUICK.model_copy(update={"patience": 2}), tmp_path)
     broken = TrainingTask(
         task().samples,
         len,
