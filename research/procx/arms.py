@@ -342,6 +342,15 @@ def validation_curve(scores: Mapping[str, float]) -> list[tuple[int, float]]:
     return sorted(curve)
 
 
+def rise_at_end(curve: Sequence[tuple[int, float]]) -> float:
+    """Return by how much the last third of a validation curve is above all before it, in points; 0
+    where it is not: the plateau was reached before."""
+    first = len(curve) - len(curve) // 3
+    before = max((score for _, score in curve[:first]), default=0.0)
+    after = max((score for _, score in curve[first:]), default=before)
+    return max(0.0, after - before)
+
+
 def tuning_score(cell: Cell) -> float:
     """Return what a rate is chosen by: the best validation score, or SODA-D without one."""
     if "validation" in cell:
@@ -359,13 +368,16 @@ def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
             for cell in cells
             if (cell["arm"], cell["rate"], cell["steps"]) == (arm, rate, steps)
         ]
-        yield {
+        tuned = {
             "arm": arm,
             "rate": rate,
             "steps": steps,
             "worlds": [cell["world"] for cell in own],
             "SODA-D": mean(cell["scores"]["SODA-D"] for cell in own),
         }
+        if all("validation" in cell for cell in own):
+            tuned["validation"] = mean(tuning_score(cell) for cell in own)
+        yield tuned
 
 
 def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
@@ -406,6 +418,7 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
             str(one["steps"]),
             str(len(one["worlds"])),
             f"{one['SODA-D']:.1f}",
+            f"{one['validation']:.1f}" if "validation" in one else "–",
         ]
         for one in tree["tuned"]
     ]
@@ -414,7 +427,9 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
         own = [cell for cell in tree["comparison"] if cell["arm"] == arm]
         cells = [spread([cell["scores"][metric] for cell in own]) for metric in (*METRICS, "texts")]
         seconds = mean(cell["cpu_seconds"] for cell in own)
-        arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, f"{seconds:.0f}"])
+        curves = [cell["validation"] for cell in own if "validation" in cell]
+        rise = spread([rise_at_end(curve) for curve in curves]) if curves else "–"
+        arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, rise, f"{seconds:.0f}"])
     claims = [
         [
             one["claim"],
@@ -427,8 +442,8 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
         for one in tree["claims"]
     ]
     heads = (
-        ["tuned arm", "rate", "steps", "worlds", "SODA-D"],
-        ["arm", "rate", "trainings", *METRICS, "texts", "CPU s"],
+        ["tuned arm", "rate", "steps", "worlds", "SODA-D", "validation"],
+        ["arm", "rate", "trainings", *METRICS, "texts", "rise at the end", "CPU s"],
         ["claim", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs"],
     )
     return "\n".join(markdown_table(*one) for one in zip(heads, (tuned, arms, claims), strict=True))
