@@ -123,6 +123,7 @@ PROCX = {
     "model.decoder_layers": (4, "section 6.3: four layers"),
     "model.dropout": (0.1, "section E.2: 0.1"),
     "model.fuse": (True, "appendix D: Multi-Scale Fusion"),
+    "model.query_form": ("shared", "appendix D: one set of queries"),
     "model.attention.form": ("key-aware", "section 5"),
     "model.captioner.kind": ("transformer", "section 5: Contrastive Transformer"),
     "model.captioner.dropout": (0.1, "section E.2: 0.1"),
@@ -149,6 +150,7 @@ PRETRAINING = PROCX | {
     "train.epochs": (10, "section E.2: 10 epochs"),
     "train.batch": (64, "section E.2: 64 over 4 GPUs"),
 }
+BEST_PROCX = {"model.query_form": ("roles", "docs/procx.md: queries by role")}
 WYS2 = {
     "clips.seconds": (3.0, "section 4: 3 s"),
     "clips.resolve": (True, "section 3.1: coreferences are resolved"),
@@ -239,6 +241,7 @@ PRESETS = {
     ("sieve-swap", "paper"): (SieveSwapSettings, SIEVE_SWAP),
     ("train procx", "paper"): (ProcxRunSettings, PROCX),
     ("train procx", "paper-pretraining"): (ProcxRunSettings, PRETRAINING),
+    ("train procx", "best"): (ProcxRunSettings, BEST_PROCX),
     ("train wys2", "paper"): (Wys2Settings, WYS2),
 }
 NAMES = ["-".join(names).replace(" ", "-") for names in PRESETS]

@@ -143,8 +143,8 @@ PRESETS_FOLDER = Path(__file__).parents[1] / "presets"  # a folder a command
 
 
 def preset_files(command: str) -> dict[str, Path]:
-    """Return the presets of a command by name: settings files that hold a paper's values, each with
-    its source."""
+    """Return the presets of a command by name: settings files that hold a paper's values, or what
+    was measured to be best, each with its source."""
     return {
         path.stem: path
         for path in sorted((PRESETS_FOLDER / command.replace(" ", "-")).glob("*.toml"))
@@ -154,11 +154,14 @@ def preset_files(command: str) -> dict[str, Path]:
 def preset_option(command: str) -> Callable[[F], F]:
     """Return the option --preset of a command, whose value is the preset's file."""
     files = preset_files(command)
+    whose = "the paper"
+    if "best" in files:
+        whose = "the paper, or the best that was measured"
     return click.option(
         "--preset",
         type=click.Choice(list(files)),
         callback=lambda context, option, name: files.get(name),  # noqa: ARG005
-        help="Values of a paper (docs/reproduce.md); --settings and --set change them.",
+        help=f"Values of {whose} (docs/reproduce.md); --settings and --set change them.",
     )
 
 
