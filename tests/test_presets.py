@@ -187,6 +187,7 @@ PDVC = {
     "loss.count_weight": (0.5, "yc2_tsn_pdvcl.yml: count_loss_coef"),
     "loss.caption_weight": (2.0, "yc2_tsn_pdvcl.yml: caption_loss_coef"),
     "loss.contrast_weight": (0.0, "there is none"),
+    "loss.caption_mean": ("captions", "LSTM_DSA.py: build_loss, a mean over captions"),
     "loss.label_smoothing": (0.0, "LSTM_DSA.py: none"),
     "train.epochs": (20, "ProcX section E.2: 20 epochs"),
     "train.batch": (8, "ProcX section E.2"),
