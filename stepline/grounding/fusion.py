@@ -3,7 +3,7 @@ and a verdict.
 
 `fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
 `with_verdict`  from the posterior to spans, the likeliest second, and "shown", "unclear", "said" or "not found"
-`part_neighbours`  spans cut where they run into another step's likeliest second
+`part_neighbours`  spans cut where they run into those of other steps
 
 Letters: K steps, T seconds.
 """
@@ -247,12 +247,17 @@ def _part(step: Step, seconds: Sequence[float]) -> Step:
 
 def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[Step]:
     """Return the steps with spans around `first` that end before those around `second` begin."""
-    ends = [step.spans[0].end for step in steps if step.spans and step.at == first]
-    starts = [step.spans[0].start for step in steps if step.spans and step.at == second]
-    if max(ends) <= min(starts):
+    end = first
+    start = second
+    for step in steps:
+        if step.spans and step.at == first:
+            end = max(end, step.spans[0].end)
+        elif step.spans and step.at == second:
+            start = min(start, step.spans[0].start)
+    if end <= start:
         return list(steps)
     border = _halfway(first, second)
-    border = min(max(border, min(starts)), max(ends))
+    border = min(max(border, start), end)
     apart = []
     for step in steps:
         if step.spans and step.at == first:

@@ -145,12 +145,11 @@ def _spans_by_weights(
             continue
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said = Span(float(start), min(float(end), duration))
-        sources = tuple(
-            n
-            for n, sentence in enumerate(sentences)
-            if sentence.span.overlap(said) > 0 and weight[n] >= 1 / len(weight)
-        )
-        update = {"said": said, "score": min(1.0, best), "sources": sources}
+        sources = []
+        for n, sentence in enumerate(sentences):
+            if sentence.span.overlap(said) > 0 and weight[n] >= 1 / len(weight):
+                sources.append(n)
+        update = {"said": said, "score": min(1.0, best), "sources": tuple(sources)}
         placed.append(step.model_copy(update=update))
     return tuple(placed), tuple(dropped)
 

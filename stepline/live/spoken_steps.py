@@ -139,8 +139,11 @@ class SpokenSteps:
         from stepline.writing.extractive.writer import transcript_step_probabilities
 
         keys = [(sentence.span.start, sentence.text) for sentence in transcript.sentences]
-        unread = [n for n, key in enumerate(keys) if key not in self._step_probabilities]
-        begin = max(0, min([*unread, len(keys) - OPEN_SENTENCES]))
+        begin = max(0, len(keys) - OPEN_SENTENCES)
+        for n, key in enumerate(keys[:begin]):
+            if key not in self._step_probabilities:
+                begin = n
+                break
         first = max(0, begin - CONTEXT_SENTENCES)
         recent = Transcript(language=language, sentences=transcript.sentences[first:])
         probabilities = transcript_step_probabilities(recent, self._settings.writing)
