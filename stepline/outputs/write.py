@@ -36,8 +36,8 @@ def write_outputs(
     OUTPUTS.
 
     formats: keys of OUTPUTS, or one of them. media: the video's path, linked from the page relative
-    to the folder, unless it does not stay: linked=False. A format that cannot hold the record (chapters of a short video) is left out, and
-    an older file of its name removed.
+    to the folder, unless it does not stay: linked=False. A format that cannot hold the record
+    (chapters of a short video) is left out, and an older file of its name removed.
     files: a set of other files with which these appear; without it they are a set of their own.
     Raises SettingsError for an unknown format and for one that needs the video where none is given,
     ModelError where its library is not installed, MediaError where the video cannot be read,
