@@ -206,7 +206,7 @@ def wanted_device() -> str:
     return _wanted[0]
 
 
-def wanted_compute() -> ComputeType:
+def requested_compute() -> ComputeType:
     """Return what `--compute-type` says, "auto" where it is not given."""
     return _wanted[1]
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stepline.pipeline.networks import Networks
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
-    from stepline.pipeline.video_messages import VideoOutcome
+    from stepline.pipeline.video_messages import VideoOutcome, VideoWorkerSetup
     from stepline.pipeline.video_pool import VideoPool
     from stepline.progress import Progress
 
@@ -146,16 +146,16 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if options["alignment"]:
         formats = (*formats, "alignment")
     output = output_from_options(options, formats)
-    texts = None  # the chapters of a link's page
-    if not is_site(options["texts"]):
-        texts = read_texts(options["texts"]) if options["texts"] else ()
+    texts: tuple[str, ...] | None = ()
+    if options["texts"]:  # None: the chapters of a link's page
+        texts = None if is_site(options["texts"]) else read_texts(options["texts"])
     find = partial(find_sources, captions=True, force=output.force)
     sources = [] if options["watch"] else find(videos, output.out, settings)
-    several = len(sources) > 1 or options["watch"]
+    several = bool(len(sources) > 1 or options["watch"])
     check_captions(options["captions"], several=several)
     check_title(options["title"], several=several)
-    _check_one_video_options(options, output.formats, several=bool(several))
-    networks = load_networks(settings, several=several)  # raises before the first video is heard
+    _check_one_video_options(options, output.formats, several=several)
+    networks = load_networks(settings, several=several)
     request_parts: dict[str, Any] = {
         "captions": options["captions"],
         "texts": texts,
@@ -169,24 +169,11 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         arrivals = (name_sources(files, output.out) for files in arriving_videos(videos))
     reported_formats = options["formats"] if several else formats
     printer = ResultPrinter("videos", reported_formats, as_json=options["as_json"], several=several)
-    with ExitStack() as stack:
-        pool = None
-        jobs = _count_jobs(options["jobs"], settings, sources, watch=options["watch"])
-        if jobs > 1:
-            pool = stack.enter_context(_start_pool(jobs, settings, output, request_parts))
-        find_steps = partial(
-            run_source, settings=settings, output=output, networks=networks, **request_parts
-        )
-        for batch in arrivals:
-            labels = [source.label for source in batch]
-            if pool is not None:
-                printer.print_all(partial(_run_at_once, pool, batch), labels)
-            else:
-                in_turn = [(source.label, partial(find_steps, source)) for source in batch]
-                printer.print_all(partial(run_in_turn, in_turn), labels)
+    jobs = _count_jobs(options["jobs"], settings, sources, watch=options["watch"])
+    setup = _worker_setup(settings, output, request_parts)
+    _print_batches(printer, arrivals, setup, networks, jobs)
     if options["browse"] and printer.last is not None:
-        page = output.out / f"{safe_stem(printer.last.id)}.html"
-        webbrowser.open(page.absolute().as_uri())
+        webbrowser.open((output.out / f"{safe_stem(printer.last.id)}.html").absolute().as_uri())
     sys.exit(printer.status)
 
 
@@ -203,19 +190,48 @@ def _count_jobs(
     return min(jobs or machine_jobs(settings), len(sources))
 
 
-def _start_pool(
-    jobs: int, settings: "StepsSettings", output: "OutputOptions", request_parts: Mapping[str, Any]
-) -> "VideoPool":
-    """Return the processes that work on several videos at the same time."""
-    from stepline.device import wanted_compute, wanted_device
-    from stepline.pipeline.video_messages import LOGGERS, WorkerSetup
+def _worker_setup(
+    settings: "StepsSettings", output: "OutputOptions", request_parts: Mapping[str, Any]
+) -> "VideoWorkerSetup":
+    """Return what the main job does with every video, for this process and others."""
+    from stepline.device import requested_compute, wanted_device
+    from stepline.pipeline.video_messages import LOGGER_NAMES, VideoWorkerSetup
+
+    levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
+    return VideoWorkerSetup(
+        settings, output, request_parts, wanted_device(), requested_compute(), log_levels=levels
+    )
+
+
+def _print_batches(
+    printer: ResultPrinter,
+    arrivals: "Iterable[list[VideoSource]]",
+    setup: "VideoWorkerSetup",
+    networks: "Networks",
+    jobs: int,
+) -> None:
+    """Do the main job on videos as they arrive, here or in several processes, and print what
+    becomes of each. networks: for the work in this process."""
     from stepline.pipeline.video_pool import VideoPool
 
-    levels = tuple(logging.getLogger(name).level for name in LOGGERS)
-    setup = WorkerSetup(
-        settings, output, request_parts, wanted_device(), wanted_compute(), log_levels=levels
+    find_steps = partial(
+        run_source,
+        settings=setup.settings,
+        output=setup.output,
+        networks=networks,
+        **setup.request_parts,
     )
-    return VideoPool(setup, jobs)
+    with ExitStack() as stack:
+        pool = None
+        if jobs > 1:
+            pool = stack.enter_context(VideoPool(setup, jobs))
+        for batch in arrivals:
+            labels = [source.label for source in batch]
+            if pool is not None:
+                printer.print_all(partial(_run_at_once, pool, batch), labels)
+            else:
+                in_turn = [(source.label, partial(find_steps, source)) for source in batch]
+                printer.print_all(partial(run_in_turn, in_turn), labels)
 
 
 def _run_at_once(

@@ -18,7 +18,7 @@ from stepline.records import Record, Span, Step
 from stepline.wys2.settings import SummarySettings
 
 MIN_PART_SECONDS = 2.0  # of a step of which a part is kept; a shorter look shows hardly anything
-ROUNDING = 1e-9  # s
+ROUNDING_SECONDS = 1e-9
 MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
 Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
 
@@ -105,7 +105,10 @@ def _select_within(
         part = replace(segment, span=span)
         is_long_enough = span.duration >= MIN_PART_SECONDS or not selected
         # near a selected segment the gap between them counts, too
-        if is_long_enough and _length(_merge_near([*selected, part], gap)) <= target + ROUNDING:
+        if (
+            is_long_enough
+            and _length(_merge_near([*selected, part], gap)) <= target + ROUNDING_SECONDS
+        ):
             selected.append(part)
     return selected
 
