@@ -199,7 +199,7 @@ def test_what_comes_compressed_is_read_unpacked(coding):
             assert answer.is_packed
 
 
-@pytest.mark.parametrize("body", [gzip.compress(b"x" * 9999)[:-20], b"\x1f\x8bno gzip"])
+@pytest.mark.parametrize("body", [gzip.compress(b"x" * 9999, mtime=0)[:-20], b"\x1f\x8bno gzip"])
 def test_what_cannot_be_unpacked_is_a_fault(body):
     head = f"Content-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with (

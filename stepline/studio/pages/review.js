@@ -219,8 +219,8 @@ const makeRow = (id) => {
   const save = () => {
     clearTimeout(typing);
     const at = steps()[index(id)], text = row.text.value.trim();
-    if (at && text && text !== at.text) change(id, { text });
-    else if (at && !text && document.activeElement !== row.text) row.text.value = at.text;
+    if (at && text && text !== sentenceCase(at.text)) change(id, { text });
+    else if (at && !text && document.activeElement !== row.text) row.text.value = sentenceCase(at.text);
   };
   row.text.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(save, TYPING); fit(row.text); });
   row.text.addEventListener("blur", save);
@@ -268,7 +268,7 @@ const machineRow = (id, field, value) => {
 };
 const updateRow = (row, each, at) => {
   const looks = JSON.stringify([each, at, each.id === current, edited.machine[each.id], total(), Boolean(timeline)]);
-  if (row.looks === looks && (row.text.value === each.text || document.activeElement === row.text)) return;
+  if (row.looks === looks && (row.text.value === sentenceCase(each.text) || document.activeElement === row.text)) return;
   row.looks = looks;
   const kind = look(each), second = each.start ?? each.said?.[0];
   row.node.className = `step ${kind}${each.id === current ? " chosen" : ""}`;
@@ -279,8 +279,8 @@ const updateRow = (row, each, at) => {
   if (source) loadPicture(row.image, source);
   row.image.hidden = !source;
   row.text.ariaLabel = `Text of step ${at + 1}`;
-  if (document.activeElement !== row.text || row.text.value === row.shown) row.text.value = each.text;
-  row.shown = each.text;
+  if (document.activeElement !== row.text || row.text.value === row.shown) row.text.value = sentenceCase(each.text);
+  row.shown = sentenceCase(each.text);
   fit(row.text);
   row.times.textContent = timesOf(each);
   row.mark.value = look(each) === "likely" ? "likely" : each.status ?? (each.start === null ? "" : "shown");
