@@ -19,11 +19,11 @@ from stepline.chat.requests import RequestLimits, open_cache
 from stepline.chat.servers import LocalModel
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
-from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.llm.citing import cite_sources
 from stepline.writing.llm.prompts import nasva_prompt, split_into_chunks
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.settings import LlmSettings
+from stepline.writing.talk import talk_reasons
 
 HERE = Path(__file__).resolve().parent
 
@@ -74,7 +74,7 @@ def row(path: Path, runner: RequestRunner, settings: LlmSettings) -> dict[str, A
         served = runner.serve(chunk)
         counts["seconds"].append(round(time.perf_counter() - start, 2))
         texts = served.reading.texts if served.reading else ()
-        talk = [reason is not None for reason in small_talk_reasons(texts)]
+        talk = [reason is not None for reason in talk_reasons(texts)]
         work = [text for text, is_talk in zip(texts, talk, strict=True) if not is_talk]
         steps, unsupported = cite_sources(work, chunk, floor=settings.floor, embed=embed)
         add(counts, served, len(steps), len(unsupported), sum(talk))

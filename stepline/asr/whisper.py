@@ -3,6 +3,7 @@ many at once."""
 
 import logging
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from stepline.asr.vad import find_speech
 from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
+from stepline.narration.words import looks_english
 from stepline.progress import reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
 from stepline.weights import find_weights
@@ -31,6 +33,7 @@ BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
 # of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
 SLOT_SECONDS = 30
 FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
+MIN_TELLING_WORDS = 8  # by which a language is told
 MAX_REASON_CHARS = 200  # of the hub's error
 
 
@@ -66,7 +69,12 @@ class Whisper:
             segments, info = self._model.transcribe(_join_runs(window, runs), **self._options(beam))
             segment = next(iter(segments), None)
         language: str | None = str(info.language)
-        if info.language_probability < self._settings.switch_above and not self._settings.translate:
+        is_guess = self.language is None and not self._settings.translate
+        if is_guess and segment is not None and _is_english(segment.words or ()):
+            language = "en"
+        elif (
+            info.language_probability < self._settings.switch_above and not self._settings.translate
+        ):
             language = None  # a guess is no name, nor binds it the windows to come
         self.language = self.language or language
         return self._transcript(window, runs, [] if segment is None else [segment], language)
@@ -208,6 +216,14 @@ def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]
 
 def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
+
+
+def _is_english(spoken: Iterable[Any]) -> bool:
+    """Tell whether words that were read are English, whatever their sound was taken for: an accent
+    misleads the guess (English of Bali was named Malay), the words do not."""
+    text = "".join(word.word for word in spoken)
+    words = re.findall(r"[^\W\d_]+(?:'\w+)?", text.lower())
+    return len(words) >= MIN_TELLING_WORDS and looks_english(words)
 
 
 def _load_model(path: Path, place: dict[str, Any], threads: int) -> Any:

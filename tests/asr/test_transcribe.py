@@ -173,8 +173,17 @@ def test_where_most_is_not_understood_the_cure_is_told_once_and_no_language_is_n
 def test_a_language_is_named_where_it_is_likely(
     monkeypatch: pytest.MonkeyPatch, probability: float, named: str | None
 ) -> None:
-    read_by(monkeypatch, [CLEAR], "es", probability=probability)
+    spanish = "Corta el pan en cuatro rebanadas finas y tuesta todo."
+    read_by(monkeypatch, [(spanish, *CLEAR[1:])], "es", probability=probability)
     assert transcribe(demo_voice(), AsrSettings(model="whisper-base")).transcript.language == named
+
+
+def test_english_words_are_english_whatever_the_accent_was_taken_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_by(monkeypatch, [CLEAR], "ms", probability=0.9)
+    found = transcribe(demo_voice(), AsrSettings(model="whisper-base"))
+    assert found.transcript.language == "en"
 
 
 @clips

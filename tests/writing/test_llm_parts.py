@@ -20,7 +20,6 @@ from stepline.chat.servers import RequestError
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
-from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.llm import prompts as chunks
 from stepline.writing.llm.citing import choose_in_order, cite_sources
 from stepline.writing.llm.prompts import (
@@ -35,6 +34,7 @@ from stepline.writing.llm.prompts import (
 )
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
+from stepline.writing.talk import talk_reasons
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
@@ -185,13 +185,24 @@ def test_the_lemonade_actions_cite_the_sentences_that_tell_them() -> None:
     assert cite_sources(strangers, chunk, floor=0.4, embed=embed)[0] == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "take the channel locks and loosen the nut",
+        "peel a thumb sized piece of ginger",
+        "tune the string down a half step",
+        "click the comment button",
+        "open the website in the browser",
+    ],
+)
+def test_a_word_of_a_channel_makes_no_talk_of_work(text: str) -> None:
+    assert talk_reasons(["cut the bread", text, "let it rest"]) == [None] * 3
+
+
 def test_talk_to_the_audience_is_told_from_work() -> None:
     opening = "I'm going to be doing that today, so let's get right into it"
-    assert None not in small_talk_reasons(["Follow me on Instagram", opening, "Show the viewers"])
-    assert (
-        small_talk_reasons(["Juice the lemons", "Water", "Stir and subscribe to the channel"])
-        == [None] * 3
-    )
+    assert None not in talk_reasons(["Follow me on Instagram", opening, "Show the viewers"])
+    assert talk_reasons(["Juice the lemons", "Stir and pour the water in"]) == [None] * 2
 
 
 # ------------------------------------------------------------------ threads

@@ -2,17 +2,15 @@
 opinions, habits, options.
 
 Each rule is a row of a table; `off_topic_reason` returns the first that holds, as the reason for
-dropping the clause. `small_talk_reasons` asks the same rules of the steps that a language model
-wrote ("subscribe to the channel").
+dropping the clause.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stepline.writing.extractive.clauses import CARRIERS, Clause, find_clauses
-from stepline.writing.extractive.english import parse, word_set
-from stepline.writing.extractive.segments import split_into_segments
+from stepline.writing.extractive.clauses import CARRIERS, Clause
+from stepline.writing.extractive.english import word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -23,10 +21,6 @@ TELLING = word_set(
     show teach explain tell talk discuss demonstrate introduce describe mention say answer share ask welcome
     thank apologize present review recommend suggest promise admit speak chat
     """
-)
-# What the audience of a channel is asked to do.
-AUDIENCE = word_set(
-    "subscribe comment follow like watch rewatch tune stay support donate join smash enjoy"
 )
 SETTING_OUT = word_set("get dive jump go move head hop")  # "let's dive right into it"
 # States of mind and being: they order nothing, in whatever mood.
@@ -40,14 +34,6 @@ STATES = word_set(
 # States that are actions after all when they are ordered outright: "look into the mirror", "get a
 # bowl", "remember".
 ORDERED = word_set("look find get come feel decide wait listen")
-# The places and things of a channel.
-CHANNEL = word_set(
-    """
-    channel comment comments instagram facebook twitter tiktok youtube patreon newsletter blog subscribe thumb
-    thumbs podcast notification notifications follower followers website merch patron patrons subscriber
-    giveaway sponsor
-    """
-)
 MOTION = word_set("up down in out off on into onto over back under through around")
 HABITS = word_set(
     "usually always often normally sometimes typically generally personally mostly never rarely already"
@@ -91,38 +77,6 @@ def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:
         if holds(clause):
             return reason
     return None
-
-
-def _talks_to_audience(clause: Clause) -> bool:
-    words = _words(clause)
-    if clause.verb.lemma_ in AUDIENCE and clause.verb.lemma_ not in (
-        "watch",
-        "stay",
-        "join",
-        "follow",
-        "like",
-        "support",
-    ):
-        return True
-    if clause.verb.lemma_ in AUDIENCE and (
-        words & CHANNEL or not _objects(clause) or _objects(clause) & {"me", "us"}
-    ):
-        return True
-    if (
-        clause.verb.lemma_ in ("stop", "visit", "come", "join")
-        and words & {"our", "my"}
-        and clause.voice == "order"
-    ):
-        return True
-    if clause.verb.lemma_ == "try" and words & {"recipe", "tutorial", "project"}:
-        return True
-    where = clause.verb.lemma_ in ("check", "visit", "leave", "click", "see", "find")
-    if clause.verb.lemma_ == "visit" and any(token.like_url for token in clause.verb.subtree):
-        return True
-    below = where and bool(words & {"link", "links", "description", "below"})
-    return (
-        bool(words & CHANNEL) or below or {"thumbs", "up"} <= words or {"like", "button"} <= words
-    )
 
 
 def _is_about_me(clause: Clause) -> bool:
@@ -290,7 +244,6 @@ def _says_nothing(clause: Clause) -> bool:
 
 
 _RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
-    ("chat: asked of the audience, not a step of the work", _talks_to_audience),
     ("chat: about the speaker", _is_about_me),
     ("talk about the video", _tells),
     (STATE, _is_state),
@@ -357,25 +310,3 @@ def _spine(verb: "Token") -> "list[Token]":
         verb = verb.head
         found.extend([verb, *verb.children])
     return found
-
-
-# The reasons that hold for any wording; the others concern spoken grammar.
-TALK = ("chat", "talk about the video", "an announcement")
-
-
-def small_talk_reasons(texts: Sequence[str]) -> list[str | None]:
-    """Return for each step why it is talk to the audience, None for one that is work (or that no
-    rule knows)."""
-    pieces = [(k, piece) for k, text in enumerate(texts) for piece in split_into_segments(text, 1)]
-    reasons: list[list[str | None]] = [[] for _ in texts]
-    for (k, piece), doc in zip(pieces, parse([piece.text for _, piece in pieces]), strict=True):
-        reasons[k] += [
-            off_topic_reason(clause) for clause in find_clauses(doc, ordered=piece.ordered)
-        ]
-    # A step is talk when every one of its clauses is.
-    return [
-        found[0]
-        if found and all(reason is not None and reason.startswith(TALK) for reason in found)
-        else None
-        for found in reasons
-    ]

@@ -19,7 +19,7 @@ from stepline.chat.requests import RequestLimits, run_in_threads
 from stepline.chat.servers import open_server
 from stepline.errors import WriterError
 from stepline.records import Matrix, Rejected, Step, Transcript
-from stepline.writing.extractive.off_topic import small_talk_reasons
+from stepline.writing.extractive.reading import foreign_note
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
 from stepline.writing.llm.citing import Embed, cite_sources, say_different_things
 from stepline.writing.llm.prompts import (
@@ -36,6 +36,7 @@ from stepline.writing.llm.replies import ParsedReply
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
 from stepline.writing.llm.second_pass import SecondPass, choose_and_order
 from stepline.writing.settings import LlmSettings
+from stepline.writing.talk import talk_reasons
 from stepline.writing.types import WrittenSteps
 
 logger = logging.getLogger(__name__)
@@ -100,14 +101,16 @@ def write_llm(
 
     jpegs = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
     start = seeing.start if seeing else 0.0
-    asking = Asking(chunks, prompt, settings, jpegs, start, title, embed or _minilm)
+    is_english = foreign_note(transcript) is None
+    asking = Asking(chunks, prompt, settings, jpegs, start, title, embed or _minilm, is_english)
     written = _write_by_model(asking, transcript, fallback, withheld, second_pass=second_pass)
     return replace(written, dropped=(*hidden, *written.dropped))
 
 
 @dataclass(frozen=True)
 class Asking:
-    """What the model is asked about a transcript. start: of the part of the video, in seconds."""
+    """What the model is asked about a transcript. start: of the part of the video, in seconds.
+    is_english: so that talk among its steps is known by reading."""
 
     chunks: tuple[Chunk, ...]
     prompt: Prompt
@@ -116,11 +119,13 @@ class Asking:
     start: float
     title: str
     embed: Embed
+    is_english: bool
 
     def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
         """Return the model's steps for a chunk with what they rest on."""
         seconds = tuple(self.jpegs.get(chunk.number, ()))
-        return _cite(chunk, reply, self.embed, self.settings.floor, seconds, self.start)
+        work = _without_talk(reply) if self.is_english else reply
+        return _cite(chunk, work, self.embed, self.settings.floor, seconds, self.start)
 
 
 def _write_by_model(
@@ -265,6 +270,22 @@ def dry_run_note(
     return f"dry run: the language model that writes would be asked at most {most}{beside}; the grammar wrote the steps"
 
 
+def _without_talk(reply: ChunkReply) -> ChunkReply:
+    """Return the reply without the steps that are talk to the audience, which are told as dropped."""
+    reading = reply.reading
+    if reading is None or not reading.texts:
+        return reply
+    reasons = talk_reasons([split_citation(text)[0] for text in reading.texts])
+    work = []
+    dropped = list(reading.dropped)
+    for text, reason in zip(reading.texts, reasons, strict=True):
+        if reason is None:
+            work.append(text)
+        else:
+            dropped.append(Rejected(what="step", text=text, reason=reason))
+    return replace(reply, reading=replace(reading, texts=tuple(work), dropped=tuple(dropped)))
+
+
 def _cite(
     chunk: Chunk,
     reply: ChunkReply,
@@ -282,11 +303,7 @@ def _cite(
     dropped = [*reply.dropped, *reading.dropped]
     texts: list[str] = []
     pictures: list[list[float]] = []  # the seconds of those that each text names
-    reasons = small_talk_reasons([text for text, _ in cited])
-    for (text, letters), small_talk in zip(cited, reasons, strict=True):
-        if small_talk is not None:
-            dropped.append(Rejected(what="step", text=text, reason=small_talk))
-            continue
+    for text, letters in cited:
         numbers = [PICTURE_LETTERS.index(letter) for letter in letters]
         texts.append(text)
         pictures.append([seconds[n] for n in numbers if n < len(seconds)])
