@@ -103,11 +103,11 @@ def hallucination_reason(
     if likely is not None and likely < settings.log_probability:
         return f"the recogniser was unsure of what is said ({_word_chance(likely)})"
     if sentence.confidence is not None and sentence.confidence < settings.word_probability:
-        return (
-            f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
-        )
+        return f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
     if likely is not None and likely + evidence.voiced < settings.belief:
-        return f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_word_chance(likely)})"
+        return (
+            f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_word_chance(likely)})"
+        )
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
     is_clear = evidence.voiced >= settings.clear_voice
     if likely is not None and likely < settings.clear_log_probability:
