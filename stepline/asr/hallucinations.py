@@ -119,4 +119,4 @@ def hallucination_reason(
 
 def _word_chance(log_probability: float) -> str:
     """Return the mean log-probability of a token in words: its geometric mean, in per cent."""
-    return f"{math.exp(log_probability):.0%} sure of each token"
+    return f"{math.exp(log_probability):.0%} sure of each part of a word"

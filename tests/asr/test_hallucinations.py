@@ -92,3 +92,11 @@ def test_a_long_sentence_said_again_and_again_is_a_loop() -> None:
         4,
     }
     assert repeated_sentences([sentence(text) for _ in range(3)]) == set()
+
+
+def test_reasons_are_per_cent_and_no_log_probabilities():
+    said = Sentence(text="Pour the milk.", span=Span(0.0, 2.0), confidence=0.9)
+    (unsure,) = hallucination_reasons([said], [SpeechEvidence(0.9, -1.0)], SETTINGS)
+    assert unsure == "the recogniser was unsure of what is said (37% sure of each part of a word)"
+    (silent,) = hallucination_reasons([said], [SpeechEvidence(0.02, None)], SETTINGS)
+    assert silent == "no voice is heard there (2% sure of one)"
