@@ -16,6 +16,7 @@ from stepline.cli.data import excluded, features, sieve_swap
 from stepline.cli.doctor import completion, datasets, doctor
 from stepline.cli.errors import Group, LogLines, log
 from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
+from stepline.cli.keys import keys
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
 from stepline.cli.options import offer_verbosity, verbosity_options
@@ -41,6 +42,7 @@ COMMANDS = (
     live,
     search,
     studio,
+    keys,
     learn,
     mcp,
     doctor,
