@@ -257,3 +257,13 @@ def test_the_error_tells_the_header_that_lacks(own):
     reply, data = own.ask("POST", "/api/videos", {"path": "v0.mp4"}, X_Stepline=None)
     assert reply.status == 400
     assert "`X-Stepline: studio`" in json.loads(data)["error"]
+
+
+def test_the_command_makes_lists_and_revokes_keys(tmp_path, stepline):
+    file = tmp_path / "keys.json"
+    secret = stepline("keys", "add", str(file), "shop", "--role", "edit").stdout.strip()
+    assert KeyFile(file).find(secret).role == "edit"
+    assert stepline("keys", "list", str(file)).stdout.split("\t")[:2] == ["shop", "edit"]
+    assert stepline("keys", "revoke", str(file), "shop").exit_code == 0
+    assert KeyFile(file).find(secret) is None
+    assert stepline("keys", "revoke", str(file), "shop").exit_code == 1
