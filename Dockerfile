@@ -22,6 +22,10 @@ RUN python3 -m venv /opt/stepline \
     && stepline weights get \
     && rm -rf /tmp/source
 
+# Of a studio at port 8080, as compose.yaml starts it; a run of another command ends before the first check counts.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health', timeout=4)"]
+
 USER 10001
 WORKDIR /videos
 ENTRYPOINT ["stepline"]

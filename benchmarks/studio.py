@@ -2,6 +2,7 @@
 
     python benchmarks/studio.py --viewers 50 --jobs 5 --seconds 120
     python benchmarks/studio.py --scrub 5
+    python benchmarks/studio.py --records 2000
 
 The first serves a library of copies of the demo, in a process of its own, to viewers that each hold
 an open line of events and, in turn and with a second's thought between, list the videos, load one,
@@ -9,7 +10,8 @@ read a range of it, look at a picture, search and correct a step; meanwhile so m
 whole main job on the demo, again and again. Any reply but 200 and 206 (and 409, two viewers who
 change the same) counts as an error. The second makes a sparse file of so many GiB in a library and
 asks for ranges of it at random, open-ended as a browser's player does: the time to the first 64
-KiB.
+KiB. The third makes so many records and asks, one after the other, for a page of the list, for those
+whose title has a word, for the corrected ones, and for a search.
 """
 
 import argparse
@@ -33,6 +35,7 @@ from stepline.records import Record, Span, Step, Video
 from stepline.storage import write_record
 
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+MAX_WAIT_SECONDS = 600.0  # for a reply; the first search makes the index
 THOUGHT = 1.0  # s between two requests of a viewer
 VIDEOS, PART = 20, 65536  # records of the library; bytes that are read of a range
 
@@ -52,7 +55,7 @@ class Server:
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, bytes]:
         """Return the status of a reply and up to PART bytes of it."""
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_WAIT_SECONDS)
         try:
             sent = {"Authorization": f"Bearer {self.token}", "X-Stepline": "studio", **headers}
             line.request(method, path, None if body is None else json.dumps(body), sent)
@@ -253,6 +256,43 @@ def scrub(size: float, count: int = 200) -> dict[str, object]:
     }
 
 
+QUESTIONS = {
+    "list, a page of 50": "/api/videos?most=50",
+    "list, all": "/api/videos",
+    "filter by title": "/api/videos?q=film+7&most=50",
+    "filter by state": "/api/videos?state=corrected&most=50",
+    "search": "/api/search?q=press+the+edge",
+}
+
+
+def lists(records: int, count: int = 30) -> dict[str, object]:
+    """Return the milliseconds of each question to a library of so many records."""
+    folder = Path(tempfile.mkdtemp())
+    figures: dict[str, object] = {"records": records, "asked": count}
+    try:
+        made_library(folder, records)
+        server = Server(folder)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    try:
+        for name, path in QUESTIONS.items():
+            server.ask("GET", path)  # the first one reads the records, or makes the index
+            times = []
+            for _ in range(count):
+                begun = time.perf_counter()
+                status, _ = server.ask("GET", path)
+                times.append(1000 * (time.perf_counter() - begun))
+                if status != 200:
+                    raise SystemExit(f"{path}: {status}")
+            median, high = np.percentile(times, (50, 95))
+            figures[name] = {"ms, median": round(float(median), 1), "95th": round(float(high), 1)}
+    finally:
+        server.end()
+        shutil.rmtree(folder)
+    return figures
+
+
 def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -260,13 +300,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--scrub", type=float, help="GiB")
+    parser.add_argument("--records", type=int, help="of a library whose lists are asked for")
     args = parser.parse_args()
-    print(
-        json.dumps(
-            scrub(args.scrub) if args.scrub else load(args.viewers, args.jobs, args.seconds),
-            indent=2,
-        )
-    )
+    if args.scrub:
+        figures = scrub(args.scrub)
+    elif args.records:
+        figures = lists(args.records)
+    else:
+        figures = load(args.viewers, args.jobs, args.seconds)
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

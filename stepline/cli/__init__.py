@@ -17,6 +17,7 @@ from stepline.cli.data import excluded, features, sieve_swap
 from stepline.cli.doctor import completion, datasets, doctor
 from stepline.cli.errors import Group, LogHandler, LogLines, log
 from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
+from stepline.cli.keys import keys
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
 from stepline.cli.options import offer_verbosity, verbosity_options
@@ -45,7 +46,7 @@ COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
         weights,
         completion,
     ),
-    "Correct and search": (studio, search, mcp, annotate, learn),
+    "Correct and search": (studio, keys, search, mcp, annotate, learn),
     "Data sets": (curate, datasets, features, text_base, sieve_swap, excluded),
     "Train": (train, refine, predict, evaluate, calibrate, export_onnx),
 }

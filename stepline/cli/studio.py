@@ -24,6 +24,7 @@ from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
     from stepline.library import Moment
+    from stepline.studio.keys import KeyFile
     from stepline.studio.server import StudioOptions
 
 MAX_PORT = 65535
@@ -43,6 +44,9 @@ MAX_PORT = 65535
     help="An address of this machine that others reach too; needs a password.",
 )
 @click.option("--password-file", type=PATH_TYPE, help="A file whose first line is the password.")
+@click.option(
+    "--keys", type=PATH_TYPE, help="A file of keys for programs, as `stepline keys add` makes it."
+)
 @click.option("--certfile", type=PATH_TYPE, help="A certificate (PEM), for https instead of http.")
 @click.option("--keyfile", type=PATH_TYPE, help="Its key (PEM), where --certfile does not hold it.")
 @click.option(
@@ -161,7 +165,19 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
         settings=settings,
         webhook=open_webhook(options["webhook"], options["webhook_secret"], settings.links),
         audit=options["audit"],
+        keys=_key_file(options["keys"]),
     )
+
+
+def _key_file(path: Path | None) -> "KeyFile | None":
+    from stepline.studio.keys import KeyFile
+
+    if path is None:
+        return None
+    keys = KeyFile(path)
+    if not keys.all():
+        print_message(f"warning: {path} has no key; `stepline keys add {path} NAME`", urgent=True)
+    return keys
 
 
 @click.command()

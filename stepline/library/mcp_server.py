@@ -6,6 +6,7 @@ the verdict, so that "said, not shown" is an answer. Quotes from a video are dat
 writes outside the library, its videos, and the folders that its user allows.
 """
 
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,6 +41,7 @@ CLIPS_FOLDER = "mcp-clips"  # in the library: the clips that assistants cut
 MAX_CLIP_SECONDS = 600.0
 MAX_QUOTE_CHARS = 200
 MAX_ID_CHARS = 40  # of an unknown id, in an error
+MAX_NAMED_VIDEOS = 5  # of one title, in an error
 PATIENCE_SECONDS = 45.0  # that `process_video` waits; clients commonly give a call 60
 PICTURE_PIXELS = 512  # across
 # P(shown) of a sentence without a step, from which the picture counts as showing it
@@ -171,9 +173,10 @@ class LibraryTools:
 
     def get_steps(self, video: str) -> list[Citation]:
         """Return all steps of a video in their order, each with its seconds, its sentence and its
-        verdict."""
-        record = self._record(video)
-        return [_step(video, record, step) for step in record.steps]
+        verdict. video: its id, or its whole title."""
+        id = self._video_id(video)
+        record = self._record(id)
+        return [_step(id, record, step) for step in record.steps]
 
     def get_frame(self, video: str, second: Second) -> list[Any]:
         """Return the picture of a video at a second, with what is said and shown then."""
@@ -288,6 +291,21 @@ class LibraryTools:
             raise StoreError(
                 f"{video[:MAX_ID_CHARS]!r}: no video of this library; `list_videos` names them"
             ) from error
+
+    def _video_id(self, video: str) -> str:
+        """Return the id of a video that is named by its whole title, in any case of letters; any
+        other text as it is. Raises StoreError for a title that several videos have."""
+        with contextlib.suppress(LookupError):
+            return self._library.video(video).id
+        title = " ".join(video.casefold().split())
+        matches = []
+        for card in self._library.videos():
+            if " ".join(card.title.casefold().split()) == title:
+                matches.append(card.id)
+        if len(matches) > 1:
+            ids = ", ".join(matches[:MAX_NAMED_VIDEOS])
+            raise StoreError(f"{video[:MAX_ID_CHARS]!r}: {len(matches)} videos; take an id: {ids}")
+        return matches[0] if matches else video
 
     def _moment(self, moment: Moment) -> Citation:
         """Return a moment of the search as a citation of the corrected record."""

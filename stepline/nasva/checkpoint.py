@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -215,7 +215,13 @@ def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
 
 
 def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace | None]:
-    space = FeatureSpace(**header["space"]) if "space" in header else None
+    space = None
+    if "space" in header:
+        from stepline.training.sources import encoder_name
+
+        written = FeatureSpace(**header["space"])
+        # Earlier runs wrote the option ("conse"), not the space that it stands for.
+        space = replace(written, text=encoder_name(written.text))
     return AlignerNetworkSettings.model_validate_json(json.dumps(header["settings"])), space
 
 

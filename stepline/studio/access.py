@@ -1,5 +1,5 @@
-"""Who may use the studio: anyone with the token of the address that was opened, or with the
-password.
+"""Who may use the studio: anyone with the token of the address that was opened, with the password,
+or with a key for programs, whose role says what it may do.
 
 The token is new at each start. A browser gets it once, in the address, and keeps it in a cookie
 that no script reads and no page of another site sends; programs send it as `Authorization: Bearer`.
@@ -26,6 +26,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
+from stepline.studio.keys import KeyFile, Role, needed_role, role_includes
 from stepline.web.local_server import is_this_machine
 
 HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
@@ -35,7 +36,8 @@ SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms per try
 MAX_TRIES = 5  # wrong passwords of one address in `TRIES_SECONDS`
 MAX_TRIES_OF_ALL = 60  # wrong passwords of all addresses
 TRIES_SECONDS = 60.0
-OPEN_PATHS = re.compile(r"/login|/static/[\w.-]+")  # need no token, since they reveal nothing
+OPEN_PATHS = re.compile(r"/login|/health|/static/[\w.-]+")  # need no token: they reveal nothing
+PROGRAM_PATHS = re.compile(r"/api/.*|/health|/metrics")  # asked by programs, not by browsers
 
 
 class Password:
@@ -94,16 +96,24 @@ class Access:
     """The rules of one server.
 
     host: the address that it listens at. password: required where others can reach it. https:
-    whether it uses that.
+    whether it uses that. keys: of programs.
     """
 
-    def __init__(self, host: str, password: Password | None, *, https: bool = False) -> None:
+    def __init__(
+        self,
+        host: str,
+        password: Password | None,
+        *,
+        https: bool = False,
+        keys: KeyFile | None = None,
+    ) -> None:
         if password is None and not is_this_machine(f"{host}:0"):
             raise SettingsError(
                 f"--host {host} lets others in; give --password-file a file with a password"
             )
         self.token = secrets.token_urlsafe(32)
         self.password = password
+        self._keys = keys
         self._https = https
         # Browsers keep the cookies of all ports of a host together.
         self._cookie = f"stepline_{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
@@ -126,21 +136,24 @@ class Access:
             return name.casefold() in self._names
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the reply to a request without the token, or with several; None for one that may
-        go on."""
+        """Return the reply to a request without the token or a key, with several, or with a key
+        whose role does not suffice; None for one that may go on."""
         path = request.url.path
-        is_page = request.method == "GET" and not path.startswith("/api/")
+        is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)
         if is_page and self._has_token_in_address(request):
             reply = _entry_reply(request)
             self.let_in(reply)
             return reply
-        if OPEN_PATHS.fullmatch(path) or self._has_token(request):
+        if OPEN_PATHS.fullmatch(path):
             return None
+        role = self._role(request)
+        if role is not None:
+            return _role_refusal(role, request)
         if is_page and self.password is not None:
             return RedirectResponse("/login", HTTPStatus.SEE_OTHER)
         reason = (
             "open the address that `stepline studio` printed, "
-            "or send its token as Authorization: Bearer"
+            "or send its token, or a key of `stepline keys`, as Authorization: Bearer"
         )
         headers = {"WWW-Authenticate": "Bearer"}
         return JSONResponse({"error": reason}, HTTPStatus.UNAUTHORIZED, headers)
@@ -156,18 +169,36 @@ class Access:
         tokens = [value for name, value in query if name == "token"]
         return len(tokens) == 1 and self._is_token(tokens[0])
 
-    def _has_token(self, request: Request) -> bool:
-        """Return whether the header and the cookie of a request hold the token and no other."""
+    def _role(self, request: Request) -> Role | None:
+        """Return what a request may do: all with the token in header and cookie and no other text
+        there, what its role says with one key in the header alone; None without either."""
         headers = request.headers
         tokens = [value.removeprefix("Bearer ") for value in headers.getlist("Authorization")]
         for pair in ";".join(headers.getlist("Cookie")).split(";"):
             name, _, value = pair.partition("=")
             if name.strip() == self._cookie:
                 tokens.append(value.strip())
-        return bool(tokens) and all(map(self._is_token, tokens))
+        if tokens and all(map(self._is_token, tokens)):
+            return "admin"
+        if self._keys is None or len(tokens) != 1 or not headers.get("Authorization"):
+            return None
+        scheme, _, secret = headers["Authorization"].partition(" ")
+        key = self._keys.find(secret) if scheme == "Bearer" else None
+        return None if key is None else key.role
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
+
+
+def _role_refusal(role: Role, request: Request) -> Response | None:
+    """Return the refusal (403) of a request that needs more than a role allows; None for one that
+    may go on."""
+    needed = needed_role(request.method, request.url.path)
+    if role_includes(role, needed):
+        return None
+    reason = f"this key has the role {role}, and {request.method} here needs {needed}"
+    cure = f"`stepline keys add FILE NAME --role {needed}` makes one"
+    return JSONResponse({"error": f"{reason}; {cure}"}, HTTPStatus.FORBIDDEN)
 
 
 def _entry_reply(request: Request) -> Response:

@@ -2,6 +2,7 @@
 description are made."""
 
 import asyncio
+import logging
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
+from stepline.errors import StoreError
 from stepline.library.corrected_library import video_id
 from stepline.library.search import Moment, SearchIndex, open_index
 from stepline.records import FrozenModel
@@ -27,11 +29,14 @@ from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
 from stepline.studio.live import follow_log, live_log, live_logs
+from stepline.studio.metrics import METRICS_TYPE, RequestCounts, studio_metrics
 from stepline.studio.operations import Operation, in_video_thread, not_found, openapi, read_body
 from stepline.studio.sharing import share, share_file
 from stepline.studio.store import Studio
 from stepline.studio.video_api import VideoApi, known_id
 from stepline.web.local_server import is_whole_number
+
+log = logging.getLogger(__name__)
 
 INDEX_AGE_SECONDS = 2.0  # then the search looks for records that changed
 MAX_MOMENTS = 100  # of a search
@@ -51,11 +56,17 @@ class StudioApi:
     """The operations of one library."""
 
     def __init__(
-        self, studio: Studio, broadcast: Broadcast, jobs: JobRunner, audit: AuditView
+        self,
+        studio: Studio,
+        broadcast: Broadcast,
+        jobs: JobRunner,
+        audit: AuditView,
+        counts: RequestCounts,
     ) -> None:
         self._studio = studio
         self._broadcast = broadcast
         self._audit = audit
+        self._counts = counts
         self._videos = VideoApi(studio, jobs)
         self._jobs = JobApi(studio, jobs)
         self.is_stopping: Callable[[], bool] = lambda: False  # whether the server ends
@@ -95,6 +106,10 @@ class StudioApi:
             ),
             Operation("GET", "/api/events", self.events, "What happens, as server-sent events."),
             Operation("GET", "/api/openapi.json", self.openapi, "This description."),
+            Operation(
+                "GET", "/health", self.health, "Whether the studio can work; needs no token."
+            ),
+            Operation("GET", "/metrics", self.metrics, "Its figures, as OpenMetrics."),
         ]
 
     def library(self, _: Request) -> Response:
@@ -155,6 +170,21 @@ class StudioApi:
     def openapi(self, _: Request) -> Response:
         """Return the table of operations as OpenAPI 3.1."""
         return JSONResponse(openapi(self.operations()))
+
+    def health(self, _: Request) -> Response:
+        """Return that the database answers; 503 where it does not, without the reason, since
+        anybody may ask."""
+        try:
+            self._studio.database.row("SELECT 1 FROM library")
+        except StoreError as error:
+            log.warning("health: %s", error)
+            reply = {"error": "the library's database cannot be read; the studio's log says why"}
+            return JSONResponse(reply, HTTPStatus.SERVICE_UNAVAILABLE)
+        return JSONResponse({"status": "ok"})
+
+    def metrics(self, _: Request) -> Response:
+        """Return the figures of the studio as OpenMetrics."""
+        return Response(studio_metrics(self._studio, self._counts), media_type=METRICS_TYPE)
 
     def close(self) -> None:
         """Close the index of the search."""

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from stepline.records import FrozenModel
 from stepline.studio.jobs import JobRunner, allowed_options
-from stepline.studio.operations import Operation, not_found, read_body
+from stepline.studio.operations import PAGE_PARAMETERS, Operation, not_found, page_of, read_body
 from stepline.studio.store import Studio, Upload
 from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
 from stepline.studio.video_api import Priority
@@ -41,8 +41,14 @@ class JobApi:
         piece = f"Add a piece, at most {MAX_PIECE_BYTES} bytes, at the header Upload-Offset"
         return [
             Operation(
-                "GET", "/api/jobs", self.jobs, "The jobs: those that run, that wait, that ended."
+                "GET",
+                "/api/jobs",
+                self.jobs,
+                "The jobs: those that run, that wait, that ended.",
+                PAGE_PARAMETERS,
             ),
+            Operation("GET", job, self.job, "One job, with its progress."),
+            Operation("DELETE", job, self.remove, "Remove a job that has ended from the list."),
             Operation(
                 "POST", f"{job}/cancel", partial(self.change, self._jobs.cancel), "End a job."
             ),
@@ -69,12 +75,29 @@ class JobApi:
             Operation("PATCH", upload, self.take_piece, f"{piece}; the last one begins the job."),
         ]
 
-    def jobs(self, _: Request) -> Response:
-        """Return the jobs with their progress."""
+    def jobs(self, request: Request) -> Response:
+        """Return the jobs with their progress, and how many there are without paging."""
+        page = page_of(request)
+        stored = self._stored_jobs.all()
         jobs = []
-        for job in self._stored_jobs.all():
+        for job in stored[page]:
             jobs.append(self._jobs.as_json(job))
-        return JSONResponse({"jobs": jobs})
+        return JSONResponse({"jobs": jobs, "total": len(stored)})
+
+    def job(self, request: Request) -> Response:
+        """Return one job."""
+        with not_found("no such job"):
+            job = self._stored_jobs.get(request.path_params["id"])
+        return JSONResponse(self._jobs.as_json(job))
+
+    def remove(self, request: Request) -> Response:
+        """Remove a job; 409 for one that waits or runs."""
+        id = request.path_params["id"]
+        with not_found("no such job"):
+            state = self._stored_jobs.get(id).state
+        if not self._stored_jobs.remove(id):
+            raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}; cancel it first")
+        return JSONResponse({"job": id})
 
     def change(self, change: Callable[[int], bool], request: Request) -> Response:
         """Change a job, and return it; 409 where its state does not allow that."""

@@ -16,7 +16,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stepline.studio.access import HEADER_VALUE
+from stepline.studio.keys import needed_role
 from stepline.version import __version__
+from stepline.web.local_server import is_whole_number
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
@@ -25,6 +27,21 @@ Endpoint: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 
 # The threads of requests that read videos: all other requests have threads of their own.
 VIDEO_THREADS = CapacityLimiter(8)
+# the one form of every error
+ERROR_SCHEMA: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {"error": {"type": "string", "description": "what is wrong, in a line"}},
+    "required": ["error"],
+}
+ERROR_RESPONSE: dict[str, JsonValue] = {
+    "description": "an error, in a line",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+}
+MAX_PAGE_ITEMS = 1000  # of a list, in one reply
+PAGE_PARAMETERS = {
+    "from": "items that are left out at the beginning, 0 without it",
+    "most": f"items of the reply, 1 to {MAX_PAGE_ITEMS}; all without it",
+}
 
 
 @dataclass(frozen=True)
@@ -63,8 +80,9 @@ class Operation:
             "parameters": parameters,
             "responses": {
                 "200": {"description": "done"},
-                "4XX": {"description": "an error, in a line"},
+                "4XX": {"$ref": "#/components/responses/Error"},
             },
+            "x-role": needed_role(self.method, self.path),
         }
         if self.body is not None:
             schema = {"$ref": f"#/components/schemas/{self.body.__name__}"}
@@ -102,11 +120,26 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
         },
         "paths": paths,
         "components": {
-            "schemas": schemas,
+            "schemas": schemas | {"Error": ERROR_SCHEMA},
+            "responses": {"Error": ERROR_RESPONSE},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
     }
+
+
+def page_of(request: Request) -> slice:
+    """Return which items of a list a request asks for. Raises HTTPException (400) where `from` or
+    `most` is none."""
+    first = request.query_params.get("from", "0")
+    most = request.query_params.get("most")
+    if not is_whole_number(first):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a whole number of items")
+    if most is None:
+        return slice(int(first), None)
+    if not is_whole_number(most) or not 1 <= int(most) <= MAX_PAGE_ITEMS:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"most is 1 to {MAX_PAGE_ITEMS}")
+    return slice(int(first), int(first) + int(most))
 
 
 async def read_body(request: Request, kind: type[Model]) -> Model:

@@ -26,6 +26,8 @@ from stepline.studio.annotation import AnnotationView, AuditView
 from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
+from stepline.studio.keys import KeyFile
+from stepline.studio.metrics import RequestCounts
 from stepline.studio.operations import read_body
 from stepline.studio.store import Studio
 from stepline.studio.uploads import MAX_PIECE_BYTES
@@ -107,6 +109,7 @@ class StudioOptions:
     keeps there what it could not send yet. password: required for a host that others can reach.
     certificate: None for plain http. at_once: jobs at a time. settings: of the main job. audit: the
     OUT of `stepline curate` whose dataset people check at /audit/; None: the library's own folder.
+    keys: of programs.
     """
 
     port: int | None = None
@@ -117,6 +120,7 @@ class StudioOptions:
     settings: StepsSettings | None = None
     webhook: Webhook | None = None
     audit: Path | None = None
+    keys: KeyFile | None = None
 
 
 class StudioServer(LocalServer):
@@ -134,12 +138,14 @@ class StudioServer(LocalServer):
         self.digests = FileDigests()
         self.digests.on_done = lambda: self.broadcast.publish("files", {})
         studio.library.digest_of = self.digests.get
-        self.access = Access(options.host, options.password, https=options.certificate is not None)
+        is_https = options.certificate is not None
+        self.access = Access(options.host, options.password, https=is_https, keys=options.keys)
         self.jobs = JobRunner(
             studio, self.broadcast, at_once=options.at_once, settings=options.settings
         )
         audit = AuditView(studio, options.audit or studio.library.folder)
-        self.api = StudioApi(studio, self.broadcast, self.jobs, audit)
+        self.counts = RequestCounts()
+        self.api = StudioApi(studio, self.broadcast, self.jobs, audit, self.counts)
         self._bind(audit, options)
         studio.database.keep_port(self.port)
         self.api.is_stopping = lambda: self.is_stopping
@@ -157,6 +163,8 @@ class StudioServer(LocalServer):
             answers_to=self.access.answers_to,
             max_bytes=_max_bytes,
             refuse=self.access.refuse,
+            tells_header=True,
+            count=self.counts.add,
         )
         application = local_application(
             [*routes, AnnotationView(self.studio).route(), audit.route(), *_pages(self.access)],

@@ -287,6 +287,18 @@ class JobStore:
                 self._add_event(connection, id)
         return is_changed
 
+    def remove(self, id: int) -> bool:
+        """Remove a job that has ended; return whether it had."""
+        with self._database.change() as connection:
+            cursor = connection.execute(
+                "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
+            )
+        return cursor.rowcount > 0
+
+    def count_states(self) -> dict[str, int]:
+        """Return how many jobs are in each state."""
+        return dict(self._database.rows("SELECT state, count(*) FROM job GROUP BY state"))
+
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
         job = self.get(id)
         data: dict[str, JsonValue] = {"id": id, "state": job.state}

@@ -25,7 +25,15 @@ from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
 from stepline.studio.jobs import JobRunner, allowed_options
-from stepline.studio.operations import Operation, bad_request, not_found, read_body
+from stepline.studio.operations import (
+    PAGE_PARAMETERS,
+    Operation,
+    bad_request,
+    not_found,
+    page_of,
+    read_body,
+)
+from stepline.studio.removal import remove_video
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
@@ -86,7 +94,7 @@ class VideoApi:
             "q": "words of the title",
             "state": "new or corrected",
             "sort": "title, newest or duration",
-        }
+        } | PAGE_PARAMETERS
         return [
             Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
             Operation(
@@ -112,6 +120,12 @@ class VideoApi:
                 self.correct,
                 "Take a correction in, or undo one.",
                 body=CorrectionBody,
+            ),
+            Operation(
+                "DELETE",
+                video,
+                self.remove,
+                "Remove a video's record, outputs and corrections; its own file stays.",
             ),
             *self._file_operations(video),
         ]
@@ -153,7 +167,8 @@ class VideoApi:
         ]
 
     def videos(self, request: Request) -> Response:
-        """Return the cards that a query asks for."""
+        """Return the cards that a query asks for, and how many there are without paging."""
+        page = page_of(request)
         query = request.query_params
         words = query.get("q", "").casefold().split()
         state = query.get("state")
@@ -166,7 +181,14 @@ class VideoApi:
             if state in (None, "", card.state) and all(word in title for word in words):
                 cards.append(card)
         cards.sort(key=SORT_KEYS[sort])
-        return JSONResponse({"videos": [_card_json(card) for card in cards]})
+        reply = {"videos": [_card_json(card) for card in cards[page]], "total": len(cards)}
+        return JSONResponse(reply)
+
+    def remove(self, request: Request) -> Response:
+        """Remove a video from the library."""
+        id = self._id(request)
+        files = remove_video(self._library, id)
+        return JSONResponse({"id": id, "removed": files})
 
     async def process(self, request: Request) -> Response:
         """Begin a job."""

@@ -187,12 +187,23 @@ def text_encoder(name: str) -> TextEncoder:
     return lambda texts: embed(texts, model=name)
 
 
+def encoder_name(source: str) -> str:
+    """Return the name of the space of `text_encoder(source)`, as `VisionSettings.text_space` says
+    it when the network is used: "minilm" for conse, whose texts become its vectors."""
+    backbone, _, _ = source.partition(":")
+    if backbone not in ("conse", "clip", "s3d"):
+        return source
+    from stepline.vision import VisionSettings
+
+    return VisionSettings.model_construct(backbone=backbone).text_space
+
+
 def text_vectors(source: str, texts: Iterable[LabelledTexts], folder: Path) -> FeatureStore:
     """Return the store that `source` names by its path or URL, else one made in `folder` by the
     encoder of that name."""
     if is_feature_store(source):
         return open_store(source)
-    return store_text_vectors(texts, text_encoder(source), folder, name=source)
+    return store_text_vectors(texts, text_encoder(source), folder, name=encoder_name(source))
 
 
 def store_text_vectors(

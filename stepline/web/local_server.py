@@ -5,9 +5,11 @@ rebinding a name. Requests from other sites' pages are refused, and a request th
 must carry a header that no form of another site can send.
 """
 
+import html
 import re
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from stepline.errors import SettingsError, SteplineError
@@ -43,6 +45,18 @@ ASSET_TYPES = {
     ".css": "text/css",
     ".svg": "image/svg+xml",
 }
+# What a browser shows that opens an address where there is an error.
+ERROR_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{status} - Stepline</title>
+<main>
+<h1>{reason}</h1>
+<p><a href="/">All videos</a></p>
+</main>
+</html>
+"""
 
 
 def is_this_machine(host: str) -> bool:
@@ -54,10 +68,12 @@ def is_this_machine(host: str) -> bool:
 class Guards:
     """The rules of an application for requests and replies.
 
-    token: value of the header X-Stepline in requests that send something. policy:
+    token: value of the header X-Stepline in requests that send something. tells_header: whether
+    the error of a request without it says the value, which is no secret then. policy:
     Content-Security-Policy of replies that have none of their own. answers_to: whether a Host
     header is this server. max_bytes: of a request's body. refuse: a reply instead of the route's,
-    for a user without access.
+    for a user without access. count: called with each request, the status of its reply, and the
+    seconds until it began.
     """
 
     token: str
@@ -65,14 +81,18 @@ class Guards:
     answers_to: Callable[[str], bool] = is_this_machine
     max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
     refuse: Callable[[Request], Response | None] = lambda _: None
+    tells_header: bool = False
+    count: Callable[[Request, int, float], None] = lambda _request, _status, _seconds: None
 
     async def guard(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         """Return the route's reply, or a refusal, with the headers that protect the page."""
+        begun = time.monotonic()
         response = self._refusal(request)
         if response is None:
             response = await call_next(request)
+        self.count(request, response.status_code, time.monotonic() - begun)
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
         headers["Content-Security-Policy"] = f"{own_policy}; frame-ancestors 'none'"
@@ -90,15 +110,25 @@ class Guards:
         if request.method in ("GET", "HEAD"):
             if request.headers.get("Content-Length", "0") != "0":
                 return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")
-        elif not self._may_send(request):
-            return error_reply(HTTPStatus.BAD_REQUEST, "not an answer of this page")
+        else:
+            fault = self._fault_of_sender(request)
+            if fault is not None:
+                return error_reply(HTTPStatus.BAD_REQUEST, fault)
         return self.refuse(request)
 
-    def _may_send(self, request: Request) -> bool:
+    def _fault_of_sender(self, request: Request) -> str | None:
+        """Return why a request that sends something is refused; None for one that may go on."""
+        if request.headers.get("X-Stepline") != self.token:
+            if not self.tells_header:
+                return "not an answer of this page"
+            return f"a request that sends something needs the header `X-Stepline: {self.token}`"
         length = request.headers.get("Content-Length", "")
-        if request.headers.get("X-Stepline") != self.token or not is_whole_number(length):
-            return False
-        return int(length) <= self.max_bytes(request)
+        if not is_whole_number(length):
+            return "state the bytes of the body by the header Content-Length"
+        most = self.max_bytes(request)
+        if int(length) > most:
+            return f"a body of {length} bytes is too long; here {most} are the most"
+        return None
 
 
 def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
@@ -114,27 +144,44 @@ def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
             **dict.fromkeys((ValueError, LookupError, TypeError, OverflowError), _senseless),
             SteplineError: _conflict,
             HTTPException: _http_error,
+            Exception: _fault,
         },
     )
 
 
-async def _conflict(_: Request, error: Exception) -> Response:
-    return error_reply(HTTPStatus.CONFLICT, str(error))
+async def _conflict(request: Request, error: Exception) -> Response:
+    return _error_of_route(request, HTTPStatus.CONFLICT, str(error))
 
 
-async def _senseless(_: Request, __: Exception) -> Response:
-    return error_reply(
-        HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again"
-    )
+async def _senseless(request: Request, _: Exception) -> Response:
+    reason = "that request makes no sense here; load the page again"
+    return _error_of_route(request, HTTPStatus.BAD_REQUEST, reason)
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _fault(request: Request, error: Exception) -> Response:
+    reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
+    return _error_of_route(request, HTTPStatus.INTERNAL_SERVER_ERROR, reason)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
-        return error_reply(HTTPStatus.NOT_FOUND, "no such page")
+        return _error_of_route(request, HTTPStatus.NOT_FOUND, "no such page")
     reason = error.detail
     if reason == HTTPStatus(error.status_code).phrase:
         reason = "no such page"
-    return JSONResponse({"error": reason}, error.status_code, error.headers)
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            reason = f"{request.method} is no method of this address"
+    response = _error_of_route(request, error.status_code, reason)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _error_of_route(request: Request, status: int, reason: str) -> Response:
+    """Return the reply of an error: as a page where a browser opens an address, else as JSON."""
+    if request.headers.get("Sec-Fetch-Dest") != "document":
+        return error_reply(status, reason)
+    words = html.escape(reason)
+    return HTMLResponse(ERROR_PAGE.format(status=int(status), reason=words), status)
 
 
 def error_reply(status: int, reason: str) -> Response:

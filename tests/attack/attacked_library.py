@@ -20,6 +20,8 @@ OTHER_IDS = {
     "upload",
     "ended upload",
     "job",
+    "removed video",
+    "removed job",
     "run",
     "clip",
 }  # that another library has too
@@ -39,7 +41,7 @@ class AttackedLibrary:
         self.root = root
         self.secret = root / "secret.txt"
         self.secret.write_text(SECRET)
-        self.folder = library(root / "library", video, ("Lemonade", "Tea"))
+        self.folder = library(root / "library", video, ("Lemonade", "Tea", "Removed"))
         self.variables = {}
         for name, folder in (("STEPLINE_CACHE", "cache"), ("TMPDIR", "tmp"), ("HOME", "home")):
             (root / folder).mkdir()
@@ -75,6 +77,8 @@ class AttackedLibrary:
             "upload": upload.id,
             "ended upload": upload.id,
             "job": str(jobs[-1].id),
+            "removed video": video_id("other.json"),
+            "removed job": str(jobs[-1].id),
             "run": "elsewhere",
             "clip": "99.mp4",
         }
@@ -85,6 +89,8 @@ class AttackedLibrary:
         reply, data = studio.ask("POST", "/api/videos", {"path": "broken.mp4"})
         assert reply.status == 200, data
         job = json.loads(data)["job"]
+        reply, data = studio.ask("POST", "/api/videos", {"path": "broken.mp4"})
+        removed_job = json.loads(data)["job"]
         uploads = []
         for name in ("film.mp4", "ended.mp4"):
             reply, data = studio.ask("POST", "/api/uploads", {"name": name, "size": 1000})
@@ -98,6 +104,8 @@ class AttackedLibrary:
             "upload": uploads[0],
             "ended upload": uploads[1],
             "job": str(job),
+            "removed video": video_id("v2.json"),
+            "removed job": str(removed_job),
             "run": "run",
             "clip": clip["media"].rpartition("/")[2],
             "clip id": clip["clip"],

@@ -63,11 +63,16 @@ ENTRIES = {
     ("GET", "/static/{name}"): Entry({"name": "static"}, needs_token=False),
     ("GET", "/favicon.ico"): Entry(),
     ("GET", "/api/library"): Entry(),
-    ("GET", "/api/videos"): Entry(query={"q": "lemon", "state": "new", "sort": "title"}),
+    ("GET", "/api/videos"): Entry(
+        query={"q": "lemon", "state": "new", "sort": "title", "from": "0", "most": "10"}
+    ),
     ("POST", "/api/videos"): Entry(
         body={"path": "broken.mp4", "options": {"language": "en"}}, model=VideoBody
     ),
+    ("GET", "/health"): Entry(needs_token=False),
+    ("GET", "/metrics"): Entry(),
     ("GET", "/api/videos/{id}"): Entry(VIDEO),
+    ("DELETE", "/api/videos/{id}"): Entry({"id": "removed video"}, statuses=(200, 404)),
     ("GET", "/api/videos/{id}/record"): Entry(VIDEO, {"part": "steps"}),
     ("GET", "/api/videos/{id}/steps"): Entry(VIDEO, {"format": "json"}),
     ("GET", "/api/videos/{id}/history"): Entry(VIDEO, {"from": "0"}),
@@ -75,7 +80,9 @@ ENTRIES = {
     ("GET", "/api/videos/{id}/media"): Entry(VIDEO),
     ("GET", "/api/videos/{id}/pictures/{second}.jpg"): Entry(VIDEO | {"second": "second"}),
     ("GET", "/api/videos/{id}/waveform"): Entry(VIDEO),
-    ("GET", "/api/jobs"): Entry(),
+    ("GET", "/api/jobs"): Entry(query={"from": "0", "most": "10"}),
+    ("GET", "/api/jobs/{id:int}"): Entry(JOB),
+    ("DELETE", "/api/jobs/{id:int}"): Entry({"id": "removed job"}, statuses=(200, 404, 409)),
     ("POST", "/api/jobs/{id:int}/cancel"): Entry(JOB, statuses=(200, 409)),
     ("POST", "/api/jobs/{id:int}/retry"): Entry(JOB, statuses=(200, 409)),
     ("POST", "/api/jobs/{id:int}/priority"): Entry(

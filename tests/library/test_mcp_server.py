@@ -138,6 +138,18 @@ def test_steps_come_in_order_with_their_sentences(tools):
     assert "no video of this library" in refused(tools, "get_steps", video="../demo")
 
 
+def test_steps_are_given_by_title_too_and_not_where_several_have_it(tools, library):
+    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+    by_id = call(tools, "get_steps", video=video["video"])
+    assert call(tools, "get_steps", video=f" {video['title'].upper()} ") == by_id
+    record = read_record(library / "demo.json")
+    write_record(record, library / "copy.json")
+    error = refused(tools, "get_steps", video=video["title"])
+    (library / "copy.json").unlink()
+    assert "2 videos; take an id" in error
+    assert video["video"] in error
+
+
 def test_what_people_corrected_is_what_assistants_hear(tools, library):
     record = read_record(library / "demo.json")
     identity = video_id("demo.json")

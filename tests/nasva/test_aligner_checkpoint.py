@@ -1,5 +1,6 @@
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings
 from stepline.training.batches import Batch
+from stepline.vision import VisionSettings
 
 
 def test_a_checkpoint_says_whose_features_it_was_trained_on(tmp_path):
@@ -33,6 +35,16 @@ def test_a_checkpoint_says_whose_features_it_was_trained_on(tmp_path):
     assert load_aligner(tmp_path / "said.safetensors").space == FeatureSpace("conse", "minilm")
     assert load_aligner(tmp_path / "silent.safetensors").space is None
     assert read_aligner(tmp_path / "said.safetensors").settings == tiny()
+
+
+@pytest.mark.parametrize(
+    ("text", "vision"), [("conse", {}), ("clip:model", {"backbone": "clip", "path": Path("model")})]
+)
+def test_a_network_trained_with_a_backbones_texts_fits_that_backbone(tmp_path, text, vision):
+    path = tmp_path / "run.safetensors"
+    settings = VisionSettings(**vision)
+    write_aligner(Aligner(tiny()), path, FeatureSpace(settings.backbone, text))
+    load_aligner(path).check_space(settings.backbone, settings.text_space, rate=1.0)
 
 
 def test_another_file_is_no_checkpoint(tmp_path):

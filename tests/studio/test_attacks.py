@@ -287,7 +287,7 @@ REQUESTS = {
         {},
         {400},
     ),
-    "a verb that is none": ("DELETE", PLACE, "", {}, {405}),
+    "a verb that is none": ("PUT", PLACE, "", {}, {405}),
 }
 
 

@@ -1,0 +1,78 @@
+"""The commands on the keys with which programs use a studio."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from stepline.cli.errors import Group, print_data, print_message
+from stepline.cli.options import PATH_TYPE
+
+
+@click.group(cls=Group)
+def keys() -> None:
+    """Make, list and revoke keys with which programs use a studio.
+
+    A key outlives restarts. FILE holds the hash of each key, and only its owner can read it.
+
+    \b
+    Example:
+      stepline keys add keys.json shop --role read
+      stepline studio out --keys keys.json
+    """
+
+
+@keys.command("add")
+@click.argument("file", type=PATH_TYPE)
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(("read", "edit", "admin")),
+    default="read",
+    show_default=True,
+    help="What it may do: edit also corrects, uploads and begins jobs; admin also removes.",
+)
+def add_key(file: Path, name: str, role: str) -> None:
+    """Make a key, and print it once.
+
+    \b
+    Example:
+      stepline keys add keys.json shop --role edit
+    """
+    from stepline.studio.keys import ROLES, KeyFile
+
+    chosen = ROLES[[*ROLES].index(role)]  # type: ignore[arg-type]
+    print_data(KeyFile(file).add(name, chosen))
+    print_message(f"{name} may {role}; keep this key now, for {file} holds its hash alone")
+
+
+@keys.command("list")
+@click.argument("file", type=PATH_TYPE)
+def list_keys(file: Path) -> None:
+    """List the names and roles of the keys in FILE.
+
+    \b
+    Example:
+      stepline keys list keys.json
+    """
+    from stepline.studio.keys import KeyFile
+
+    for key in KeyFile(file).all():
+        made = datetime.fromtimestamp(key.created, UTC).date().isoformat()
+        print_data(f"{key.name}\t{key.role}\t{made}")
+
+
+@keys.command("revoke")
+@click.argument("file", type=PATH_TYPE)
+@click.argument("name")
+def revoke_key(file: Path, name: str) -> None:
+    """Revoke a key; a studio that runs refuses it from its next request on.
+
+    \b
+    Example:
+      stepline keys revoke keys.json shop
+    """
+    from stepline.studio.keys import KeyFile
+
+    KeyFile(file).revoke(name)
+    print_message(f"revoked {name}")

@@ -1,0 +1,164 @@
+"""Keys for programs that use the API of a studio: each has a name and a role, and outlives a restart.
+
+The file holds the SHA-256 of each key, never the key itself, and only its owner can read it. It
+is named by whoever starts the studio and never read from a library, which may be a stranger's.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+import tempfile
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from stepline.errors import SettingsError, first_line
+from stepline.limits import LimitError, read_limited
+from stepline.locks import lock_output
+from stepline.own_files import check_own_file
+from stepline.records import FrozenModel
+
+Role: TypeAlias = Literal["read", "edit", "admin"]
+
+ROLES: tuple[Role, ...] = ("read", "edit", "admin")  # each may do what those before it may
+KEY_PREFIX = "stepline_"  # by which scanners of published code can find a key
+KEY_BYTES = 32  # random bytes of a key; a hash without salt suffices for so many
+MAX_KEY_FILE_BYTES = 2**20
+MAX_KEYS = 1000
+READING_METHODS = ("GET", "HEAD")
+# What removes a video and all that people said about it, or writes outside of the library.
+ADMIN_OPERATIONS = (
+    ("DELETE", re.compile(r"/api/videos/[^/]+")),
+    ("DELETE", re.compile(r"/api/jobs/[^/]+")),
+    ("POST", re.compile(r"/api/share")),
+)
+
+
+class ApiKey(FrozenModel):
+    """A key of the file. digest: the SHA-256 of the key. created: UTC, seconds since 1970."""
+
+    name: str = Field(pattern=r"^[\w.-]{1,80}$")
+    role: Role
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    created: float
+
+
+KEYS = TypeAdapter(tuple[ApiKey, ...])
+
+
+def needed_role(method: str, path: str) -> Role:
+    """Return the least role that a request to a path needs."""
+    if method in READING_METHODS:
+        return "read"
+    for admin_method, pattern in ADMIN_OPERATIONS:
+        if method == admin_method and pattern.fullmatch(path):
+            return "admin"
+    return "edit"
+
+
+def role_includes(role: Role, needed: Role) -> bool:
+    """Return whether a role may do what another one is needed for."""
+    return ROLES.index(role) >= ROLES.index(needed)
+
+
+class KeyFile:
+    """The keys in a file; a change counts for a studio that runs, from its next request on.
+
+    Raises SettingsError where the file is not Stepline's, or others can read it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._keys: tuple[ApiKey, ...] = ()
+
+    def all(self) -> tuple[ApiKey, ...]:
+        """Return the keys, the oldest first; none where there is no file yet."""
+        try:
+            state = self.path.stat()
+        except FileNotFoundError:
+            self._stamp = None
+            self._keys = ()
+            return ()
+        stamp = (state.st_ino, state.st_mtime_ns, state.st_size)
+        if stamp != self._stamp:
+            self._keys = self._read(state)
+            self._stamp = stamp
+        return self._keys
+
+    def add(self, name: str, role: Role) -> str:
+        """Make a key and return it; it cannot be read again. Raises SettingsError for a name that
+        is taken, or is no name."""
+        secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
+        try:
+            key = ApiKey(name=name, role=role, digest=_digest(secret), created=time.time())
+        except ValidationError as error:
+            rule = "a name has 1 to 80 letters, digits, and any of _ . -"
+            raise SettingsError(f"{name[:80]!r}: no name of a key; {rule}") from error
+        with self._locked():
+            keys = self.all()
+            if any(other.name == name for other in keys):
+                raise SettingsError(
+                    f"{self.path}: {name} has a key; revoke it, or take another name"
+                )
+            if len(keys) >= MAX_KEYS:
+                raise SettingsError(f"{self.path}: {MAX_KEYS} keys are the most; revoke some")
+            self._write((*keys, key))
+        return secret
+
+    def revoke(self, name: str) -> None:
+        """Remove a key. Raises SettingsError where no key has the name."""
+        with self._locked():
+            keys = self.all()
+            others = tuple(key for key in keys if key.name != name)
+            if len(others) == len(keys):
+                names = ", ".join(key.name for key in keys) or "none"
+                raise SettingsError(f"{self.path}: no key named {name[:80]!r}; there are: {names}")
+            self._write(others)
+
+    def find(self, secret: str) -> ApiKey | None:
+        """Return the key that a text is; None where it is none."""
+        digest = _digest(secret)
+        match = None
+        for key in self.all():
+            if hmac.compare_digest(key.digest, digest):
+                match = key
+        return match
+
+    def _locked(self) -> AbstractContextManager[bool]:
+        return lock_output(self.path.with_name(f".{self.path.name}.lock"), self.path, wait=True)
+
+    def _read(self, state: os.stat_result) -> tuple[ApiKey, ...]:
+        if os.name == "posix" and stat.S_IMODE(state.st_mode) & 0o077:
+            raise SettingsError(f"{self.path}: others can read or change it; chmod 600 {self.path}")
+        try:
+            return KEYS.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
+        except (OSError, LimitError, ValidationError) as error:
+            cure = "`stepline keys add` makes one; name another file"
+            raise SettingsError(
+                f"{self.path}: no file of keys ({first_line(error)}); {cure}"
+            ) from error
+
+    def _write(self, keys: tuple[ApiKey, ...]) -> None:
+        check_own_file(self.path)
+        # `write_atomic` would give the file the rights of others; this one is its owner's alone.
+        descriptor, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        partial = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(KEYS.dump_json(keys, indent=2))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
