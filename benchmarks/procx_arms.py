@@ -4,6 +4,9 @@ research/procx/arms.py.
     python benchmarks/procx_arms.py tune --folder out/procx-arms
     python benchmarks/procx_arms.py compare --folder out/procx-arms --worlds 2 3 4 --seeds 0 1 2
 
+With --patience each training is validated every 300 steps, its best network is taken, and rates are
+chosen by the validation score; results are in procx_plateau.json.
+
 Goes on where it was stopped; benchmarks/results/procx_arms.json is written after every training.
 `show` prints tables. Several may run at once in one folder, for worlds or arms that differ.
 """
@@ -15,7 +18,7 @@ from pathlib import Path
 
 from research.procx.arms import ARMS, OPTIONS, STAGES, TUNED, ArmStudy, as_markdown
 
-RESULT = Path(__file__).resolve().parent / "results" / "procx_arms.json"
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def main() -> None:
@@ -39,11 +42,15 @@ def main() -> None:
     parser.add_argument(
         "--patience", type=int, default=0, help="validation scores without a better one; 0: none"
     )
-    parser.add_argument("--result", type=Path, default=RESULT)
+    parser.add_argument("--result", type=Path, help="default: one file with patience, one without")
     args = parser.parse_args()
+    name, patience = "procx_arms.json", ""
+    if args.patience:
+        name, patience = "procx_plateau.json", f" --patience {args.patience}"
+    result = args.result or RESULTS / name
     logging.basicConfig(level=logging.INFO)
-    command = "python benchmarks/procx_arms.py tune; ... compare"
-    study = ArmStudy(args.folder, args.result, command, patience=args.patience)
+    command = f"python benchmarks/procx_arms.py tune{patience}; ... compare{patience}"
+    study = ArmStudy(args.folder, result, command, patience=args.patience)
     if args.stage == "tune":
         options = [(float(rate), int(steps)) for rate, steps in args.option or OPTIONS]
         study.tune(args.arms, args.worlds or (0, 1), options)
@@ -51,7 +58,7 @@ def main() -> None:
         study.compare(args.arms, args.worlds or (2, 3, 4), args.seeds)
     else:
         study.write({stage: study.cells(stage) for stage in STAGES})
-    print(as_markdown(json.loads(args.result.read_text(encoding="utf-8"))))
+    print(as_markdown(json.loads(result.read_text(encoding="utf-8"))))
 
 
 if __name__ == "__main__":
