@@ -334,6 +334,8 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
 
 
 def _may_be_none(kind: type[BaseModel], path: Sequence[str]) -> bool:
+    if not path:  # a rule of the whole section
+        return False
     owner = _section(kind, path[:-1])
     field = owner.model_fields.get(path[-1]) if owner else None
     return field is not None and admits_none(field.annotation)

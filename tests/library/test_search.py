@@ -195,7 +195,7 @@ def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(
 def test_the_command_prints_moments_and_json(folder, stepline):
     shown = stepline("search", folder, "whisk", "the", "batter")
     assert shown.exit_code == 0
-    assert "◐ 0:52 – 0:53     whisk the batter until it's smooth\n" in shown.stdout
+    assert "◐ 0:52 – 0:53     Whisk the batter until it's smooth\n" in shown.stdout
     assert f"Banana pancakes · {folder / 'demo.html#t=52'}" in shown.stdout
     assert "3 files read into" in shown.stderr
     rows = json.loads(

@@ -161,7 +161,10 @@ def test_steps_takes_it_for_ready_features(stepline, files, small_video, caption
     released, ours = both(files, steps)
     assert released == ours
     assert any(step.spans for step in released)
-    assert "give ready features and vision.unit=false" in run(files / "released.pth").stderr
+    assert (
+        "set vision.unit=false, with internvideo or ready features"
+        in run(files / "released.pth").stderr
+    )
 
 
 def test_calibrate_takes_it_and_stores_the_fit_beside_it(stepline, files, tmp_path):

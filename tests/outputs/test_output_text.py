@@ -74,7 +74,7 @@ def record(models, *, said=None, captions=(), sentences=(), steps=1):
 def test_the_table_names_the_pictures_and_what_the_score_is():
     table = step_table(record(NETWORK))
     assert table.startswith("v: 1 step, 1 shown, from the pictures\n")
-    assert "31%  fry the bacon" in table
+    assert "31%  Fry the bacon" in table
     assert "confidence, which is not calibrated" in table
     assert step_table(record(NETWORK, steps=0)) == "v: no step found in the pictures\n"
     assert "from the pictures and 1 sentence\n" in step_table(record(NETWORK, sentences=("hello",)))

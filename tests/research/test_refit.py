@@ -150,16 +150,24 @@ def test_what_the_next_maker_contradicts_is_refused():
 
 def test_a_lag_of_all_pictures_is_learnt_and_stays_near_the_default():
     base, later = StepsSettings(), 2 * GROUND[3].spread
-    machine = narrated("v")
+    # spans that touch hide a lag
+    apart, seconds = 24.0, 96
+    machine = narrated("v", gap=apart)
+    pictures = seen(seconds)
     late = base.nasva.ground.model_copy(update={"lag_usual": base.nasva.ground.lag_usual + later})
     settings = StepsSettings(nasva=NasvaSettings(ground=late))
-    truth = ground_steps(machine.steps, 48.0, machine.transcript, seen(), settings).steps
-    videos = [
-        corrected_video(
-            number, lambda place, _: {"spans": truth[place].spans, "at": truth[place].at}
+    truth = ground_steps(
+        machine.steps, float(seconds), machine.transcript, pictures, settings
+    ).steps
+    videos = []
+    for number in range(5):
+        record = narrated(f"v{number}", gap=apart)
+        steps = tuple(
+            step.model_copy(update={"spans": true.spans, "at": true.at})
+            for step, true in zip(record.steps, truth, strict=True)
         )
-        for number in range(5)
-    ]
+        corrected = record.model_copy(update={"steps": steps})
+        videos.append(CorrectedVideo(record, corrected, pictures, f"maker {number}"))
     learnt = refit(videos).settings["nasva.ground"]
     assert base.nasva.ground.lag_usual < learnt["lag_usual"] <= late.lag_usual
     assert "typical" not in learnt

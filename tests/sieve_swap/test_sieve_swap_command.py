@@ -62,7 +62,9 @@ def test_the_paper_s_threshold_is_refused_for_a_base_of_another_encoder(tmp_path
     line = refused.stderr.strip().splitlines()[-1]
     assert "embedded by minilm, while match.similarity 0.75 is for mpnet" in line
     assert line.endswith("or --set text_base.encoder=minilm takes it as it is")
-    asked = invoke(*words, "--preset", "paper", "--set", "text_base.encoder=minilm")
+    few = ("--set", "pairing.category=", "--set", "pairing.smallest_category=1")
+    own = ("--set", "text_base.encoder=minilm", "--set", "pairing.validation_iou=1")
+    asked = invoke(*words, "--preset", "paper", *few, *own)
     assert asked.exit_code == 0, asked.output
 
 
