@@ -9,12 +9,17 @@ A claim is that one thing scores above another; its differences come one a seed,
 simulated world and networks of its own, or one a training seed in each of several worlds. The
 interval is Student's, 95 %, of their mean. A claim reproduces where it lies above zero, reverses
 where it lies below, and cannot be told where it holds zero.
+
+Claims with a difference that a paper publishes stand apart from our own questions, and both are
+counted. A published one that nothing measures is listed with the reason.
 """
 
 import argparse
 import json
 import math
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,6 +32,8 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results" / "claims.md"
 MARKS = ("<!-- claims -->\n", "<!-- end of claims -->\n")
 HEAD = "| | claim | paper | mean [95 %] | each | verdict | why | how |\n|---|---|---|---|---|---|---|---|"
+VERDICTS = ("reproduces", "reverses", "cannot be told", "not measured")
+BY_THE_WORLD = "by the world"  # of a reversal whose cause is known to be how the world is made
 # row -> metric -> seed or (world, seed) -> score
 Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]
 
@@ -39,6 +46,11 @@ def mean_and_interval(gains: Sequence[float]) -> tuple[float, float, float]:
 def verdict(low: float, high: float) -> str:
     """Return what an interval says of a claim that the difference is above zero."""
     return "**reproduces**" if low > 0 else "**reverses**" if high < 0 else "cannot be told"
+
+
+def kind_of(words: str) -> str:
+    """Return which of VERDICTS the cell of a verdict holds."""
+    return next(kind for kind in VERDICTS if kind in words)
 
 
 @cache
@@ -98,38 +110,96 @@ def gains_of(source: Mapping[str, Any]) -> list[float]:
     return [scale * (more[place] - less[place]) for place in sorted(more.keys() & less.keys())]
 
 
-def line(claim: Mapping[str, Any]) -> str:
-    """Return a claim as a line of the table."""
+def value_at(file: str, keys: Sequence[str]) -> tuple[float, float, float]:
+    """Return a value and its interval of a results file, in per cent."""
+    value: Any = result(file)
+    for key in keys:
+        value = value[key]
+    middle, low, high = (100 * one for one in value)
+    return middle, low, high
+
+
+def measured(claim: Mapping[str, Any]) -> tuple[float, float, float, str]:
+    """Return the mean difference of a claim, its interval, and the differences in words."""
     if "videos" in claim:  # an interval over videos, which its benchmark took itself
-        value: Any = result(claim["file"])
-        for key in claim["videos"]:
-            value = value[key]
-        middle, low, high = (100 * one for one in value)
-        each = "over videos"
-    else:
-        gains = gains_of(claim)
-        middle, low, high = mean_and_interval(gains)
-        each = ", ".join(f"{gain:+.1f}" for gain in gains)
+        return *value_at(claim["file"], claim["videos"]), "over videos"
+    if "shares" in claim:  # two shares with an interval each, whose farthest ends bound it
+        more, less = (value_at(claim["file"], keys) for keys in claim["shares"])
+        bounds = more[1] - less[2], more[2] - less[1]
+        return more[0] - less[0], *bounds, f"{less[0]:.1f} to {more[0]:.1f}"
+    gains = gains_of(claim)
+    return *mean_and_interval(gains), ", ".join(f"{gain:+.1f}" for gain in gains)
+
+
+def line(claim: Mapping[str, Any], by_the_world: Sequence[str] = ()) -> str:
+    """Return a claim as a line of the table. by_the_world: the claims that reverse for how the world
+    is made."""
     published = f"{claim['published']:+g}" if "published" in claim else "–"
-    cells = (
-        claim["paper"],
-        claim["says"],
-        published,
-        f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]",
-        each,
-        verdict(low, high),
-        claim.get("why", ""),
-        claim["how"],
-    )
-    return f"| {' | '.join(cells)} |"
+    if "unmeasured" in claim:
+        cells = (claim["paper"], claim["says"], published, "–", "", "not measured")
+        return f"| {' | '.join(cells)} | {claim['unmeasured']} | – |"
+    middle, low, high, each = measured(claim)
+    words = verdict(low, high)
+    if claim["says"] in by_the_world and high < 0:
+        words += f", {BY_THE_WORLD}"
+    mean_words = f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]"
+    cells = (claim["paper"], claim["says"], published, mean_words, each, words)
+    return f"| {' | '.join(cells)} | {claim.get('why', '')} | {claim['how']} |"
+
+
+def count_row(name: str, lines: Sequence[str]) -> str:
+    """Return how many claims of a table have each verdict, as a row."""
+    verdicts = [re.split(r" \| ", line)[5] for line in lines]
+    kinds = Counter(map(kind_of, verdicts))
+    world = sum(BY_THE_WORLD in words for words in verdicts)
+    counts = " | ".join(str(kinds[kind]) for kind in VERDICTS)
+    return f"| {name} | {len(lines)} | {counts} | {world} |"
+
+
+def counts(parts: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the table of counts: a row for each group of lines of claims."""
+    columns = " | ".join(VERDICTS)
+    head = f"| | rows | {columns} | reverses {BY_THE_WORLD} |"
+    rule = "|---|" + "---|" * (len(VERDICTS) + 2)
+    return [head, rule, *(count_row(name, lines) for name, lines in parts.items())]
 
 
 def table() -> str:
-    """Return all claims as one table, and what its last column stands for."""
+    """Return the counts, the claims with a published difference, our own questions, what the world
+    decides, and what the last column stands for."""
     tree = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))
+    causes = tree["world"]
+    by_the_world = [says for cause in causes for says in cause["claims"]]
+    published: list[str] = []
+    own: list[str] = []
+    papers: dict[str, list[str]] = {}
+    for claim in tree["claim"]:
+        row = line(claim, by_the_world)
+        if "published" in claim:
+            published.append(row)
+            papers.setdefault(claim["paper"], []).append(row)
+        else:
+            own.append(row)
+    groups = {f"{paper}, with a published difference": rows for paper, rows in papers.items()}
+    groups = {**groups, "all with a published difference": published, "our own questions": own}
     lines = [
+        *counts(groups),
+        "",
+        "### With a difference that a paper publishes",
+        "",
         HEAD,
-        *(line(claim) for claim in tree["claim"]),
+        *published,
+        "",
+        "### Our own questions",
+        "",
+        HEAD,
+        *own,
+        "",
+        "### What the world decides",
+        "",
+        *(f"- {cause['says']}" for cause in causes),
+        "",
+        "### How it was measured",
         "",
         "| how | what was trained | command |",
         "|---|---|---|",

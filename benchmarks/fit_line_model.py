@@ -2,7 +2,7 @@
 on dishes left out.
 
     python benchmarks/fit_line_model.py NARRATION.json.gz [--step-probabilities FILE] [--ablation]
-        [--write]
+        [--write | --write-so-far]
 
 NARRATION: the narrations of YouCook2 videos with the videos' own sentences and seconds. Three lists
 a video: its own sentences, those with half as many of another dish between them, and those of
@@ -35,8 +35,10 @@ from stepline.grounding.line_model import (
     LineChain,
     LinePosterior,
     LineWeights,
+    load_line_weights,
     match_features,
     said_features,
+    sentence_parts,
 )
 from stepline.grounding.settings import GroundSettings
 from stepline.numeric import fit_logistic_weights
@@ -60,7 +62,7 @@ RATE = 0.1
 LAST_RATE = 0.01
 SAID_WEIGHT = 0.15
 SAID_PENALTY = 1.0
-HEARD_FRACTIONS = (0.1, 0.9)  # of the sentences, of a narration that goes on
+HEARD_PARTS = 7  # beginnings of each narration, of one that goes on
 MIN_SHARE = 0.02  # of a posterior, in the logarithm
 MIN_CHANCE = 1e-6
 OWN_FRACTION = 0.9  # of the own lines that count as said where another's are counted
@@ -69,11 +71,13 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class LineList:
-    """Lines against one narration. features: (K, S, F); sentences: (S,) where each is said; spans:
-    (K,) where each line is shown, None for a line of another dish."""
+    """Lines against one narration. features: (K, S, F); parts: (S,) of `sentence_parts`; sentences:
+    (S,) where each is said; spans: (K,) where each line is shown, None for a line of another
+    dish."""
 
     dish: str
     features: np.ndarray
+    parts: np.ndarray
     sentences: tuple[Span, ...]
     spans: tuple[tuple[float, float] | None, ...]
 
@@ -98,13 +102,13 @@ class NarrationReader:
 
     def __init__(self, path: Path, step_probabilities: dict[str, list[float]]) -> None:
         videos = json.loads(gzip.decompress(path.read_bytes()))
-        self._videos = {}
+        self.videos = {}  # by name, those with steps and sentences
         for name, video in sorted(videos.items()):
             if video["steps"] and video["sentences"]:
-                self._videos[name] = video
+                self.videos[name] = video
         self._step_probabilities = step_probabilities
         texts: dict[str, int] = {}
-        for video in self._videos.values():
+        for video in self.videos.values():
             for row in (*video["sentences"], *video["steps"]):
                 texts.setdefault(row["text"], len(texts))
         self._rows = texts
@@ -114,7 +118,7 @@ class NarrationReader:
         """Return the three lists of each video by kind."""
         rng = random.Random(0)
         lists: dict[str, list[LineList]] = {"own": [], "mixed": [], "foreign": []}
-        for name, video in self._videos.items():
+        for name, video in self.videos.items():
             own = [(step["text"], tuple(step["span"])) for step in video["steps"]]
             lists["own"].append(self._list(name, own))
             strange = self._other_dish(name, rng)
@@ -127,12 +131,12 @@ class NarrationReader:
         return lists
 
     def _other_dish(self, name: str, rng: random.Random) -> list[tuple[str, Any]]:
-        dish = self._videos[name]["title"]
-        others = [video for video in self._videos.values() if video["title"] != dish]
+        dish = self.videos[name]["title"]
+        others = [video for video in self.videos.values() if video["title"] != dish]
         return [(step["text"], None) for step in rng.choice(others)["steps"]]
 
     def _list(self, name: str, lines: Sequence[tuple[str, Any]]) -> LineList:
-        video = self._videos[name]
+        video = self.videos[name]
         texts = [text for text, _ in lines]
         sentences = [row["text"] for row in video["sentences"]]
         chances = self._step_probabilities.get(name)
@@ -144,7 +148,8 @@ class NarrationReader:
             None if chances is None else np.array(chances),
         )
         spans = tuple(span for _, span in lines)
-        return LineList(video["title"], features, sentence_spans(video["sentences"]), spans)
+        parts = sentence_parts(sentences)
+        return LineList(video["title"], features, parts, sentence_spans(video["sentences"]), spans)
 
     def _embed(self, texts: Sequence[str]) -> np.ndarray:
         return self._vectors[[self._rows[text] for text in texts]]
@@ -356,32 +361,39 @@ def fit(lists: Sequence[LineList], used: Sequence[bool]) -> LineWeights:
 def with_said_weights(weights: LineWeights, lists: Sequence[LineList]) -> LineWeights:
     """Return the numbers with the two regressions of P(said)."""
     said, bias = fit_said(weights, lists, so_far=False)
+    weights = replace(weights, said_weights=said, said_bias=bias)
+    return with_said_so_far(weights, lists)
+
+
+def with_said_so_far(weights: LineWeights, lists: Sequence[LineList]) -> LineWeights:
+    """Return the numbers with the regression of P(said) of a narration that goes on."""
     parts = [part for number, item in enumerate(lists) for part in first_parts(item, number)]
-    said_so_far, bias_so_far = fit_said(weights, parts, so_far=True)
-    return replace(
-        weights,
-        said_weights=said,
-        said_bias=bias,
-        said_so_far=said_so_far,
-        said_so_far_bias=bias_so_far,
-    )
+    said, bias = fit_said(weights, parts, so_far=True)
+    return replace(weights, said_so_far=said, said_so_far_bias=bias)
 
 
 def first_parts(item: LineList, seed: int) -> list[LineList]:
-    """Return a list with what is heard by a second drawn at random, and with all."""
-    fraction = random.Random(seed).uniform(*HEARD_FRACTIONS)
+    """Return a list with what is heard by sentences drawn at random, and with all; a line has its
+    span only where a sentence so far lies in it."""
+    sentences = len(item.sentences)
+    rng = random.Random(seed)
+    counts = [rng.randint(1, sentences) for _ in range(HEARD_PARTS)]
     parts = []
-    for count in (math.ceil(fraction * len(item.middles)), len(item.middles)):
+    for count in (*counts, sentences):
         features = item.features[:, :count].copy()
         features[..., FEATURE_NAMES.index("position")] = 0.0
-        heard_until = item.middles[count - 1]
+        is_told = item.hits[:, :count].any(axis=1).tolist()
         spans = []
-        for span in item.spans:
-            is_heard = span is not None and span[0] <= heard_until
-            spans.append(span if is_heard else None)
-        parts.append(
-            replace(item, features=features, sentences=item.sentences[:count], spans=tuple(spans))
+        for span, told in zip(item.spans, is_told, strict=True):
+            spans.append(span if told else None)
+        part = replace(
+            item,
+            features=features,
+            parts=item.parts[:count],
+            sentences=item.sentences[:count],
+            spans=tuple(spans),
         )
+        parts.append(part)
     return parts
 
 
@@ -392,7 +404,10 @@ def fit_said(
     rows = []
     labels: list[float] = []
     for item in lists:
-        chain = LineChain(item.features, weights, so_far=so_far)
+        features_of_parts = item.features
+        if so_far:
+            features_of_parts = np.repeat(item.features, item.parts, axis=1)
+        chain = LineChain(features_of_parts, weights, so_far=so_far)
         _, total = chain.posterior()
         rows.append(said_features(item.features, chain.log_never(total)))
         labels += [float(span is not None) for span in item.spans]
@@ -438,11 +453,12 @@ class Outcome:
     def add_so_far(self, kind: str, lists: Sequence[LineList], weights: LineWeights) -> None:
         """Keep P(said) of the lines while the narration goes on."""
         for number, item in enumerate(lists):
-            part = first_parts(item, number)[0]
-            match = match_features(part.features, weights, so_far=True)
-            truths = [span is not None for span in part.spans]
-            self.chances.setdefault(f"{kind} so far", []).extend(match.said_probabilities.tolist())
-            self.truths.setdefault(f"{kind} so far", []).extend(truths)
+            for part in first_parts(item, number)[:HEARD_PARTS]:
+                match = match_features(part.features, weights, parts=part.parts, so_far=True)
+                chances = match.said_probabilities.tolist()
+                truths = [span is not None for span in part.spans]
+                self.chances.setdefault(f"{kind} so far", []).extend(chances)
+                self.truths.setdefault(f"{kind} so far", []).extend(truths)
 
     def figures(self) -> dict[str, float]:
         """Return the figures that docs/results has."""
@@ -544,6 +560,11 @@ def main() -> None:
     parser.add_argument("--step-probabilities", type=Path)
     parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--write-so-far",
+        action="store_true",
+        help="fit P(said) of a narration that goes on alone, and write it",
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     chances = {}
@@ -553,6 +574,9 @@ def main() -> None:
     used = [True] * len(FEATURE_NAMES)
     if options.write:
         write_weights(fit(all_lists(lists), used))
+        return
+    if options.write_so_far:
+        write_weights(with_said_so_far(load_line_weights(), all_lists(lists)))
         return
     result = {"all": cross_validate(lists, used)}
     print(json.dumps(result, indent=1), flush=True)

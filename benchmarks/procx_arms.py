@@ -36,10 +36,14 @@ def main() -> None:
         metavar=("RATE", "STEPS"),
         help="of tuning, several times",
     )
+    parser.add_argument(
+        "--patience", type=int, default=0, help="validation scores without a better one; 0: none"
+    )
     parser.add_argument("--result", type=Path, default=RESULT)
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    study = ArmStudy(args.folder, args.result, "python benchmarks/procx_arms.py tune; ... compare")
+    command = "python benchmarks/procx_arms.py tune; ... compare"
+    study = ArmStudy(args.folder, args.result, command, patience=args.patience)
     if args.stage == "tune":
         options = [(float(rate), int(steps)) for rate, steps in args.option or OPTIONS]
         study.tune(args.arms, args.worlds or (0, 1), options)

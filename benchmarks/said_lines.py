@@ -1,33 +1,32 @@
-"""Which of a user's own lines a narration speaks of: their own video's, and another's (`--texts`;
-grounding/speech.py).
+"""Which of a user's own lines a narration speaks of: their own video's, and another's (`--texts`,
+`live`; grounding/line_model.py).
 
-    python benchmarks/said_lines.py [--clips CLIPS]
+    python benchmarks/said_lines.py [--clips CLIPS --cache DIR]
 
-Fitted on TutorialVQA, whose headings were written by people for transcripts that are its own: the
-mean and the standard deviation of a line's best cosine with any sentence, of its own video and of
-six others. Tested on real clips (CLIPS, as `real_clips.py` reads them, recognised by Whisper
-tiny.en), whose makers and subjects are others: their labelled steps as lines of their own clip, of
-every clip of another maker, and both lists as one.
+TutorialVQA's headings were written by people for transcripts that are its own; real clips (CLIPS
+and DIR as `real_clips.py` has them) have their labelled steps that are said. Nothing of the line
+model was fitted on either. Lines of a video in its own narration and in those of other makers, and
+half of each in one list. "at the end": said when all is heard. "as it goes on": after any
+sentence. "right": of the own lines that are believed said, those whose sentences lie in
+the tutorial's part, or overlap what is spoken in the clip.
 """
 
 import argparse
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+import real_clips
 
-from stepline.asr import AsrSettings, transcribe
-from stepline.grounding.settings import CoarseSettings
-from stepline.grounding.speech import MIN_SAID_PROBABILITY, said_probabilities
-from stepline.media import read_sound
-from stepline.records import Matrix
+from stepline.grounding.speech import place_texts
+from stepline.records import Matrix, Sentence, Span, Step, Transcript
 from stepline.text import embed
+from stepline.writing.extractive.writer import sentence_step_probabilities
 
-DATA = (
+DATA_PATH = (
     Path(__file__).resolve().parents[1]
     / ".."
     / "shared"
@@ -35,117 +34,188 @@ DATA = (
     / "tutorialvqa"
     / "tutorials.json.gz"
 )
-RESULT = Path(__file__).resolve().parent / "results" / "said_lines.json"
-OTHERS = 6  # other videos whose lines are looked for in one
-
-Mask = npt.NDArray[np.bool_]
+RESULT_PATH = Path(__file__).resolve().parent / "results" / "said_lines.json"
+OTHER_COUNT = 3  # other videos whose lines are looked for in one
+SECONDS_PER_SENTENCE = 4.0  # of a tutorial, whose sentences have no times
+SLACK_SECONDS = 1.0  # either way of what is spoken in a clip
 
 
 @dataclass(frozen=True)
-class Narration:
-    """What a video says, (S, D), and lines that are said in it, (K, D). maker: of whom no other
-    list is taken."""
+class NarratedLines:
+    """What a video says, (S,), and lines that are said in it, (K,). maker: of whom no other list is
+    taken. places: (K,) where each line is said."""
 
     maker: str
-    sentences: Matrix
-    lines: Matrix
-
-    def best(self, lines: Matrix) -> Matrix:
-        """Return each line's greatest cosine with a sentence."""
-        return np.asarray((lines @ self.sentences.T).max(axis=1))
-
-
-def tutorials() -> list[Narration]:
-    """Return the tutorials that have headings."""
-    found = json.loads(gzip.decompress(DATA.read_bytes()))
-    return [
-        Narration(
-            name, embed(one["transcript"]), embed([part["title"] for part in one["segments"]])
-        )
-        for name, one in found.items()
-        if one["segments"]
-    ]
+    sentences: tuple[Sentence, ...]
+    vectors: Matrix
+    step_probabilities: np.ndarray
+    lines: tuple[str, ...]
+    line_vectors: Matrix
+    places: tuple[Span, ...]
 
 
-def narrated_clips(folder: Path) -> Iterator[Narration]:
+def read_narration(
+    maker: str, sentences: Sequence[Sentence], lines: Sequence[str], places: Sequence[Span]
+) -> NarratedLines:
+    """Return a narration with its vectors and P(it tells a step) of its sentences."""
+    texts = [sentence.text for sentence in sentences]
+    return NarratedLines(
+        maker=maker,
+        sentences=tuple(sentences),
+        vectors=embed(texts),
+        step_probabilities=np.array(sentence_step_probabilities(texts)),
+        lines=tuple(lines),
+        line_vectors=embed(lines),
+        places=tuple(places),
+    )
+
+
+def read_tutorials() -> Iterator[NarratedLines]:
+    """Yield the tutorials that have headings."""
+    tutorials = json.loads(gzip.decompress(DATA_PATH.read_bytes()))
+    for name, tutorial in tutorials.items():
+        sentences = []
+        for number, text in enumerate(tutorial["transcript"]):
+            start = SECONDS_PER_SENTENCE * number
+            sentences.append(Sentence(text=text, span=Span(start, start + SECONDS_PER_SENTENCE)))
+        lines = []
+        places = []
+        for part in tutorial["segments"]:
+            rows = part["sentence_indexes"]
+            first, last = int(rows["start"]), int(rows["end"])
+            lines.append(part["title"])
+            start, end = first * SECONDS_PER_SENTENCE, (last + 1) * SECONDS_PER_SENTENCE
+            places.append(Span(start, end))
+        if lines:
+            yield read_narration(name, sentences, lines, places)
+
+
+def read_clips(folder: Path, cache: Path) -> Iterator[NarratedLines]:
     """Yield the clips in English whose labelled steps are said."""
-    for name, label in json.loads((folder / "labels.json").read_text(encoding="utf-8")).items():
-        said = [step["text"] for step in label.get("steps", []) if step.get("spoken")]
-        transcript = transcribe(read_sound(folder / name), AsrSettings()).transcript
-        if said and transcript.sentences and transcript.language in (None, "en"):
-            sentences = embed([sentence.text for sentence in transcript.sentences])
-            yield Narration(name.partition("_")[0], sentences, embed(said))
+    labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
+    names = []
+    for name, label in labels.items():
+        if any(step.get("spoken") for step in label["steps"]):
+            names.append(name)
+    for name, record in real_clips.records(folder, names, cache).items():
+        transcript = record.transcript or Transcript()
+        if transcript.language not in (None, "en") or not transcript.sentences:
+            continue
+        said = [step for step in labels[name]["steps"] if step.get("spoken")]
+        places = []
+        for step in said:
+            start, end = step["spoken"]
+            places.append(Span(max(0.0, start - SLACK_SECONDS), end + SLACK_SECONDS))
+        lines = [step["text"] for step in said]
+        yield read_narration(name.partition("_")[0], transcript.sentences, lines, places)
 
 
-def others(videos: list[Narration], count: int | None) -> Iterator[tuple[Narration, Narration]]:
-    """Yield pairs of videos by two makers: all, or so many of each."""
+def placed_lines(
+    video: NarratedLines,
+    lines: Sequence[str],
+    vectors: Matrix,
+    *,
+    heard: int | None = None,
+    knows_steps: bool = True,
+) -> tuple[Step, ...]:
+    """Return lines where the product has them said. heard: sentences so far of a narration that
+    goes on."""
+    count = len(video.sentences) if heard is None else heard
+    return place_texts(
+        lines,
+        Transcript(sentences=video.sentences[:count]),
+        video.vectors[:count],
+        vectors,
+        so_far=heard is not None,
+        step_probabilities=video.step_probabilities[:count] if knows_steps else None,
+    ).steps
+
+
+def first_places(
+    video: NarratedLines, lines: Sequence[str], vectors: Matrix, *, knows_steps: bool
+) -> list[Span | None]:
+    """Return where each line was said when it was first believed said, None where it never was."""
+    places: list[Span | None] = [None] * len(lines)
+    for heard in range(1, len(video.sentences) + 1):
+        steps = placed_lines(video, lines, vectors, heard=heard, knows_steps=knows_steps)
+        for number, step in enumerate(steps):
+            if places[number] is None:
+                places[number] = step.said
+    return places
+
+
+@dataclass
+class SaidCounts:
+    """Lines added up."""
+
+    own: int = 0
+    own_said: int = 0
+    own_right: int = 0
+    other: int = 0
+    other_said: int = 0
+
+    def add_own(self, places: Sequence[Span | None], truths: Sequence[Span]) -> None:
+        """Count a video's own lines."""
+        for place, truth in zip(places, truths, strict=True):
+            self.own += 1
+            self.own_said += place is not None
+            self.own_right += place is not None and place.overlap(truth) > 0
+
+    def add_other(self, places: Sequence[Span | None]) -> None:
+        """Count lines of another video."""
+        self.other += len(places)
+        self.other_said += sum(place is not None for place in places)
+
+    def figures(self) -> dict[str, float]:
+        """Return shares."""
+        values = {
+            "own lines said": self.own_said / self.own,
+            "right, of those": self.own_right / max(1, self.own_said),
+            "another's lines said": self.other_said / self.other,
+        }
+        return {name: round(value, 3) for name, value in values.items()}
+
+
+def measure(videos: Sequence[NarratedLines]) -> dict[str, dict[str, float]]:
+    """Return the shares of lines that count as said, by when and by what is known."""
     rng = np.random.default_rng(0)
+    counts: dict[str, SaidCounts] = {}
     for video in videos:
-        strangers = [one for one in videos if one.maker != video.maker]
-        chosen = (
-            range(len(strangers))
-            if count is None
-            else rng.choice(len(strangers), count, replace=False)
-        )
-        yield from ((video, strangers[index]) for index in chosen)
-
-
-def by_likeness(best: Matrix) -> Mask:
-    """Return which lines count as said by the least cosine alone."""
-    return np.asarray(best >= CoarseSettings().likeness)
-
-
-def by_list(best: Matrix) -> Mask:
-    """Return which lines count as said by that and by the chance that the whole list gives."""
-    return by_likeness(best) & (said_probabilities(best) >= MIN_SAID_PROBABILITY)
-
-
-def shares(videos: list[Narration], count: int | None = None) -> dict[str, dict[str, float]]:
-    """Return the shares of lines that count as said: of the own video, of another's, and of both in
-    one list."""
-    found = {}
-    for name, rule in (("likeness", by_likeness), ("list", by_list)):
-        pairs = [
-            (video.best(video.lines), video.best(other.lines))
-            for video, other in others(videos, count)
-        ]
-        both = [(rule(np.concatenate(pair)), len(pair[0])) for pair in pairs]
-        parts = {
-            "own": [rule(video.best(video.lines)) for video in videos],
-            "another's": [rule(strange) for _, strange in pairs],
-            "own, in one list with another's": [kept[:own] for kept, own in both],
-            "another's, in one list with own": [kept[own:] for kept, own in both],
-        }
-        found[name] = {
-            part: round(float(np.concatenate(kept).mean()), 3) for part, kept in parts.items()
-        }
-    return found
+        strangers = [other for other in videos if other.maker != video.maker]
+        chosen = rng.choice(len(strangers), min(OTHER_COUNT, len(strangers)), replace=False)
+        for knows_steps in (False, True):
+            suffix = "" if knows_steps else ", without P(it tells a step)"
+            whole = counts.setdefault(f"at the end{suffix}", SaidCounts())
+            live = counts.setdefault(f"as it goes on{suffix}", SaidCounts())
+            lines, vectors = video.lines, video.line_vectors
+            steps = placed_lines(video, lines, vectors, knows_steps=knows_steps)
+            whole.add_own([step.said for step in steps], video.places)
+            places = first_places(video, lines, vectors, knows_steps=knows_steps)
+            live.add_own(places, video.places)
+            for index in chosen:
+                lines, vectors = strangers[index].lines, strangers[index].line_vectors
+                steps = placed_lines(video, lines, vectors, knows_steps=knows_steps)
+                whole.add_other([step.said for step in steps])
+                places = first_places(video, lines, vectors, knows_steps=knows_steps)
+                live.add_other(places)
+    return {name: count.figures() for name, count in counts.items()}
 
 
 def main() -> None:
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--clips", type=Path)
-    clips = parser.parse_args().clips
-    videos = tutorials()
-    result: dict[str, object] = {
-        "tutorials": len(videos),
-        "headings": sum(len(one.lines) for one in videos),
-    }
-    cosines = (
-        ("said", [video.best(video.lines) for video in videos]),
-        ("unsaid", [video.best(other.lines) for video, other in others(videos, OTHERS)]),
-    )
-    for name, best in cosines:
-        every = np.concatenate(best)
-        result[name] = [round(float(every.mean()), 3), round(float(every.std()), 3)]
-    result["of tutorials"] = shares(videos, OTHERS)
-    if clips is not None:
-        result["of clips"] = shares(list(narrated_clips(clips)))
+    parser.add_argument("--cache", type=Path)
+    options = parser.parse_args()
+    if (options.clips is None) != (options.cache is None):
+        parser.error("give --clips and --cache together")
+    result: dict[str, object] = {"tutorials": measure(list(read_tutorials()))}
+    if options.clips is not None:
+        result["clips"] = measure(list(read_clips(options.clips, options.cache)))
+    RESULT_PATH.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))
-    if clips is not None:
-        RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ def read_narration(name: str, video: dict[str, Any], fold: int) -> Narration:
         tells_step=tuple(row["is_step"] for row in video["sentences"]),
         pictures=tuple(pictures),
         seconds=math.ceil(max(*ends, video["duration"] or 0.0)),
-        places=match.places * match.said[:, None],
+        places=match.places * match.said_probabilities[:, None],
         cosines=(line_vectors @ vectors.T).astype(np.float64),
     )
 

@@ -55,6 +55,7 @@ OTHERS = {  # commands with settings of their own
 PRESETS = {  # commands with presets
     "train nasva": AlignerRunSettings,
     "refine": RefineRunSettings,
+    "curate run": Recipe,
     "predict": StepsSettings,
     "sieve-swap": SieveSwapSettings,
     "train procx": ProcxRunSettings,
@@ -148,6 +149,9 @@ def settings() -> str:
         "2. Environment variables: `STEPLINE_ASR__BEAM=5` is `asr.beam=5`, nested by `__`.\n"
         "3. A TOML file: `--settings run.toml`.\n"
         "4. One by one: `--set asr.beam=5`.\n\n"
+        "Where `None` is a value below, `none` sets it: `--set rounds.refine.seconds=none`,\n"
+        'in TOML `seconds = "none"`. '
+        "A file of that name is `./none`.\n\n"
         "Between the second and the third stands `--preset paper`, where a command has it: a paper's values\n"
         "([reproduce](reproduce.md#defaults-that-depart-from-the-paper) lists them).\n\n"
         "An unknown key is an error that names the nearest known one. The first two places serve every command: "

@@ -41,6 +41,14 @@ INTERPRETER_VARIABLES = frozenset(
         "PYTHONWARNINGS",
     )
 )
+# each says how many threads some library uses for numbers
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
 # Linux kills a child when the THREAD that started it ends: this one ends with the process only.
 _starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]  # the folder that holds `stepline`
@@ -100,6 +108,16 @@ def child_environment() -> dict[str, str]:
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]
     environment["PATH"] = os.pathsep.join(folders)
     return environment
+
+
+def worker_variables(threads: int) -> dict[str, str]:
+    """Return the variables of a worker among others, so that together they take no more than the
+    machine's cores.
+
+    threads: that each library of the worker's uses.
+    """
+    counts = dict.fromkeys(THREAD_VARIABLES, str(threads))
+    return counts | {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def module_folders() -> list[str]:

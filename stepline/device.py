@@ -206,6 +206,11 @@ def wanted_device() -> str:
     return _wanted[0]
 
 
+def wanted_compute() -> ComputeType:
+    """Return what `--compute-type` says, "auto" where it is not given."""
+    return _wanted[1]
+
+
 def current_device() -> Device:
     """Return where a network that is loaded now belongs."""
     global _current

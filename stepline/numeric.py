@@ -5,6 +5,8 @@ Each keeps the precision of what it is given: float32 in, float32 out.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +16,18 @@ Array: TypeAlias = npt.NDArray[Any]
 
 MAX_NEWTON_STEPS = 50  # of a logistic fit, which usually ends in ten
 MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero rows zero
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Have NumPy's matrix products use one thread: how many there are decides their last bits.
+
+    Networks in ONNX Runtime, CTranslate2 and torch keep their threads.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    with ThreadpoolController().select(internal_api="openblas").limit(limits=1):
+        yield
 
 
 def sigmoid(log_odds: Array) -> Array:

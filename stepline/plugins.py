@@ -31,9 +31,12 @@ OWN_NAMES: dict[Kind, tuple[str, ...]] = {
     "outputs": (
         *DEFAULT_OUTPUTS,
         *("markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl"),
-        *("labelstudio", "webp", "gif"),
+        *("labelstudio", "webp", "gif", "alignment"),
     ),
-    "backbones": ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"),
+    "backbones": (
+        *("conse", "clip", "internvideo", "s3d", "s3d-mixed5c"),
+        *("precomputed", "none"),
+    ),
 }
 
 

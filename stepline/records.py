@@ -188,6 +188,16 @@ class Step(FrozenModel):
     alternatives: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
 
+    @property
+    def start(self) -> float | None:
+        """Second at which its best span starts; None where it has none."""
+        return self.spans[0].start if self.spans else None
+
+    @property
+    def end(self) -> float | None:
+        """Second at which its best span ends; None where it has none."""
+        return self.spans[0].end if self.spans else None
+
 
 class Amount(FrozenModel):
     """How much of a thing is said: a number or a range, low <= high, of a unit.

@@ -11,7 +11,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -47,6 +48,7 @@ class Settings(BaseModel):
 
 T = TypeVar("T", bound=Settings)
 
+NONE_WORD = "none"  # None in a file, a variable or an override: TOML has no null
 MAX_VALUE_CHARS = 60  # characters of a refused value that an error repeats
 VARIABLE_PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
 # Of all commands: what one command does not have may be another's, what none has is a mistake.
@@ -196,9 +198,11 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
     paths).
 
     A section whose default sets some of its fields keeps them where the tree gives only others.
+    "none" is None wherever a setting may be None.
     """
+    values = _with_none(kind, tree)
     defaults = {name: field.default for name, field in kind.model_fields.items()}
-    whole = {name: _over(defaults.get(name), value) for name, value in tree.items()}
+    whole = {name: _over(defaults.get(name), value) for name, value in values.items()}
     try:
         return kind.model_validate_json(json.dumps(whole, default=str))
     except ValidationError as error:
@@ -212,6 +216,67 @@ def _over(default: object, value: object) -> object:
         return value
     own = default.model_dump(mode="json", exclude_unset=True)
     return own | {name: _over(getattr(default, name, None), below) for name, below in value.items()}
+
+
+def admits_none(annotation: object) -> bool:
+    """Tell whether None is a value of a field of this type."""
+    return NoneType in _alternatives(annotation)
+
+
+def section_class(annotation: object) -> type[BaseModel] | None:
+    """Return the settings class of a field that is a section; None where it is no section."""
+    for choice in _alternatives(annotation):
+        if (
+            isinstance(choice, type)
+            and get_origin(choice) is None
+            and issubclass(choice, BaseModel)
+        ):
+            return choice
+    return None
+
+
+def _alternatives(annotation: object) -> tuple[object, ...]:
+    """Return the types that a field's type joins by `|`, each without its bounds."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        return tuple(part for choice in get_args(annotation) for part in _alternatives(choice))
+    return (annotation,)
+
+
+def _item_type(annotation: object) -> object:
+    """Return the type of what a list or a table of any length holds; None for another field."""
+    for choice in _alternatives(annotation):
+        types = [part for part in get_args(choice) if part is not Ellipsis]
+        if get_origin(choice) is dict:
+            return types[1]
+        if get_origin(choice) in (tuple, list) and len(types) == 1:
+            return types[0]
+    return None
+
+
+def _with_none(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree with None for each "none" of a field that may be None."""
+    fields = kind.model_fields
+    types = {name: fields[name].annotation for name in tree if name in fields}
+    return {name: _none_read(types.get(name), value) for name, value in tree.items()}
+
+
+def _none_read(annotation: object, value: object) -> object:
+    if value == NONE_WORD:
+        choices = _alternatives(annotation)
+        is_choice = any(NONE_WORD in get_args(choice) for choice in choices)
+        return None if NoneType in choices and not is_choice else value
+    section = section_class(annotation)
+    if isinstance(value, Mapping) and section is not None:
+        return _with_none(section, value)
+    item = _item_type(annotation)
+    if isinstance(value, Mapping) and item is not None:
+        return {name: _none_read(item, below) for name, below in value.items()}
+    if isinstance(value, list) and item is not None:
+        return [_none_read(item, below) for below in value]
+    return value
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -262,8 +327,16 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
             _range(kind, path) if first["type"].startswith(("greater_than", "less_than")) else ""
         )
         rule = f"it must be {beyond}" if beyond else first["msg"]
+        if _may_be_none(kind, path):
+            rule += f", or {NONE_WORD}"
         return f"setting {'.'.join(path)}: {rule}{'' if secret else given}"
     return f"unknown setting {'.'.join(path)!r}; {_nearest(path[-1], _keys(kind, path[:-1]), path[:-1])}"
+
+
+def _may_be_none(kind: type[BaseModel], path: Sequence[str]) -> bool:
+    owner = _section(kind, path[:-1])
+    field = owner.model_fields.get(path[-1]) if owner else None
+    return field is not None and admits_none(field.annotation)
 
 
 BOUND_NAMES = {
@@ -308,9 +381,9 @@ def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
     """Return the settings class at `path` below `kind`; None where no class is there."""
+    annotation: object = kind
     for part in path:
-        child = kind.model_fields[part].annotation if part in kind.model_fields else None
-        if not (isinstance(child, type) and issubclass(child, BaseModel)):
-            return None
-        kind = child
-    return kind
+        section = section_class(annotation)
+        field = section.model_fields.get(part) if section else None
+        annotation = field.annotation if field is not None else _item_type(annotation)
+    return section_class(annotation)

@@ -43,6 +43,7 @@ MAPPING_NAME: Final = "collections OrderedDict"
 ALLOWED_NAMES: Final = {TENSOR_REBUILDER, PARAMETER_REBUILDER, MAPPING_NAME} | {
     f"torch {storage}" for storage in STORAGE_DTYPES
 }
+TRAINER_KEY: Final = "state_dict"  # of a checkpoint that holds more than a network
 MAGIC_NUMBER: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
 ZIP_MAGIC: Final = b"PK\x03\x04"
 LITERAL_READERS: Final = {
@@ -98,7 +99,8 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:
-    """Return every tensor of a state dict by its name; bfloat16 becomes float32.
+    """Return every tensor of a state dict by its name; bfloat16 becomes float32. Of a trainer's
+    checkpoint that is its "state_dict".
 
     Raises ValueError for any other content, saying what it is, and OSError where the file cannot be
     read.
@@ -108,6 +110,8 @@ def read_state_dict(path: Path) -> dict[str, Array]:
         file.seek(0)
         try:
             views, read = _open_zip(file) if zipped else _open_pickles(file)
+            if isinstance(views, dict) and isinstance(views.get(TRAINER_KEY), dict):
+                views = views[TRAINER_KEY]
             if not isinstance(views, dict) or not all(
                 isinstance(view, TensorView) for view in views.values()
             ):
@@ -175,11 +179,14 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 
 
 def _views(content: Any) -> list[TensorView]:
-    return (
-        [view for view in content.values() if isinstance(view, TensorView)]
-        if isinstance(content, dict)
-        else []
-    )
+    """Return every tensor of a content, also those inside what it holds."""
+    if isinstance(content, TensorView):
+        return [content]
+    if isinstance(content, dict):
+        content = list(content.values())
+    if not isinstance(content, list | tuple):
+        return []
+    return [view for part in content for view in _views(part)]
 
 
 def _view(view: TensorView, data: bytes) -> Array:

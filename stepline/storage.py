@@ -69,8 +69,9 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
         raise StoreError(f"{source}: not a Stepline record ({reason}); {cure}") from error
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path | str) -> Record:
     """Return the record in a JSON file."""
+    path = Path(path)
     try:
         return from_json(read_limited(path, RECORD), str(path))
     except LimitError as error:
@@ -82,9 +83,9 @@ def read_record(path: Path) -> Record:
         raise StoreError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
 
 
-def write_record(record: Record, path: Path) -> None:
+def write_record(record: Record, path: Path | str) -> None:
     """Write a record as JSON."""
-    write_atomic(path, to_json(record))
+    write_atomic(Path(path), to_json(record))
 
 
 def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def _without_times(item: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------- Parquet
 
 
-def write_parquet(records: Iterable[Record], path: Path) -> int:
+def write_parquet(records: Iterable[Record], path: Path | str) -> int:
     """Write one row a record (id, video id, task, counts, and the whole record as JSON) and return
     how many.
 
@@ -157,7 +158,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     schema = arrow.schema(columns.items(), metadata={"stepline_version": str(VERSION)})
     count = 0
     stream = iter(records)
-    with atomic_path(path) as partial, parquet.ParquetWriter(partial, schema) as writer:
+    with atomic_path(Path(path)) as partial, parquet.ParquetWriter(partial, schema) as writer:
         while batch := list(itertools.islice(stream, BATCH_ROWS)):
             rows = []
             for record in batch:
@@ -169,8 +170,9 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     return count
 
 
-def read_parquet(path: Path) -> Iterator[Record]:
+def read_parquet(path: Path | str) -> Iterator[Record]:
     """Yield the records that `write_parquet` wrote, a row group at a time."""
+    path = Path(path)
     if not path.exists():
         raise StoreError(f"{path}: no such file; give records that Stepline wrote")
     for cell in read_text_column(path, "record"):

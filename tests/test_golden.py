@@ -542,6 +542,8 @@ def sieve_swap(folder):
         "--set",
         "pairing.recall=0.1",
         "--set",
+        "pairing.validation_iou=0.6",
+        "--set",
         "match.similarity=0.4",
         "--set",
         "match.swap_similarity=0.5",

@@ -114,6 +114,7 @@ def test_every_reader_of_json_has_limits():
     packaged = {
         "antecedents.py",
         "step_score.py",
+        "instruction.py",
         "line_model.py",
         "thing_kinds.py",
         "visibility.py",

@@ -8,10 +8,11 @@ import pytest
 
 from stepline.cli import main
 from stepline.cli.options import preset_files
+from stepline.curate.stage import Recipe, load_recipe
 from stepline.errors import SettingsError
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
-from stepline.procx.settings import ProcxRunSettings
+from stepline.procx.settings import PDVC_LOSSES, PDVC_MODEL, ProcxRunSettings
 from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import Wys2Settings
@@ -93,7 +94,7 @@ PREDICTION = {
     "procx.speech": (False, "section 3 (ProcX): only the untrimmed video as input"),
 }
 SIEVE_SWAP = {
-    "text_base.encoder": ("all-mpnet-base-v2", "section 4.2: MPNet"),
+    "text_base.encoder": ("mpnet", "section 4.2: MPNet"),
     "text_base.merge": (1.0, "section 4.2: the steps of the recipes"),
     "text_base.engine": ("exact", "section 4.2: the nearest step"),
     "pairing.longest_video": (600.0, "section 4.2: at most 10 minutes"),
@@ -122,6 +123,7 @@ PROCX = {
     "model.decoder_layers": (4, "section 6.3: four layers"),
     "model.dropout": (0.1, "section E.2: 0.1"),
     "model.fuse": (True, "appendix D: Multi-Scale Fusion"),
+    "model.query_form": ("shared", "appendix D: one set of queries"),
     "model.attention.form": ("key-aware", "section 5"),
     "model.captioner.kind": ("transformer", "section 5: Contrastive Transformer"),
     "model.captioner.dropout": (0.1, "section E.2: 0.1"),
@@ -148,6 +150,7 @@ PRETRAINING = PROCX | {
     "train.epochs": (10, "section E.2: 10 epochs"),
     "train.batch": (64, "section E.2: 64 over 4 GPUs"),
 }
+BEST_PROCX = {"model.query_form": ("roles", "docs/procx.md: queries by role")}
 WYS2 = {
     "clips.seconds": (3.0, "section 4: 3 s"),
     "clips.resolve": (True, "section 3.1: coreferences are resolved"),
@@ -163,7 +166,75 @@ WYS2 = {
     "train.learning_rate": (1e-5, "section 4: 10^-5"),
     "train.weight_decay": (0.0, "section 4: Adam"),
 }
+PDVC = {
+    "model.rows": (256, "ProcX section 6.3: 256 rows; PDVC's own are 200"),
+    "model.standardise": (False, "no scaling"),
+    "model.encoder_layers": (2, "yc2_tsn_pdvcl.yml: enc_layers"),
+    "model.decoder_layers": (2, "yc2_tsn_pdvcl.yml: dec_layers"),
+    "model.dropout": (0.1, "yc2_tsn_pdvcl.yml: transformer_dropout_prob"),
+    "model.fuse": (False, "the LSTM attends to the levels"),
+    "model.attention.form": ("vanilla", "ms_deform_attn.py"),
+    "model.captioner.kind": ("lstm", "LSTM_DSA.py"),
+    "model.captioner.dropout": (0.5, "opts.py: drop_prob"),
+    "model.captioner.longest": (30, "opts.py: max_caption_len"),
+    "vocabulary.size": (10_000, "ProcX section 6.3: 10K tokens"),
+    "loss.confidence": ("focal", "criterion.py"),
+    "loss.count": ("pdvc", "criterion.py: counter_loss"),
+    "loss.text_layers": ("every", "pdvc.py: the captions of each layer"),
+    "loss.giou_weight": (4.0, "yc2_tsn_pdvcl.yml: giou_loss_coef"),
+    "loss.l1_weight": (0.0, "yc2_tsn_pdvcl.yml: bbox_loss_coef"),
+    "loss.confidence_weight": (2.0, "yc2_tsn_pdvcl.yml: cls_loss_coef"),
+    "loss.count_weight": (0.5, "yc2_tsn_pdvcl.yml: count_loss_coef"),
+    "loss.caption_weight": (2.0, "yc2_tsn_pdvcl.yml: caption_loss_coef"),
+    "loss.contrast_weight": (0.0, "there is none"),
+    "loss.caption_mean": ("captions", "LSTM_DSA.py: build_loss, a mean over captions"),
+    "loss.label_smoothing": (0.0, "LSTM_DSA.py: none"),
+    "train.epochs": (20, "ProcX section E.2: 20 epochs"),
+    "train.batch": (8, "ProcX section E.2"),
+    "train.learning_rate": (1e-4, "ProcX section E.2"),
+    "train.warmup": (0.1, "ProcX section E.2: warm-up, its length unsaid"),
+    "train.weight_decay": (1e-3, "ProcX section E.2"),
+    "train.clip": (0.1, "ProcX section E.2"),
+}
+PDVC_PREDICTION = {
+    "procx.when": ("speechless", "the video alone"),
+    "procx.choose": ("surest", "eval_utils.py: the best topN"),
+    "procx.least": (1, "pdvc.py: at least one"),
+    "procx.caption_weight": (1.0, "yc2 configurations: ec_alpha"),
+    "procx.caption_power": (2.0, "eval_utils.py: temperature"),
+    "procx.speech": (False, "the video alone"),
+}
+
+
+def below(section, table):
+    """Return a table of values as those of a section."""
+    return {f"{section}.{key}": value for key, value in table.items()}
+
+
+# what a recipe has from its base, and what its source chooses by
+ELSEWHERE = {"text_base.encoder", "text_base.merge", "text_base.engine", "pairing.category"}
+CURATION = {
+    "steps.writing.writer": ("llm", "NaSVA section 3.1: an LLM"),
+    "steps.writing.llm.prompt": ("nasva", "NaSVA table 6, third row"),
+    "filter.longest": (1200.0, "NaSVA supplement 6.1: 1200 s"),
+    "coarse.said": ("likeness", "NaSVA section 3.1: the similarity matrix"),
+    "train.data.step_place": ("said", "NaSVA section 3.1: Step-ASR"),
+    "place.calibrate": (False, "NaSVA section 3.3: a step with a label is shown"),
+    **below("train", NASVA_TRAINING),
+    **below("refine", {key: row for key, row in REFINE.items() if "coarse." not in key}),
+    "refine.said": ("given", "as the stage `coarse` has found it"),
+    **below("steps.nasva", {key: row for key, row in REFINE.items() if "coarse." in key}),
+    **{
+        key.replace("nasva.", "place."): row
+        for key, row in PREDICTION.items()
+        if key.startswith("nasva.aligner")
+    },
+    **below("sieve_swap", {key: row for key, row in SIEVE_SWAP.items() if key not in ELSEWHERE}),
+}
 PRESETS = {
+    ("curate run", "paper"): (Recipe, CURATION),
+    ("train procx", "pdvc"): (ProcxRunSettings, PDVC),
+    ("predict", "pdvc"): (StepsSettings, PDVC_PREDICTION),
     ("train nasva", "paper"): (AlignerRunSettings, NASVA_TRAINING),
     ("train nasva", "released"): (AlignerRunSettings, RELEASED),
     ("refine", "paper"): (RefineRunSettings, REFINE),
@@ -171,6 +242,7 @@ PRESETS = {
     ("sieve-swap", "paper"): (SieveSwapSettings, SIEVE_SWAP),
     ("train procx", "paper"): (ProcxRunSettings, PROCX),
     ("train procx", "paper-pretraining"): (ProcxRunSettings, PRETRAINING),
+    ("train procx", "best"): (ProcxRunSettings, BEST_PROCX),
     ("train wys2", "paper"): (Wys2Settings, WYS2),
 }
 NAMES = ["-".join(names).replace(" ", "-") for names in PRESETS]
@@ -192,10 +264,10 @@ def test_a_preset_holds_what_the_paper_prints_and_nothing_else(names, table):
     settings = leaves(load_settings(kind, preset=preset_files(names[0])[names[1]]).model_dump())
     expected = {key: value for key, (value, _) in values.items()}
     assert {key: settings[key] for key in expected} == expected
-    defaults = leaves(kind().model_dump())
-    assert {key: value for key, value in settings.items() if key not in expected} == {
-        key: value for key, value in defaults.items() if key not in expected
+    others = {
+        key: value for key, value in leaves(kind().model_dump()).items() if key not in expected
     }
+    assert {key: settings[key] for key in others} == others
 
 
 def test_no_preset_is_without_its_table():
@@ -234,6 +306,7 @@ NEEDED = {
     "train procx": ("--features", "f", "--steps", "s", "--out", "o"),
     "train wys2": ("--features", "f", "--key-steps", "s", "--out", "o"),
     "refine": ("records", "--features", "f", "--out", "o"),
+    "curate run": ("videos", "--out", "o"),
     "predict": ("youcook2", "--model", "m", "--features", ".", "--reference", "r", "--out", "o"),
     "calibrate": ("ht-step", "--aligner", "a", "--features", "f", "--reference", "r"),
     "sieve-swap": ("records", "--text-base", "b", "--out", "o"),
@@ -250,7 +323,8 @@ def test_every_command_with_a_preset_reads_it(command, stepline, monkeypatch):
         read.update(preset=preset, overrides=overrides)
         raise SettingsError("read")
 
-    monkeypatch.setattr("stepline.settings.load_settings", load)
+    for module in ("stepline.settings", "stepline.curate.stage"):
+        monkeypatch.setattr(f"{module}.load_settings", load)
     done = stepline(
         *command.split(), *NEEDED[command], "--preset", "paper", "--set", "train.epochs=3"
     )
@@ -277,6 +351,24 @@ def test_a_preset_stands_above_the_users_own_settings_and_below_what_the_command
         31,
         1e-3,
     )
+
+
+def test_the_baseline_s_preset_is_the_baseline_of_the_code():
+    settings = load_settings(ProcxRunSettings, preset=preset_files("train procx")["pdvc"])
+    assert settings.model == PDVC_MODEL.model_copy(update={"standardise": False})
+    assert settings.loss == PDVC_LOSSES
+
+
+def test_recipes_take_the_papers_values_but_what_they_set_themselves():
+    preset = preset_files("curate run")["paper"]
+    howtostep = load_recipe("howtostep", preset=preset)
+    assert (howtostep.steps.writing.writer, howtostep.refine.rounds.teachers) == ("llm", 1)
+    assert howtostep.refine.said == "given"
+    one = load_recipe("howtostep", ["refine.rounds.teachers=3"], preset=preset)
+    assert one.refine.rounds.teachers == 3
+    swap = load_recipe("sieve_swap", preset=preset)
+    assert (swap.filter.longest, swap.steps.writing.writer) == (600.0, "extractive")
+    assert load_recipe("howtostep").refine.rounds.teachers == 2
 
 
 def test_an_unknown_preset_is_wrong_usage(stepline):

@@ -117,7 +117,7 @@ def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, mon
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     advice = package.steps(small_video, settings=settings).warnings[-1]
     assert advice.startswith(
-        "speech is heard (language 'zh'), but no word of it is believed (1 doubtful sentence left"
+        "there is speech (language 'zh'), but it could not be recognised reliably (1 doubtful sentence left"
     )
 
 

@@ -54,6 +54,15 @@ def test_every_tensor_is_what_torch_reads(content, zipped, tmp_path):
     assert_same(read_state_dict(tmp_path / "x.pth"), tmp_path / "x.pth")
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_trainer_s_checkpoint_is_read_for_its_state_dict(zipped, tmp_path):
+    kinds = CONTENT["kinds"]
+    whole = {"epoch": 3, "state_dict": kinds, "optimizer": [{"step": TABLE.double()}]}
+    torch.save(whole, tmp_path / "x.ckpt", _use_new_zipfile_serialization=zipped)
+    torch.save(kinds, tmp_path / "x.pth")
+    assert_same(read_state_dict(tmp_path / "x.ckpt"), tmp_path / "x.pth")
+
+
 def test_every_tensor_of_efficientnet_is_what_torch_reads():
     path = find_weights("efficientnet-lite0")
     assert_same(read_state_dict(path), path)

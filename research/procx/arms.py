@@ -33,6 +33,10 @@ ARMS: Mapping[str, ProcxTrial] = {
     "ProcX, Sieve & Swap": pretrained(PROCX, "swap"),
     "PDVC": PDVC,
     "Vid2Seq": VID2SEQ,
+    "ProcX, roles": PROCX.changed(query_form="roles"),
+    "PDVC, roles": PDVC.changed(query_form="roles"),
+    "ProcX, roles, contrast": PROCX.changed(query_form="roles", role_weight=0.5),
+    "ProcX, roles, overlap": PROCX.changed(query_form="roles", overlap_weight=1.0),
     "ProcX, raw speech": pretrained(PROCX, "raw"),
     "ProcX, only sieved": pretrained(PROCX, "only-sieve"),
     "ProcX, mixed": pretrained(PROCX, "mix"),
@@ -68,6 +72,8 @@ TUNED = (
     "PDVC, Sieve & Swap",
     "Vid2Seq",
     "Vid2Seq, Sieve & Swap",
+    "ProcX, roles",
+    "PDVC, roles",
 )
 
 
@@ -76,6 +82,8 @@ def tuned_as(arm: str) -> str:
     is."""
     trial = ARMS[arm]
     system = {"procx": "ProcX", "pdvc": "PDVC", "vid2seq": "Vid2Seq"}[trial.system]
+    if trial.query_form == "roles":
+        return f"{system}, roles"
     return system if trial.pretraining is None else f"{system}, Sieve & Swap"
 
 
@@ -96,6 +104,12 @@ class Comparison:
 
 
 COMPARISONS = (
+    Comparison("ProcX: queries by role above shared", "ProcX, roles", "ProcX", {}),
+    Comparison("PDVC: queries by role above shared", "PDVC, roles", "PDVC", {}),
+    Comparison("ProcX with queries by role above PDVC", "ProcX, roles", "PDVC", {}),
+    Comparison("queries by role: ProcX above PDVC", "ProcX, roles", "PDVC, roles", {}),
+    Comparison("contrast between roles above none", "ProcX, roles, contrast", "ProcX, roles", {}),
+    Comparison("suppressed overlap above none", "ProcX, roles, overlap", "ProcX, roles", {}),
     Comparison(
         "pre-training on Sieve & Swap above none",
         "ProcX, Sieve & Swap",
@@ -236,6 +250,7 @@ class ArmStudy:
     result: Path
     command: str
     size: ProcxSize = field(default_factory=ProcxSize)
+    patience: int = 0  # as of a trial; above 0, rates are chosen by the validation score
 
     def tune(
         self, arms: Sequence[str], worlds: Sequence[int], options: Sequence[Option] = OPTIONS
@@ -261,12 +276,13 @@ class ArmStudy:
                     self._run("comparison", arm, world, seed, option or self.option_of(arm))
 
     def option_of(self, arm: str) -> Option:
-        """Return the rate and number of steps with the highest mean SODA-D in tuning."""
+        """Return the rate and number of steps with the highest mean in tuning: of SODA-D, or of the
+        validation score where there is one."""
         name = tuned_as(arm)
         found: dict[Option, list[float]] = {}
         for cell in self.cells("tuning"):
             if cell["arm"] == name:
-                found.setdefault((cell["rate"], cell["steps"]), []).append(cell["scores"]["SODA-D"])
+                found.setdefault((cell["rate"], cell["steps"]), []).append(tuning_score(cell))
         if not found:
             raise KeyError(f"{name} is not tuned yet; run `tune` first")
         return max(found, key=lambda option: mean(found[option]))
@@ -283,7 +299,12 @@ class ArmStudy:
         if any(place.items() <= cell.items() for cell in self.cells(stage)):
             return
         trial = ARMS[arm].changed(
-            seed=world, network_seed=seed, rate=rate, steps=steps, size=self.size
+            seed=world,
+            network_seed=seed,
+            rate=rate,
+            steps=steps,
+            patience=self.patience,
+            size=self.size,
         )
         store = ProcxTrials(self.folder, ("surest",), ())
         outcome = store.outcome(trial)
@@ -292,6 +313,8 @@ class ArmStudy:
             for metric in (*METRICS, *FACTS)
         }
         cell = {**place, "scores": scores, "cpu_seconds": store.cpu_seconds(trial)}
+        if self.patience:
+            cell["validation"] = validation_curve(outcome.scores)
         # several processes share the cells
         with lock_output(self.folder / "result.lock", self.result, wait=True):
             known = {name: self.cells(name) for name in STAGES}
@@ -310,6 +333,32 @@ class ArmStudy:
         write_atomic(self.result, json.dumps(tree, indent=1) + "\n")
 
 
+def validation_curve(scores: Mapping[str, float]) -> list[tuple[int, float]]:
+    """Return the steps at which a training was validated, with its scores."""
+    curve = []
+    for name, score in scores.items():
+        if name.startswith("validation "):
+            curve.append((int(name.removeprefix("validation ")), score))
+    return sorted(curve)
+
+
+def rise_at_end(curve: Sequence[tuple[int, float]]) -> float:
+    """Return by how much the last third of a validation curve is above all before it, in points; 0
+    where it is not: the plateau was reached before."""
+    first = len(curve) - len(curve) // 3
+    before = max((score for _, score in curve[:first]), default=0.0)
+    after = max((score for _, score in curve[first:]), default=before)
+    return max(0.0, after - before)
+
+
+def tuning_score(cell: Cell) -> float:
+    """Return what a rate is chosen by: the best validation score, or SODA-D without one."""
+    if "validation" in cell:
+        return max(score for _, score in cell["validation"])
+    score: float = cell["scores"]["SODA-D"]
+    return score
+
+
 def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Yield the mean SODA-D of each arm, rate and number of steps."""
     kinds = dict.fromkeys((cell["arm"], cell["rate"], cell["steps"]) for cell in cells)
@@ -319,13 +368,16 @@ def tuning_means(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
             for cell in cells
             if (cell["arm"], cell["rate"], cell["steps"]) == (arm, rate, steps)
         ]
-        yield {
+        tuned = {
             "arm": arm,
             "rate": rate,
             "steps": steps,
             "worlds": [cell["world"] for cell in own],
             "SODA-D": mean(cell["scores"]["SODA-D"] for cell in own),
         }
+        if all("validation" in cell for cell in own):
+            tuned["validation"] = mean(tuning_score(cell) for cell in own)
+        yield tuned
 
 
 def claims_of(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
@@ -366,6 +418,7 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
             str(one["steps"]),
             str(len(one["worlds"])),
             f"{one['SODA-D']:.1f}",
+            f"{one['validation']:.1f}" if "validation" in one else "–",
         ]
         for one in tree["tuned"]
     ]
@@ -374,7 +427,9 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
         own = [cell for cell in tree["comparison"] if cell["arm"] == arm]
         cells = [spread([cell["scores"][metric] for cell in own]) for metric in (*METRICS, "texts")]
         seconds = mean(cell["cpu_seconds"] for cell in own)
-        arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, f"{seconds:.0f}"])
+        curves = [cell["validation"] for cell in own if "validation" in cell]
+        rise = spread([rise_at_end(curve) for curve in curves]) if curves else "–"
+        arms.append([arm, f"{own[0]['rate']:g}", str(len(own)), *cells, rise, f"{seconds:.0f}"])
     claims = [
         [
             one["claim"],
@@ -387,8 +442,8 @@ def as_markdown(tree: Mapping[str, Any]) -> str:
         for one in tree["claims"]
     ]
     heads = (
-        ["tuned arm", "rate", "steps", "worlds", "SODA-D"],
-        ["arm", "rate", "trainings", *METRICS, "texts", "CPU s"],
+        ["tuned arm", "rate", "steps", "worlds", "SODA-D", "validation"],
+        ["arm", "rate", "trainings", *METRICS, "texts", "rise at the end", "CPU s"],
         ["claim", "paper", "mean", "95 % over pairs", "95 % over worlds", "pairs"],
     )
     return "\n".join(markdown_table(*one) for one in zip(heads, (tuned, arms, claims), strict=True))

@@ -71,11 +71,12 @@ CORPUS_VERSION = 2  # of what is kept of Sieve & Swap's work
 
 @dataclass(frozen=True)
 class Captioned:
-    """Videos with people's captions: to train on, and withheld; speech: what is said in each, by
-    id."""
+    """Videos with people's captions: to train on, withheld, and to validate on; speech: what is
+    said in each of the first two, by id."""
 
     train: tuple[StepSample, ...]
     test: tuple[StepSample, ...]
+    validation: tuple[StepSample, ...]
     speech: Mapping[str, tuple[Sentence, ...]]
 
     @property
@@ -145,13 +146,14 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
 
 def _captioned(seed: int, form: Form, size: ProcxSize) -> Captioned:
     count = size.captioned + size.withheld
-    videos = list(stream(seed, WORLDS[form], start=FIRST[form], count=count))
+    videos = list(stream(seed, WORLDS[form], start=FIRST[form], count=count + size.validated))
     records = [video.record for video in videos]
     samples = _samples(
         records, {video.id: video.features() for video in videos}, "captions", size.rows
     )
-    speech = {one.id: one.transcript.sentences for one in records if one.transcript}
-    return Captioned(samples[: size.captioned], samples[size.captioned :], speech)
+    speech = {one.id: one.transcript.sentences for one in records[:count] if one.transcript}
+    train, test = samples[: size.captioned], samples[size.captioned : count]
+    return Captioned(train, test, samples[count:], speech)
 
 
 def _samples(

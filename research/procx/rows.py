@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from research.study import Claim, Row, Trial
-from stepline.procx.settings import QueryStart
+from stepline.procx.settings import QueryForm, QueryStart
 from stepline.settings import Count, CountOrZero, NonNegative, Positive, Settings
 
 PositiveFraction: TypeAlias = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -33,6 +33,7 @@ class ProcxSize(Settings):
     narrated: Count = 300  # videos to pre-train on
     captioned: Count = 400  # to fine-tune on, of each form; YouCook2: 840
     withheld: Count = 80  # to score on, of each form
+    validated: Count = 40  # that say when a training has reached its plateau, of each form
     features: Count = 128  # C of a feature row, the simulated encoder's
     rows: Count = 64  # of features a video; the paper's 256
     width: Count = 64  # D; PDVC's 512
@@ -72,6 +73,11 @@ class ProcxTrial(Trial):
     query_start: QueryStart = "xavier"  # of the query projections of key-aware attention
     offset_rate: Positive = 1.0  # of the rate, for sampling offsets
     network_seed: SeedOrNone = None  # of fresh weights and the order of videos; None: the world's
+    query_form: QueryForm = "shared"
+    role_weight: NonNegative = 0.0  # of the contrast between roles
+    overlap_weight: NonNegative = 0.0  # of what boxes overlap
+    # validation scores without a better one after which training ends; 0: no validation
+    patience: CountOrZero = 0
     rate: Positive | None = None  # of its last training; None: the size's
     steps: Count | None = None  # of the same, where it is on captioned videos
     size: ProcxSize = ProcxSize()
@@ -88,6 +94,7 @@ class ProcxTrial(Trial):
             captioned_share=1.0,
             zero_shot=True,
             contrast=contrast,
+            patience=0,
             rate=None,
             steps=None,
         )

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from scipy.optimize import linear_sum_assignment
-from torch import Tensor
+from torch import Tensor, nn
 
 from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fraction, procx_corpus
 from research.procx.rows import FORMS, SELECTIONS, Attention, Form, ProcxTrial, Selection
@@ -67,8 +67,10 @@ from stepline.procx.settings import (
     ModelSettings,
     ProcxTrainSettings,
 )
-from stepline.procx.train import train_procx
+from stepline.procx.train import soda_scorer, train_procx
+from stepline.training.loop import HeldOutScorer, Progress
 
+VALIDATION_STEPS = 300  # about so many steps between two validation scores
 LONGEST = 32  # tokens of a sentence; what is said has 20
 
 
@@ -89,6 +91,7 @@ def model_of(trial: ProcxTrial) -> ModelSettings:
         decoder_form=decoder,
         feed_forward=2 * size.width,
         queries=size.queries,
+        query_form=trial.query_form,
         most_steps=size.queries,
         fuse=not pdvc,
         captioner=CaptionerSettings(
@@ -106,7 +109,10 @@ def model_of(trial: ProcxTrial) -> ModelSettings:
 
 def loss_of(trial: ProcxTrial) -> LossSettings:
     """Return what a trial lowers: section E.2's parts and weights, or PDVC's."""
-    own: dict[str, object] = {}
+    own: dict[str, object] = {
+        "role_weight": trial.role_weight,
+        "overlap_weight": trial.overlap_weight,
+    }
     if trial.caption_weight is not None:
         own["caption_weight"] = trial.caption_weight
     if trial.system == "pdvc":
@@ -249,11 +255,15 @@ class ProcxTrials(TrialStore[ProcxTrial]):
         corpus = procx_corpus(trial.seed, trial.size, self.folder)
         began = time.process_time()
         start = None if trial.start is None else self.network(trial.start, corpus)
-        network = _trained(trial, corpus, start, folder / "training")
+        curve: list[Progress] = []
+        network = _trained(trial, corpus, start, folder / "training", curve)
         seconds = time.process_time() - began
         save_file(network.state_dict(), folder / "network.safetensors")
         forms = self.forms if trial.zero_shot else (trial.form,)
         scores, counted = _scored(trial, network, corpus, folder, forms, self.selections)
+        for progress in curve:
+            if progress.score is not None:
+                scores[f"validation {progress.step}"] = 100 * progress.score
         return Outcome(scores, seconds, counted)
 
     def network(self, trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
@@ -265,9 +275,27 @@ class ProcxTrials(TrialStore[ProcxTrial]):
         return network
 
 
+def _validation(
+    trial: ProcxTrial, corpus: ProcxCorpus, best: dict[str, Tensor]
+) -> HeldOutScorer[StepSample]:
+    """Return the scorer of the validation videos, places and words; `best` gets the weights of the
+    best network."""
+
+    def keep(network: nn.Module) -> None:
+        best.update({name: weight.clone() for name, weight in network.state_dict().items()})
+
+    return soda_scorer(corpus.captioned[trial.form].validation, keep, corpus.vocabulary)
+
+
 def _trained(
-    trial: ProcxTrial, corpus: ProcxCorpus, start: ProcX | Vid2Seq | None, folder: Path
+    trial: ProcxTrial,
+    corpus: ProcxCorpus,
+    start: ProcX | Vid2Seq | None,
+    folder: Path,
+    curve: list[Progress],
 ) -> ProcX | Vid2Seq:
+    """Return the trained network, the best on validation videos where it has `patience`; `curve`
+    gets every step."""
     samples = training_samples(trial, corpus)
     settings = training(trial, len(samples))
     try:
@@ -285,7 +313,9 @@ def _trained(
                 settings=settings,
                 start=start if isinstance(start, Vid2Seq) else None,
             )
-        return train_procx(
+        best: dict[str, Tensor] = {}
+        scorer = _validation(trial, corpus, best) if trial.patience else None
+        network = train_procx(
             samples,
             folder,
             vocabulary=corpus.vocabulary,
@@ -293,7 +323,12 @@ def _trained(
             loss=loss_of(trial),
             settings=settings,
             start=start,
+            scorer=scorer,
+            report=curve.append,
         )
+        if best:
+            network.load_state_dict(best)
+        return network
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -314,12 +349,8 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
     size, pretrained = trial.size, trial.start is not None
     steps = trial.steps or (size.finetuning_steps if pretrained else size.steps)
     rate = size.finetuning_rate if pretrained else size.learning_rate
-    epochs = max(
-        1,
-        round(
-            (size.pretraining_steps if trial.zero_shot else steps) / math.ceil(count / size.batch)
-        ),
-    )
+    batches = math.ceil(count / size.batch)
+    epochs = max(1, round((size.pretraining_steps if trial.zero_shot else steps) / batches))
     own = {
         "epochs": epochs,
         "batch": size.batch,
@@ -330,6 +361,8 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
         "save_every": 1_000_000,
         "device": "cpu",
         "offset_rate": trial.offset_rate,
+        "patience": trial.patience,
+        "score_every": max(1, round(VALIDATION_STEPS / batches)),
     }
     return PROCX_TRAINING.model_copy(update=own)
 

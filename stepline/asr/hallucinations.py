@@ -5,6 +5,7 @@ Each sentence is believed, or left out with a reason: a loop of words, too littl
 unsure words, a stock phrase, or neighbours that are mostly not believed.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def hallucination_reasons(
             if reasons[index] is not None or likely is None:
                 continue
             if likely < settings.clear_log_probability:
-                doubt = f"the words are unsure (log-probability {likely:.2f})"
+                doubt = f"the words are unsure ({_word_chance(likely)})"
                 reasons[index] = f"what stands beside it is not believed, and {doubt}"
     return reasons
 
@@ -98,15 +99,15 @@ def hallucination_reason(
     if not any(letter.isalnum() for letter in sentence.text):
         return "no words, only symbols"
     if evidence.voiced < settings.voiced:
-        return f"no voice is heard there (mean voice probability {evidence.voiced:.2f})"
+        return f"no voice is heard there ({evidence.voiced:.0%} sure of one)"
     if likely is not None and likely < settings.log_probability:
-        return f"the recogniser was unsure of what is said (mean log-probability {likely:.2f})"
+        return f"the recogniser was unsure of what is said ({_word_chance(likely)})"
     if sentence.confidence is not None and sentence.confidence < settings.word_probability:
-        return (
-            f"the recogniser was unsure of the words (mean probability {sentence.confidence:.2f})"
-        )
+        return f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
     if likely is not None and likely + evidence.voiced < settings.belief:
-        return f"little voice (probability {evidence.voiced:.2f}) and unsure words (log-probability {likely:.2f})"
+        return (
+            f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_word_chance(likely)})"
+        )
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
     is_clear = evidence.voiced >= settings.clear_voice
     if likely is not None and likely < settings.clear_log_probability:
@@ -114,3 +115,8 @@ def hallucination_reason(
     if STOCK_PHRASES.fullmatch(plain) and not is_clear:
         return "a stock phrase that Whisper writes where nobody speaks"
     return None
+
+
+def _word_chance(log_probability: float) -> str:
+    """Return the mean log-probability of a token in words: its geometric mean, in per cent."""
+    return f"{math.exp(log_probability):.0%} sure of each token"

@@ -3,6 +3,7 @@
 
 import logging
 import os
+from itertools import chain
 
 import click
 
@@ -14,7 +15,7 @@ from stepline.cli.annotate import annotate
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap
 from stepline.cli.doctor import completion, datasets, doctor
-from stepline.cli.errors import Group, LogLines, log
+from stepline.cli.errors import Group, LogHandler, LogLines, log
 from stepline.cli.evaluate import calibrate, evaluate, export_onnx, predict
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
@@ -27,49 +28,68 @@ from stepline.cli.train import train
 from stepline.cli.weights import weights
 from stepline.version import __version__
 
-COMMANDS = (
-    steps,
-    demo,
-    ground,
-    judge,
-    describe,
-    predict,
-    calibrate,
-    export_onnx,
-    summarize,
-    transcribe,
-    live,
-    search,
-    studio,
-    learn,
-    mcp,
-    doctor,
-    weights,
-    datasets,
-    completion,
-    evaluate,
-    annotate,
-    features,
-    excluded,
-    sieve_swap,
-    train,
-    refine,
-    curate,
-    text_base,
-)
+LIST_MARGIN = 4  # columns around the names in a list of commands
+
+# Headings of the help -> the commands below each.
+COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Use": (
+        steps,
+        demo,
+        transcribe,
+        summarize,
+        live,
+        describe,
+        ground,
+        judge,
+        doctor,
+        weights,
+        completion,
+    ),
+    "Correct and search": (studio, search, mcp, annotate, learn),
+    "Data sets": (curate, datasets, features, text_base, sieve_swap, excluded),
+    "Train": (train, refine, predict, evaluate, calibrate, export_onnx),
+}
+COMMANDS = tuple(chain.from_iterable(COMMAND_GROUPS.values()))
+
+
+class GroupedCommands(Group):
+    """A group whose help lists its commands under the headings of COMMAND_GROUPS."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, a line each."""
+        width = max(len(command.name or "") for command in COMMANDS)
+        room = formatter.width - width - LIST_MARGIN
+        for heading, commands in COMMAND_GROUPS.items():
+            rows = []
+            for command in commands:
+                if command.name not in self.list_commands(context):
+                    continue
+                name = (command.name or "").ljust(width)
+                rows.append((name, command.get_short_help_str(room)))
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 @click.group(
-    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=GroupedCommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="stepline")
 @verbosity_options()
-@click.option("--debug", is_flag=True, help="Show the trace of an error, for a report.")
+@click.option("--debug", is_flag=True, help="Show the stack trace of an error, for a bug report.")
 def main(debug: bool) -> None:
-    """Turn narrated how-to videos into clean, time-aligned steps."""
+    """Turn narrated how-to videos into clean, time-aligned steps.
+
+    \b
+    Example:
+      stepline steps my_video.mp4
+
+    The steps are printed, and a page that shows them is written to the folder `out`. `stepline
+    COMMAND --help` explains a command.
+    """
     log.setLevel(logging.DEBUG if debug else logging.NOTSET)
-    lines = logging.StreamHandler()
-    lines.setFormatter(LogLines("%(levelname).1s %(name)s: %(message)s"))
+    lines = LogHandler()
+    lines.setFormatter(LogLines())
     logging.basicConfig(handlers=[lines])  # at the level WARNING, unless --verbose has set another
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("faster_whisper").setLevel(logging.ERROR)

@@ -11,7 +11,7 @@ from stepline.cli.options import PATH_TYPE, out_option, serve_until_stopped
 
 @click.group()
 def annotate() -> None:
-    """Let people say whether the picture shows what is said, and make a test set of it."""
+    """Have people label which speech the picture shows."""
 
 
 @annotate.command("vnd")
@@ -23,17 +23,17 @@ def annotate() -> None:
     type=click.IntRange(min=0),
     default=6,
     show_default=True,
-    help="Of them that must be right.",
+    help="How many qualification answers must be correct.",
 )
 @click.option(
-    "--asked", type=click.IntRange(min=1), default=7, show_default=True, help="Annotators a clip."
+    "--asked", type=click.IntRange(min=1), default=7, show_default=True, help="Annotators per clip."
 )
 @click.option(
     "--needed",
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
-    help="Of them who must agree.",
+    help="How many of them must agree.",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one."
@@ -42,12 +42,13 @@ def annotate() -> None:
     "--export", "only_export", is_flag=True, help="Write the set as annotated so far, and end."
 )
 def vnd(clips: Path, out: Path, **options: Any) -> None:
-    """Serve CLIPS (records or a list of clips) on this machine to annotators; write the clips on
-    which they agree.
+    """Serve clips to annotators and keep those they agree on.
 
     \b
     Example:
       stepline annotate vnd out/demo.json --out vnd --port 8080
+
+    CLIPS are records or a list of clips. The page is served on this machine.
     """
     from stepline.annotate import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
     from stepline.annotate.answers import LABELS_FILE, export

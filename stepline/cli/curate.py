@@ -19,6 +19,7 @@ from stepline.cli.options import (
     PATH_TYPE,
     device_option,
     json_option,
+    preset_option,
     serve_until_stopped,
     set_option,
 )
@@ -51,7 +52,10 @@ class RunByDefault(Group):
 
 @click.group(cls=RunByDefault)
 def curate() -> None:
-    """Make a dataset of many videos; `curate SOURCE ...` is short for `curate run SOURCE ...`."""
+    """Make a data set of many videos.
+
+    `curate SOURCE ...` is short for `curate run SOURCE ...`.
+    """
 
 
 @curate.command()
@@ -77,19 +81,22 @@ def curate() -> None:
 @click.option(
     "--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end."
 )
+@preset_option("curate run")
 @set_option("One setting, e.g. limits.seconds=600.")
 @device_option
 @json_option
 def run(source: str, recipe: str, out: str, **options: Any) -> None:
-    """Take every video of SOURCE through a recipe and write the dataset, its card and its report.
-
-    SOURCE: a folder or bucket of videos, a list (.csv, .parquet, .jsonl), WebDataset tars, or
-    HowTo100M's tables. Asked for again, a run that was stopped goes on where it was; what a changed
-    setting decides is made anew.
+    """Make a data set of many videos by a recipe.
 
     \b
     Example:
       stepline curate videos --recipe howtostep --out dataset --limit 20
+
+    Writes the data set, its card and its report.
+
+    SOURCE: a folder or bucket of videos, a list (.csv, .parquet, .jsonl), WebDataset tars, or
+    HowTo100M's tables. Asked for again, a run that was stopped goes on where it was; what a changed
+    setting decides is made anew.
     """
     from stepline.curate.driver import RunRequest, source_items
     from stepline.curate.driver import curate as carry_out
@@ -99,7 +106,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
     engine = {"name": options["engine"], "workers": options["workers"]}
     given = [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
-    chosen = load_recipe(recipe, [*options["overrides"], *given])
+    chosen = load_recipe(recipe, [*options["overrides"], *given], preset=options["preset"])
     offer_weights()
     gpus = gpus_a_worker(chosen.engine.gpus)
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})
@@ -163,11 +170,13 @@ def _failure_line(failure: "StageFailure") -> str:
 @click.argument("out")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every failure.")
 def status(out: str, as_json: bool) -> None:
-    """Tell what the run on OUT has come to: each stage's units, failures, rate and time left.
+    """Show the progress of the run in OUT.
 
     \b
     Example:
       stepline curate status dataset
+
+    For each stage: units, failures, rate and time left.
     """
     from stepline.curate.stages import STAGES
     from stepline.curate.status import run_status
@@ -216,12 +225,13 @@ def _table(state: "RunStatus") -> str:
 @set_option("One setting, e.g. points=200.")
 @device_option
 def report(out: str, overrides: tuple[str, ...]) -> None:
-    """Write OUT/report.html again: with the audit's verdicts so far, or with other settings of the
-    report.
+    """Write the report of a data set again.
 
     \b
     Example:
       stepline curate report dataset --set text_base=recipes
+
+    OUT/report.html then has the audit's verdicts so far, or follows other settings.
     """
     from stepline.curate.report.write import write_report
 
@@ -255,15 +265,16 @@ def audit(
     by_model: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Serve the report of OUT on this machine to people who check its sample; print the table they
-    give.
-
-    Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. Two people or more,
-    each under their own name, give their agreement too.
+    """Let people check a sample of a data set.
 
     \b
     Example:
       stepline curate audit dataset --port 8080
+
+    The report of OUT is served on this machine. Printed is the table that they give.
+
+    Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. Two people or more,
+    each under their own name, give their agreement too.
     """
     from stepline.curate.audit import model_check
     from stepline.curate.audit.verdicts import import_verdicts

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def features() -> None:
-    """Keep the features of many videos, or of their texts, in one store on disk."""
+    """Import, extract and check features of many videos."""
 
 
 @features.command("import")
@@ -62,15 +62,16 @@ def features() -> None:
 @json_option
 @lock_out_folder
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
-    """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz),
-    or one file.
-
-    Each file is named after its video (docs/nasva.md has the rules). What is no features is left
-    out and listed in dropped.jsonl. An import that was stopped goes on where it was.
+    """Add ready features to a store.
 
     \b
     Example:
       stepline features import internvideo/ --out store --backbone internvideo
+
+    SOURCE is a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz), or one file.
+
+    Each file is named after its video (docs/nasva.md has the rules). What is no features is left
+    out and listed in dropped.jsonl. An import that was stopped goes on where it was.
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
@@ -124,17 +125,18 @@ def _print_added(
 @device_options
 @lock_out_folder
 def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any) -> None:
-    """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as
-    the papers' are.
-
-    s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that,
-    as HowTo100M's released rows; clip and conse: a picture a row. A video is named by its file; one
-    that cannot be read is listed in omitted.jsonl, and the rest go on. A run that was stopped goes
-    on when the same command is given again.
+    """Extract the features of videos into a store.
 
     \b
     Example:
       stepline features extract videos --backbone s3d-mixed5c --weights s3d_howto100m.pth --out store
+
+    VIDEOS are files and folders. A store has one row per second, as the papers' have.
+
+    s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that,
+    as HowTo100M's released rows; internvideo: 8 pictures a row; clip and conse: a picture a row.
+    A video is named by its file; one that cannot be read is listed in omitted.jsonl, and the rest
+    go on. A run that was stopped goes on when the same command is given again.
     """
     from stepline.errors import MediaError
     from stepline.pipeline.extract import extract_to_store
@@ -160,12 +162,13 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
 @click.argument("store", type=PATH_TYPE)
 @json_option
 def check(store: Path, as_json: bool) -> None:
-    """Read all of STORE and say what it holds; end with 1 when rows are damaged, empty or not
-    finite.
+    """Read a whole store and report what it holds.
 
     \b
     Example:
       stepline features check store
+
+    The exit code is 1 when rows are damaged, empty or not finite.
     """
     from stepline.features import FeatureStore
     from stepline.features.import_files import DROPPED_NAME, read_dropped
@@ -200,14 +203,14 @@ def _plain(value: Any) -> str:
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET[:SPLIT,...]=PATH...")
 @out_option("The list file to write.")
 def excluded(datasets: tuple[str, ...], out: Path) -> None:
-    """List the videos of evaluation sets, to be kept out of training sets with `--exclude`.
-
-    Of each dataset all splits but the training one are listed, or those given; its test videos
-    always are.
+    """List evaluation videos to exclude from training.
 
     \b
     Example:
       stepline excluded ht-step=htstep youcook2:validation=youcookii_annotations_trainval.json --out excluded.txt
+
+    Of each dataset all splits but the training one are listed, or those given; its test videos
+    always are.
     """
     from stepline.datasets.excluded import ExcludedSource, collect_excluded, write_excluded
     from stepline.errors import SettingsError
@@ -252,16 +255,18 @@ RECORDS_FOLDER = "heard"  # folder in --out for what is said in given video file
 @device_options
 @lock_out_folder
 def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **options: Any) -> None:
-    """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
+    """Swap narration for the nearest steps that people wrote.
+
+    \b
+    Example:
+      stepline sieve-swap records --text-base base --out swapped --exclude excluded.txt
+
+    The narration of VIDEOS is sieved first. The steps come from a text base.
 
     VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv
     of each video, or video files and links, which are transcribed first. A run that was stopped
     goes on where it was when it is asked for again. Where something could not be read, what could
     be is done and the exit code is 1.
-
-    \b
-    Example:
-      stepline sieve-swap records --text-base base --out swapped --exclude excluded.txt
     """
     check_address_space("sieve-swap", MIN_DATASET_ADDRESS_BYTES)
 
@@ -270,8 +275,8 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.pipeline.request import StepsSettings
     from stepline.pipeline.sources import fetch_sources
     from stepline.settings import load_settings
-    from stepline.sieve_swap.report import write_report
-    from stepline.sieve_swap.run import Job, run
+    from stepline.sieve_swap.report import require_training_videos, write_report
+    from stepline.sieve_swap.run import Job, check_encoder, run
     from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
@@ -283,10 +288,13 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     )
     with download_bar(None) as report:
         given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
+    opened = prepared_base(base, out / "text_base", settings.text_base)
+    if options["preset"] is not None:
+        check_encoder(opened, settings)
     records, unheard = _records(given_files, out)
     job = Job(
         videos=records,
-        base=prepared_base(base, out / "text_base", settings.text_base),
+        base=opened,
         out=out,
         settings=settings,
         excluded=read_excluded(options["exclude"]),
@@ -303,6 +311,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
+    require_training_videos(outcome.statistics)
 
 
 def _records(videos: list[Path], out: Path) -> tuple[Path, int]:

@@ -120,7 +120,7 @@ def as_text(findings: tuple[Finding, ...]) -> str:
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Say what is installed, which models are found, what is missing and how to get it.
+    """Report what is installed, what is missing and how to get it.
 
     \b
     Example:
@@ -135,11 +135,13 @@ def doctor(as_json: bool) -> None:
 @click.command()
 @click.argument("name", required=False)
 def datasets(name: str | None) -> None:
-    """List the public datasets that can be read; of NAME, tell where to get it and what is read.
+    """List the public datasets that Stepline reads.
 
     \b
     Example:
       stepline datasets youcook2
+
+    With NAME, print where to get it and what is read.
     """
     from stepline.datasets import describe
 
@@ -150,12 +152,13 @@ def datasets(name: str | None) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a SHELL complete the words of this program; source it where that shell
-    starts.
+    """Print the completion script of a shell.
 
     \b
     Example:
       stepline completion bash
+
+    Source it in the file that the shell reads at its start.
     """
     from click.shell_completion import BashComplete, FishComplete, ZshComplete
 

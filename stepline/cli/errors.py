@@ -2,14 +2,17 @@
 
 import errno
 import io
+import json
 import logging
 import math
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import click
 
@@ -60,6 +63,7 @@ class Group(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command that the arguments name; say what is wrong in one line."""
         arguments = sys.argv[1:] if args is None else list(args)
+        set_log_form("text")
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors=ESCAPES_HANDLER)
@@ -87,15 +91,55 @@ class Group(click.Group):
             sys.exit(130)
 
 
-def print_message(*lines: str, urgent: bool = False) -> None:
-    """Print lines on stderr, where what is no data goes; after --quiet only urgent ones."""
-    context = click.get_current_context(silent=True)
-    if urgent or context is None or not context.meta.get(QUIET_KEY):
-        for line in lines:
-            click.echo(printable(line), err=True)
-
-
 QUIET_KEY = "stepline.quiet"  # in a context's notes
+LogForm: TypeAlias = Literal["text", "json"]
+_log_form: LogForm = "text"  # of this process's talk on stderr; `--log-format` sets it
+
+
+def set_log_form(form: LogForm) -> None:
+    """Have what goes to stderr be lines of text, or of JSON for machines."""
+    global _log_form
+    _log_form = form
+
+
+def is_json_log() -> bool:
+    """Whether stderr has lines of JSON, among which no bar can be drawn."""
+    return _log_form == "json"
+
+
+def is_quiet() -> bool:
+    """Whether --quiet is given."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET_KEY))
+
+
+def time_stamp(seconds: float | None = None) -> str:
+    """Return a time as ISO 8601 writes it, with the zone. seconds: since 1970; None: now."""
+    moment = time.time() if seconds is None else seconds
+    return datetime.fromtimestamp(moment).astimezone().isoformat(timespec="seconds")
+
+
+def print_message(*lines: str, urgent: bool = False, level: str | None = None) -> None:
+    """Print lines on stderr, where what is no data goes; after --quiet only urgent ones.
+
+    level: in a log of JSON; None: "warning" of urgent ones, "info" of others.
+    """
+    if is_quiet() and not urgent:
+        return
+    usual_level = "warning" if urgent else "info"
+    for line in lines:
+        text = line
+        if is_json_log():
+            text = json_line(time_stamp(), level or usual_level, line)
+        click.echo(printable(text), err=True)
+
+
+def json_line(when: str, level: str, message: str, logger: str | None = None) -> str:
+    """Return a line of a log of JSON."""
+    row = {"time": when, "level": level, "message": message}
+    if logger is not None:
+        row["logger"] = logger
+    return json.dumps(row, ensure_ascii=False)
 
 
 def print_data(text: str, *, end: str = "\n") -> None:
@@ -116,11 +160,31 @@ def _shown_usage() -> Iterator[None]:
 
 
 class LogLines(logging.Formatter):
-    """Log records as lines that a terminal shows and does not obey."""
+    """Log records as lines that a terminal shows and does not obey, each with its time."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname).1s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's text."""
-        return printable(super().format(record))
+        """Return the record as text, or as JSON where `--log-format` asks for it."""
+        when = time_stamp(record.created)
+        if not is_json_log():
+            return printable(f"{when} {super().format(record)}")
+        message = record.getMessage()
+        if record.exc_info:
+            message += "\n" + self.formatException(record.exc_info)
+        return printable(json_line(when, record.levelname.lower(), message, record.name))
+
+
+class LogHandler(logging.Handler):
+    """Writes log records to what is stderr at the time, above a bar where one is drawn."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        try:
+            click.echo(printable(self.format(record)), err=True)
+        except Exception:  # noqa: BLE001   as in logging's own handlers: a log ends no work
+            self.handleError(record)
 
 
 def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
@@ -130,12 +194,14 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
     files: what was worked on, for errors that do not name it.
     """
     if log.isEnabledFor(logging.DEBUG):
-        print_message("".join(traceback.format_exception(error)).rstrip(), urgent=True)
+        print_message(
+            "".join(traceback.format_exception(error)).rstrip(), urgent=True, level="error"
+        )
     if isinstance(error, SteplineError):
-        print_message(f"stepline: {error}", urgent=True)
+        print_message(f"stepline: {error}", urgent=True, level="error")
         return 1
     if (lacking := missing_extra(error)) is not None:
-        print_message(f"stepline: {lacking}", urgent=True)
+        print_message(f"stepline: {lacking}", urgent=True, level="error")
         return 1
     named = error_line(", ".join(map(str, files)))
     if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
@@ -143,7 +209,7 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
         output = named if named and error.errno != errno.ENOSPC else "the output"
         place = error_line(error.filename) if isinstance(error.filename, str) else output
         cure = "free some space, correct the path or what it allows"
-        print_message(f"stepline: {place}: {error.strerror}; {cure}", urgent=True)
+        print_message(f"stepline: {place}: {error.strerror}; {cure}", urgent=True, level="error")
         return 1
     what = error_line(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
     is_memory = isinstance(error, MemoryError) or any(words in what for words in MEMORY_WORDS)
@@ -152,12 +218,16 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
     if space < MIN_ADDRESS_BYTES or (is_memory and space < math.inf):
         cure = f"`ulimit -v` allows {space / 2**20:.0f} MiB, allow more"
         print_message(
-            f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}", urgent=True
+            f"stepline: {named or 'no file'}: not enough memory ({what}); {cure}",
+            urgent=True,
+            level="error",
         )
         return 1
     if is_memory:
         cure = "give less at once, or smaller sizes in the settings"
-        print_message(f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True)
+        print_message(
+            f"stepline: {named or 'no file'}: not enough memory; {cure}", urgent=True, level="error"
+        )
         return 1
     report = (
         "run it again as `stepline --debug COMMAND ...` and report what it shows, "
@@ -166,6 +236,7 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
     print_message(
         f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}",
         urgent=True,
+        level="error",
     )
     return FAULT_EXIT_CODE
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from stepline.cli.options import (
 )
 from stepline.errors import SettingsError, StoreError
 
+if TYPE_CHECKING:
+    from stepline.evaluate.report import Scores
+
 
 @click.command()
 @click.argument("benchmark", required=False)
@@ -33,6 +36,11 @@ from stepline.errors import SettingsError, StoreError
     "--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is."
 )
 @click.option("--subset", help="Only this split of the reference.")
+@click.option(
+    "--cut",
+    type=click.Choice(["pdvc"]),
+    help="Rank and cut a PDVC result's proposals as PDVC does it.",
+)
 @click.option("--per-video", type=PATH_TYPE, help="Write one row a video to this Parquet file.")
 @click.option(
     "--draws",
@@ -44,15 +52,16 @@ from stepline.errors import SettingsError, StoreError
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @table_json_option
 def evaluate(benchmark: str | None, **options: Any) -> None:
-    """Score PREDICTIONS on BENCHMARK: every number with its rule, its interval and what was
-    missing.
-
-    Without a benchmark, list them; without predictions and reference, say how that benchmark is
-    scored.
+    """Score predictions on a benchmark by its exact rules.
 
     \b
     Example:
       stepline evaluate htm-align
+
+    Every number comes with its rule, its interval and what was missing.
+
+    Without a benchmark, list them; without predictions and reference, say how that benchmark is
+    scored.
     """
     from stepline.errors import DatasetError
     from stepline.evaluate.benchmarks import evaluate as scored
@@ -67,13 +76,15 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     if predictions is None or reference is None:
         lacking = "--predictions" if predictions is None else "--reference"
         raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
-    named = {"convention": options["convention"], "subset": options["subset"]}
+    named = {name: options[name] for name in ("convention", "subset", "cut")}
     scores = scored(benchmark, predictions, reference, **named)
     other = (
         scored(benchmark, options["against"], reference, **named) if options["against"] else None
     )
     from stepline.evaluate import report
 
+    if options["cut"] is not None:
+        _require_cut(scores, other)
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
     made = report.report(scores, **bootstrap)
     compared = report.compare(scores, other, **bootstrap) if other is not None else None
@@ -81,6 +92,17 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     if options["per_video"] is not None:
         report.write_per_video(made, options["per_video"])
         print_message(f"wrote {options['per_video']}")
+
+
+def _require_cut(scores: "Scores", other: "Scores | None") -> None:
+    """Raise DatasetError where neither system's predictions were cut, as --cut asks."""
+    from stepline.datasets.predictions import CUT_RULE
+    from stepline.errors import DatasetError
+
+    notes = [*scores.notes, *(other.notes if other is not None else ())]
+    if not any(CUT_RULE in note for note in notes):
+        fields = "proposal_score, sentence_score and pred_event_count"
+        raise DatasetError(f"--cut pdvc: no prediction has PDVC's {fields}; leave --cut out")
 
 
 def list_benchmarks() -> str:
@@ -149,16 +171,17 @@ benchmark_options = combine_options(
 )
 @click.option("--allow-missing", is_flag=True, help="Exit 0 although videos are missing.")
 def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> None:
-    """Answer a BENCHMARK with a trained network, in its official form, which `stepline evaluate`
-    reads.
-
-    An --aligner answers htm-align, ht-step and crosstask, a --model youcook2 and tasty, a
-    --detector htm-align and vnd (whose reference is the list of clips). Videos without features, or
-    with broken ones, are named, listed in OUT.missing.json, and end with exit code 1.
+    """Answer a benchmark with a trained network.
 
     \b
     Example:
       stepline predict ht-step --aligner trained --features features --reference htstep --out result.json
+
+    The answers are in the official form of BENCHMARK, which `stepline evaluate` reads.
+
+    An --aligner answers htm-align, ht-step and crosstask, a --model youcook2 and tasty, a
+    --detector htm-align and vnd (whose reference is the list of clips). Videos without features, or
+    with broken ones, are named, listed in OUT.missing.json, and end with exit code 1.
     """
     from stepline.locks import lock_output
 
@@ -270,14 +293,16 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 @benchmark_options
 @table_json_option
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
-    """Fit a network's P(shown) to a BENCHMARK's truth, and store it beside the network.
-
-    Use videos that it was not trained on, nor is to be scored on. Printed is how good P(shown) was
-    before, and after a fit to the other half of the videos.
+    """Calibrate a network's confidence on a benchmark.
 
     \b
     Example:
       stepline calibrate ht-step --aligner trained --features features --reference htstep --subset val_seen
+
+    P(shown) is fitted to the truth of BENCHMARK and stored next to the network.
+
+    Use videos that it was not trained on, nor is to be scored on. Printed is how good P(shown) was
+    before, and after a fit to the other half of the videos.
     """
     from dataclasses import asdict
 
@@ -346,16 +371,17 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
     "-o", "--out", type=PATH_TYPE, default="aligner.onnx", show_default=True, help="The file."
 )
 def export_onnx(run: Path, out: Path) -> None:
-    """Write the network in RUN, which `stepline train nasva` made, as an ONNX file for other
-    programs.
-
-    It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines.
-    Stepline itself needs no such file: without torch, --aligner RUN runs the same graph by ONNX
-    Runtime.
+    """Export a trained network as an ONNX file.
 
     \b
     Example:
       stepline export-onnx run --out aligner.onnx
+
+    RUN is what `stepline train nasva` wrote.
+
+    It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines.
+    Stepline itself needs no such file: without torch, --aligner RUN runs the same graph by ONNX
+    Runtime.
     """
     from stepline.nasva import checkpoint
 

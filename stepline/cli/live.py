@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Begin anew what an earlier run has begun.")
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
-@click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ...")
+@click.option("--language", help="Language of the speech, a code of ISO 639-1 such as es or de.")
 @click.option(
     "--backbone", type=PluginChoice("backbones"), help="What sees the picture; none: sound alone."
 )
@@ -65,14 +65,16 @@ if TYPE_CHECKING:
 )
 @device_options
 def live(source: str, **options: Any) -> None:
-    """Tell the steps of SOURCE while it runs, a JSON line an event; a run that was killed goes on.
-
-    SOURCE: a file, which may still grow; an address of http(s), rtsp, rtmp, udp or srt; camera,
-    microphone, or camera+microphone.
+    """Report the steps of a stream while it runs.
 
     \b
     Example:
       stepline live stepline/demo/demo.mp4 --speed 100 --backbone none --out out
+
+    Prints one JSON line per event. A run that was killed continues where it stopped.
+
+    SOURCE: a file, which may still grow; an address of http(s), rtsp, rtmp, udp or srt; camera,
+    microphone, or camera+microphone.
     """
     from stepline.live.options import LiveOptions
     from stepline.live.run import LiveJob, run_live

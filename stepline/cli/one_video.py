@@ -25,8 +25,8 @@ from stepline.cli.options import (
     table_json_option,
 )
 from stepline.cli.progress import progress_bars
+from stepline.cli.results import print_warnings
 from stepline.cli.sources import open_only_video
-from stepline.cli.steps import print_warnings
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
@@ -50,11 +50,13 @@ if TYPE_CHECKING:
 )
 @speech_options
 def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
-    """Print what is said in VIDEO; with --captions, what they say, cleaned and in sentences.
+    """Print what is said in a video.
 
     \b
     Example:
       stepline transcribe stepline/demo/demo.mp4 --format srt
+
+    With --captions, print what they say, cleaned and in sentences.
     """
     from stepline.outputs import TRANSCRIPTS
     from stepline.pipeline import batch
@@ -102,12 +104,13 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 @settings_options("One setting.")
 @device_options
 def ground(source: "VideoArgument", **options: Any) -> None:
-    """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each
-    is shown, if any.
+    """Find when each line of a text is shown in a video.
 
     \b
     Example:
       stepline ground lemonade.mp4 --texts recipe.txt --aligner trained --order given
+
+    SOURCE is a video or a file of ready features.
     """
     from stepline.outputs import step_table
     from stepline.pipeline.batch import read_texts
@@ -128,7 +131,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
 @click.command()
 @click.argument("video", type=VIDEO_TYPE)
-@out_option("Folder.", default="out")
+@out_option("Folder for the results.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @click.option(
     "--ask",
@@ -154,15 +157,15 @@ def judge(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Say of every sentence of VIDEO how likely the picture shows what is said, while it is said.
-
-    Without --detector the wording and what is seen in the picture decide; the main job's record in
-    OUT is used or made. A model that --ask names decides nothing: it says how well judge, model and
-    people agree.
+    """Estimate for each sentence how likely the picture shows it.
 
     \b
     Example:
       stepline judge stepline/demo/demo.mp4 --out out
+
+    Without --detector the wording and what is seen in the picture decide; the main job's record in
+    OUT is used or made. A model that --ask names decides nothing: it says how well judge, model and
+    people agree.
     """
     overrides = [*options["overrides"]]
     if detector is not None:
@@ -299,7 +302,7 @@ def why_nobody_judged(record: "Record") -> str:
 
 @click.command()
 @click.argument("video", type=VIDEO_TYPE)
-@out_option("Folder.", default="out")
+@out_option("Folder for the results.", default="out")
 @click.option(
     "--length",
     help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
@@ -319,13 +322,15 @@ def summarize(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Cut VIDEO down to the seconds that show its steps: an mp4 and a storyboard.
-
-    The steps come from `stepline steps`, which is run first where OUT does not hold its result.
+    """Cut a video down to the seconds that show its steps.
 
     \b
     Example:
       stepline summarize stepline/demo/demo.mp4 --out out --length 30
+
+    Writes an mp4 and a storyboard.
+
+    The steps come from `stepline steps`, which is run first where OUT does not hold its result.
     """
     from stepline.pipeline.networks import load_summarizer
     from stepline.pipeline.summary import score_seconds, write_summary

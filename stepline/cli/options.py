@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, print_message, replace_unencodable
+from stepline.cli.errors import (
+    ESCAPES_HANDLER,
+    QUIET_KEY,
+    LogForm,
+    print_message,
+    replace_unencodable,
+    set_log_form,
+)
 from stepline.errors import SettingsError
 from stepline.plugins import OWN_NAMES
 
@@ -136,8 +143,8 @@ PRESETS_FOLDER = Path(__file__).parents[1] / "presets"  # a folder a command
 
 
 def preset_files(command: str) -> dict[str, Path]:
-    """Return the presets of a command by name: settings files that hold a paper's values, each with
-    its source."""
+    """Return the presets of a command by name: settings files that hold a paper's values, or what
+    was measured to be best, each with its source."""
     return {
         path.stem: path
         for path in sorted((PRESETS_FOLDER / command.replace(" ", "-")).glob("*.toml"))
@@ -147,11 +154,14 @@ def preset_files(command: str) -> dict[str, Path]:
 def preset_option(command: str) -> Callable[[F], F]:
     """Return the option --preset of a command, whose value is the preset's file."""
     files = preset_files(command)
+    whose = "the paper"
+    if "best" in files:
+        whose = "the paper, or the best that was measured"
     return click.option(
         "--preset",
         type=click.Choice(list(files)),
         callback=lambda context, option, name: files.get(name),  # noqa: ARG005
-        help="Values of the paper (docs/reproduce.md); --settings and --set change them.",
+        help=f"Values of {whose} (docs/reproduce.md); --settings and --set change them.",
     )
 
 
@@ -168,9 +178,9 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 # Of the commands that write the outputs of many videos into a folder.
 rewrite_options: Callable[[F], F] = combine_options(
-    click.option("--force", is_flag=True, help="Do again what is done."),
+    click.option("--force", is_flag=True, help="Redo videos that are already done."),
     click.option(
-        "--overwrite", is_flag=True, help="Write also over files that Stepline did not make."
+        "--overwrite", is_flag=True, help="Also overwrite files that Stepline did not create."
     ),
 )
 
@@ -207,7 +217,7 @@ device_options: Callable[[F], F] = combine_options(
         expose_value=False,
         is_eager=True,
         callback=_note_compute,
-        help="Their numbers; auto: float32, but recognition on a GPU in float16.",
+        help="Numeric precision; auto: float32, or float16 for recognition on a GPU.",
     ),
 )
 
@@ -222,17 +232,12 @@ def read_seconds(text: str) -> float | None:
 
 
 part_options: Callable[[F], F] = combine_options(
-    click.option(
-        "--from",
-        "begin",
-        metavar="TIME",
-        help="Hear and look at the video from there on: 80 or 1:20.",
-    ),
+    click.option("--from", "begin", metavar="TIME", help="Start here (80 or 1:20)."),
     click.option(
         "--to",
         "end",
         metavar="TIME",
-        help="... and up to there; times are of the whole video all the same.",
+        help="Stop here. Times still count from the start of the video.",
     ),
 )
 
@@ -272,15 +277,19 @@ speech_options: Callable[[F], F] = combine_options(
         help="Recogniser: whisper-tiny.en, whisper-base, a CTranslate2 folder, or any name of "
         "faster-whisper (small, large-v3, ...), which is fetched from the model hub.",
     ),
-    click.option("--language", help="What is spoken, as a code of ISO 639-1: es, de, ..."),
+    click.option(
+        "--language", help="Language of the speech, a code of ISO 639-1 such as es or de."
+    ),
     click.option(
         "--audio-track",
         type=click.IntRange(min=1),
         metavar="N",
-        help="The sound track to hear, from 1 on; else the one in which somebody speaks.",
+        help="Sound track to use, from 1 on; by default the one with speech.",
     ),
     click.option("--captions", type=PATH_TYPE, help="Captions to use instead of recognition."),
-    click.option("--encoding", help="Of captions that are no UTF-8: cp1251, gb18030, ..."),
+    click.option(
+        "--encoding", help="Encoding of captions that are not UTF-8, such as cp1251 or gb18030."
+    ),
     click.option(
         "--translate",
         is_flag=True,
@@ -329,7 +338,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
-    """Return the options --verbose and --quiet; hidden: where the help of the command above has
+    """Return the options --verbose, --quiet and --log-format; hidden: where the help of the command above has
     them."""
 
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -339,6 +348,10 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
             logging.getLogger().setLevel(logging.INFO)
             logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
 
+    def choose_log_form(_: click.Context, __: click.Parameter, form: LogForm | None) -> None:
+        if form is not None:
+            set_log_form(form)
+
     own: dict[str, Any] = {
         "is_flag": True,
         "expose_value": False,
@@ -346,16 +359,24 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
         "hidden": hidden,
     }
     verbose = click.option(
-        "-v", "--verbose", help="Say what each stage does; also after the command.", **own
+        "-v", "--verbose", help="Log each stage (also accepted after the command).", **own
     )
     quiet = click.option(
-        "-q", "--quiet", help="Say only what is wrong; also after the command.", **own
+        "-q", "--quiet", help="Print only what is wrong (also accepted after the command).", **own
     )
-    return combine_options(verbose, quiet)
+    log_format = click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        expose_value=False,
+        callback=choose_log_form,
+        hidden=hidden,
+        help="Format of the messages on stderr; json: one object per line.",
+    )
+    return combine_options(verbose, quiet, log_format)
 
 
 def offer_verbosity(command: click.Command) -> None:
-    """Have a command, and all below it, take --verbose and --quiet too."""
+    """Have a command, and all below it, take --verbose, --quiet and --log-format too."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             offer_verbosity(below)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from stepline.cli.errors import print_message
+from stepline.cli.errors import is_json_log, is_quiet, print_message, time_stamp
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -41,14 +41,18 @@ def _bars(columns: Callable[[Any], Sequence[Any]]) -> Iterator["Bars | None"]:
 
     columns: makes them of the module rich.progress, which is imported only for a terminal.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or is_quiet() or is_json_log():
         yield None
         return
     from rich import progress
     from rich.console import Console
 
     console = Console(stderr=True)
-    with progress.Progress(*columns(progress), console=console, transient=True) as bars:
+    # what goes to a file or a pipe meanwhile must not be drawn above the bar
+    bars = progress.Progress(
+        *columns(progress), console=console, transient=True, redirect_stdout=sys.stdout.isatty()
+    )
+    with bars:
         yield bars
 
 
@@ -91,6 +95,64 @@ def progress_bars() -> Iterator["Progress"]:
                 print_message(f"{stage}: {second:.0f}{of} s")
 
         yield report
+
+
+class FolderProgress:
+    """How far the main job is with several videos. earlier: those that an earlier run had done."""
+
+    def __init__(self, total: int, bars: "Bars | None") -> None:
+        self.finished = self.failed = self.earlier = 0
+        self._total = total
+        self._began = time.monotonic()
+        self._pace = LinePace(self._began)
+        self._bars = bars
+        self._bar = bars.add_task("", total=total, state="") if bars is not None else None
+
+    def add(self, *, failed: bool, earlier: bool) -> None:
+        """Count a video that has come to its end."""
+        self.finished += 1
+        self.failed += failed
+        self.earlier += earlier
+
+    def show(self, *_: object) -> None:
+        """Draw the bar, or print a line now and then; also takes what a stage reports."""
+        now = time.monotonic()
+        if self._bars is not None and self._bar is not None:
+            state = self.text(now - self._began)
+            self._bars.update(self._bar, completed=self.finished, state=state)
+        elif self._pace.is_due(now):
+            print_message(f"{time_stamp()} {self.text(now - self._began)}")
+
+    def text(self, seconds: float) -> str:
+        """Return the counts and the time left in words, after some seconds of work."""
+        parts = [f"{self.finished:,} of {self._total:,}"]
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        fresh = self.finished - self.earlier
+        if fresh and self.finished < self._total:
+            seconds_left = seconds / fresh * (self._total - self.finished)
+            parts.append(f"{rough_time(seconds_left)} left")
+        return ", ".join(parts)
+
+
+def rough_time(seconds: float) -> str:
+    """Return a time in its largest unit that gives two or more: 3 h, 90 min, 40 s."""
+    if seconds >= 2 * 3600:
+        return f"{seconds / 3600:.0f} h"
+    if seconds >= 2 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s"
+
+
+def _folder_columns(rich: Any) -> Sequence[Any]:
+    return rich.BarColumn(), rich.TextColumn("{task.fields[state]}")
+
+
+@contextmanager
+def folder_bar(total: int) -> Iterator[FolderProgress]:
+    """Yield what shows how far the main job is with so many videos."""
+    with _bars(_folder_columns) as bars:
+        yield FolderProgress(total, bars)
 
 
 @contextmanager

@@ -63,18 +63,19 @@ if TYPE_CHECKING:
 def refine(
     dataset: str, features: Path | str, out: Path, settings_file: Path | None, **options: Any
 ) -> None:
-    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by
-    self-training.
-
-    First labels are where the steps are said. Networks learn them, stop early and label all videos
-    anew; the last labels are written as records (refined.parquet), beside a network that was
-    trained on them (aligner.safetensors). A run that was stopped goes on, round by round, when the
-    same command is given again. Under torchrun, the processes share the trainings and the
-    labelling.
+    """Place the steps of a data set by self-training.
 
     \b
     Example:
       stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
+
+    DATASET is records, or NAME:PATH of a public data set.
+
+    First labels are where the steps are said. Networks learn them, stop early and label all videos
+    anew; the last labels are written as records (refined.parquet), next to a network that was
+    trained on them (aligner.safetensors). A run that was stopped goes on, round by round, when the
+    same command is given again. Under torchrun, the processes share the trainings and the
+    labelling.
     """
     check_address_space("refine", MIN_DATASET_ADDRESS_BYTES)
 

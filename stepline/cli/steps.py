@@ -3,10 +3,11 @@ judge, describe, summarize. Each command parses, calls one function of `stepline
 prints.
 """
 
-import json
+import logging
 import sys
 import webbrowser
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import stepline
-from stepline.cli.errors import check_address_space, print_data, print_error, print_message
+from stepline.cli.errors import check_address_space, print_data, print_message
 from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
@@ -29,36 +30,42 @@ from stepline.cli.options import (
     speech_options,
 )
 from stepline.cli.progress import progress_bars
+from stepline.cli.results import ResultPrinter, run_in_turn
 from stepline.cli.sources import arriving_videos, open_video
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
-from stepline.plugins import DEFAULT_OUTPUTS
+from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import OutputOptions, VideoResult
     from stepline.pipeline.networks import Networks
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
-    from stepline.records import Record
+    from stepline.pipeline.video_messages import VideoOutcome
+    from stepline.pipeline.video_pool import VideoPool
+    from stepline.progress import Progress
 
+FORMAT_NAMES = (
+    f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}; mp4 and mkv are copies with chapters."
+)
 DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
 @click.command()
 @click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
-@out_option("Folder.", default="out")
+@out_option("Folder for the results.", default="out")
 @click.option(
     "--texts",
     type=PATH_TYPE,
-    help="Your own lines to find, one a line (a recipe); site: the chapters of a link's page.",
+    help="A file of your own lines to find, one per line; site: the chapters of a link's page.",
 )
-@click.option("--title", help="What to call the video, instead of what its file or speaker does.")
+@click.option("--title", help="Title of the video, instead of the one in its file or speech.")
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
 @click.option(
     "--step-scorer",
     type=PATH_TYPE,
     metavar="RUN",
-    help="What `stepline train writer` wrote: says which sentences tell a step.",
+    help="A run of `stepline train writer`, which picks the step sentences.",
 )
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
@@ -67,43 +74,56 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     "--describe",
     "describer",
     type=PATH_TYPE,
-    help="A network of `stepline train procx`, which tells the steps where speech tells none.",
+    help="A network of `stepline train procx` for videos whose speech gives no steps.",
 )
 @click.option(
     "--format",
     "formats",
     type=PluginChoice("outputs"),
     multiple=True,
-    help="Only this output, and the JSON; mp4, mkv: a copy with chapters.",
+    metavar="FORMAT",
+    help=f"Write only this output and the JSON. {FORMAT_NAMES}",
 )
 @click.option(
     "--alignment",
     is_flag=True,
-    help="Also keep how each step fits each second, as ID.alignment.npz.",
+    help="Also write how each step fits each second (ID.alignment.npz).",
 )
-@click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
+@click.option("--clips", is_flag=True, help="Cut an mp4 clip of every step that is shown.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print JSON, of several videos a line each, not a table.",
+    help="Print the record as JSON; of several videos, one line each.",
 )
 @rewrite_options
 @click.option(
     "--keep/--no-keep",
     default=True,
     show_default=True,
-    help="Keep what links bring, in OUT/downloads.",
+    help="Keep downloaded videos in OUT/downloads.",
 )
-@click.option("--dry-run", is_flag=True, help="Ask no language model; say what it would take.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Videos to work on at the same time; without it, as many as cores and memory allow.",
+)
+@click.option("--dry-run", is_flag=True, help="Dry run: estimate the language-model cost.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @click.option(
-    "--watch", is_flag=True, help="Go on with what arrives in the folders named, until Ctrl-C."
+    "--watch", is_flag=True, help="Also process videos that arrive in the folders, until Ctrl-C."
 )
 @speech_options
 def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
-    """Find the steps of VIDEOS (files, folders or links): what to do, and the seconds in which it
-    is shown.
+    """Find the steps of videos and when each is shown.
+
+    \b
+    Example:
+      stepline steps stepline/demo/demo.mp4 --out out
+
+    VIDEOS are files, folders or links. In a folder, each video has a line instead of a table,
+    videos that are done are left alone, and one that fails ends no other; then the exit code is 1.
 
     Captions without their video (srt, vtt, sbv, ttml, dfxp, csv, json) are an input too: nothing
     counts as shown then. In a folder they are those that lie next to no video of their name, csv
@@ -111,10 +131,6 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
 
     A link is an address of http(s): of a file, of a page that shows a video, or of a playlist, for
     which the extra `links` is needed.
-
-    \b
-    Example:
-      stepline steps stepline/demo/demo.mp4 --out out
     """
     from stepline.outputs import safe_stem
     from stepline.pipeline.batch import read_texts
@@ -139,27 +155,74 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     check_captions(options["captions"], several=several)
     check_title(options["title"], several=several)
     _check_one_video_options(options, output.formats, several=bool(several))
-    find_steps = partial(
-        run_source,
-        settings=settings,
-        output=output,
-        networks=load_networks(settings, several=several),
-        captions=options["captions"],
-        texts=texts,
-        part=part,
-        title=options["title"],
-        keep=options["keep"],
-        force=output.force,
-    )
+    networks = load_networks(settings, several=several)  # raises before the first video is heard
+    request_parts: dict[str, Any] = {
+        "captions": options["captions"],
+        "texts": texts,
+        "part": part,
+        "title": options["title"],
+        "keep": options["keep"],
+        "force": output.force,
+    }
     arrivals: Iterable[list[VideoSource]] = [sources]
     if options["watch"]:
         arrivals = (name_sources(files, output.out) for files in arriving_videos(videos))
-    for batch in arrivals:
-        jobs = [(source.label, partial(find_steps, source)) for source in batch]
-        status, last = _run_each(jobs, "videos", options["formats"], as_json=options["as_json"])
-        if options["browse"] and last is not None:
-            webbrowser.open((output.out / f"{safe_stem(last.id)}.html").absolute().as_uri())
-    sys.exit(status)
+    reported_formats = options["formats"] if several else formats
+    printer = ResultPrinter("videos", reported_formats, as_json=options["as_json"], several=several)
+    with ExitStack() as stack:
+        pool = None
+        jobs = _count_jobs(options["jobs"], settings, sources, watch=options["watch"])
+        if jobs > 1:
+            pool = stack.enter_context(_start_pool(jobs, settings, output, request_parts))
+        find_steps = partial(
+            run_source, settings=settings, output=output, networks=networks, **request_parts
+        )
+        for batch in arrivals:
+            labels = [source.label for source in batch]
+            if pool is not None:
+                printer.print_all(partial(_run_at_once, pool, batch), labels)
+            else:
+                in_turn = [(source.label, partial(find_steps, source)) for source in batch]
+                printer.print_all(partial(run_in_turn, in_turn), labels)
+    if options["browse"] and printer.last is not None:
+        page = output.out / f"{safe_stem(printer.last.id)}.html"
+        webbrowser.open(page.absolute().as_uri())
+    sys.exit(printer.status)
+
+
+def _count_jobs(
+    jobs: int | None, settings: "StepsSettings", sources: "Sequence[VideoSource]", *, watch: bool
+) -> int:
+    """Return how many videos to work on at the same time. jobs: the option, None: not given."""
+    from stepline.pipeline.video_pool import machine_jobs
+
+    if watch:
+        return jobs or 1
+    if len(sources) < 2:
+        return 1
+    return min(jobs or machine_jobs(settings), len(sources))
+
+
+def _start_pool(
+    jobs: int, settings: "StepsSettings", output: "OutputOptions", request_parts: Mapping[str, Any]
+) -> "VideoPool":
+    """Return the processes that work on several videos at the same time."""
+    from stepline.device import wanted_compute, wanted_device
+    from stepline.pipeline.video_messages import LOGGERS, WorkerSetup
+    from stepline.pipeline.video_pool import VideoPool
+
+    levels = tuple(logging.getLogger(name).level for name in LOGGERS)
+    setup = WorkerSetup(
+        settings, output, request_parts, wanted_device(), wanted_compute(), log_levels=levels
+    )
+    return VideoPool(setup, jobs)
+
+
+def _run_at_once(
+    pool: "VideoPool", sources: "Sequence[VideoSource]", _: "Progress | None"
+) -> "Iterator[VideoOutcome | None]":
+    """Yield what `VideoPool.run` does."""
+    return pool.run(sources)
 
 
 def _check_dry_run(settings: "StepsSettings") -> None:
@@ -204,73 +267,36 @@ def run_source(
     settings: "StepsSettings",
     output: "OutputOptions",
     networks: "Networks | None",
+    progress: "Progress | None" = None,
     **request_parts: Any,
 ) -> "VideoResult":
-    """Do the main job on a source, with bars. request_parts: what goes to `VideoSource.open`."""
+    """Do the main job on a source. request_parts: what goes to `VideoSource.open`. progress: None:
+    bars of its own."""
     from stepline.pipeline.batch import run_video
 
-    opened = open_video(source, output.out, settings, **request_parts)
-    with opened as request, progress_bars() as progress:
+    with ExitStack() as stack:
+        if progress is None:
+            opened = open_video(source, output.out, settings, **request_parts)
+            request = stack.enter_context(opened)
+            progress = stack.enter_context(progress_bars())
+        else:
+            opened = source.open(output.out, settings, **request_parts)
+            request = stack.enter_context(opened)
         return run_video(request, settings, output, networks=networks, progress=progress)
 
 
-def _run_each(
-    jobs: "Sequence[tuple[str, Callable[[], VideoResult]]]",
-    noun: str,
-    formats: Collection[str],
-    *,
-    as_json: bool,
-) -> "tuple[int, Record | None]":
-    """Run each job, print its record and say what there is to know.
-
-    Return the exit code, 0 where none failed, and the last record. jobs: what messages call each,
-    and what does it.
-    formats: those that were asked for by name.
-    """
-    from stepline.outputs import plan_chapters, step_table
-    from stepline.storage import to_json
-
-    failed = status = 0
-    record = None
-    for name, run in jobs:
-        try:
-            result = run()
-        except Exception as error:  # noqa: BLE001   told in a line; one video stops no other
-            status = max(status, print_error(error, [name]))
-            failed += 1
-            continue
-        record = result.record
-        print_warnings(record, f"{Path(name).name}: ")
-        if result.earlier:
-            print_message(f"{name}: done before with the same settings (--force does it again)")
-        text = to_json(record) if as_json else step_table(record)
-        if as_json and len(jobs) > 1:
-            text = json.dumps(json.loads(text), ensure_ascii=False) + "\n"
-        print_data(text, end="")
-        print_message(*(f"wrote {file}" for file in result.files))
-        reason = plan_chapters(record).reason if "chapters" in formats else None
-        if reason is not None:
-            print_message(f"no chapters: {reason}")
-    if len(jobs) > 1:
-        print_message(f"{len(jobs) - failed} of {len(jobs)} {noun} done, {failed} failed")
-    return status, record
-
-
-def print_warnings(record: "Record", prefix: str = "") -> None:
-    """Print the warnings of a record, a line each."""
-    print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
-
-
 @click.command()
-@out_option("Folder.", default="out")
+@out_option("Folder for the results.", default="out")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @device_options
 def demo(out: Path, browse: bool) -> None:
-    """Find the steps of the demo video that comes with Stepline, and name the page that shows them.
+    """Find the steps of the demo video that comes with Stepline.
 
     \b
     Example:
       stepline demo --out out
+
+    The last line names the page that shows them.
     """
     from stepline.asr.settings import AsrSettings
     from stepline.outputs import output_path, step_table
@@ -303,7 +329,7 @@ def demo(out: Path, browse: bool) -> None:
     type=PATH_TYPE,
     help="A network of `stepline train procx`: its file or folder.",
 )
-@out_option("Folder.", default="described")
+@out_option("Folder for the results.", default="described")
 @click.option(
     "--speech",
     is_flag=True,
@@ -313,7 +339,7 @@ def demo(out: Path, browse: bool) -> None:
 @click.option(
     "--count",
     type=click.IntRange(min=0),
-    help="Steps to tell, instead of as many as the network counts.",
+    help="Number of steps, instead of what the network estimates.",
 )
 @click.option(
     "--backbone",
@@ -326,7 +352,8 @@ def demo(out: Path, browse: bool) -> None:
     "formats",
     type=PluginChoice("outputs"),
     multiple=True,
-    help="This output beside the JSON.",
+    metavar="FORMAT",
+    help=f"Also write this output; the JSON is always written. {FORMAT_NAMES}",
 )
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step; videos only.")
 @click.option(
@@ -340,13 +367,13 @@ def demo(out: Path, browse: bool) -> None:
 @part_options
 @device_options
 def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
-    """Find the steps of SOURCES and say what is done in each, from the pictures alone.
-
-    SOURCES: videos, folders of them, links, or files of ready features.
+    """Find and describe the steps from the pictures alone.
 
     \b
     Example:
       stepline describe silent.mp4 --model run --format html
+
+    SOURCES: videos, folders of them, links, or files of ready features.
     """
     from stepline.features.files import is_feature_file
     from stepline.pipeline.networks import load_networks
@@ -394,11 +421,18 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
     for path, identity in zip(ready, stems, strict=True):
         request = Request(path, identity, captions)
         jobs.append((str(path), partial(_describe_ready, request, settings, output)))
-    sys.exit(_run_each(jobs, "sources", options["formats"], as_json=options["as_json"])[0])
+    printer = ResultPrinter(
+        "sources", options["formats"], as_json=options["as_json"], several=len(jobs) > 1
+    )
+    printer.print_all(partial(run_in_turn, jobs), [label for label, _ in jobs])
+    sys.exit(printer.status)
 
 
 def _describe_ready(
-    request: "Request", settings: "StepsSettings", output: "OutputOptions"
+    request: "Request",
+    settings: "StepsSettings",
+    output: "OutputOptions",
+    progress: "Progress | None",  # noqa: ARG001   features are read at once
 ) -> "VideoResult":
     """Describe a file of ready features, and write its outputs."""
     from stepline.outputs import write_outputs

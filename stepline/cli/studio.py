@@ -56,11 +56,13 @@ MAX_PORT = 65535
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Videos understood at once.",
+    help="Videos to work on at the same time.",
 )
-@click.option("--webhook", help="An address that is told of jobs and corrections.")
+@click.option("--webhook", help="An address that receives each job and correction.")
 @click.option(
-    "--webhook-secret", type=PATH_TYPE, help="A file with the key that signs what it is told."
+    "--webhook-secret",
+    type=PATH_TYPE,
+    help="A file with the key that signs what the webhook receives.",
 )
 @click.option(
     "--audit",
@@ -71,14 +73,15 @@ MAX_PORT = 65535
 @settings_options("One setting of the main job.")
 @device_options
 def studio(folder: Path, **options: Any) -> None:
-    """Watch, correct and search the videos whose steps are in FOLDER, in the browser, and serve
-    them to programs.
-
-    What people correct lies in FOLDER/.stepline-studio.sqlite; the records stay as they are.
+    """Watch, correct and search your videos in the browser.
 
     \b
     Example:
       stepline studio out --port 8080
+
+    FOLDER is the output folder of `stepline steps`. Programs can use the same address.
+
+    Corrections are stored in FOLDER/.stepline-studio.sqlite; the records stay as they are.
     """
     from stepline.library.database import DATABASE_FILE
     from stepline.locks import lock_output
@@ -164,7 +167,7 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
 @click.command()
 @click.argument("folder", type=PATH_TYPE)
 @click.option(
-    "--allow", type=PATH_TYPE, multiple=True, help="A folder beside it whose videos may be read."
+    "--allow", type=PATH_TYPE, multiple=True, help="Another folder whose videos may be read."
 )
 @click.option(
     "--http",
@@ -177,16 +180,17 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
 @settings_options("One setting of the main job, for videos that are processed.")
 @device_options
 def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options: Any) -> None:
-    """Offer the videos whose steps are in FOLDER to assistants, as tools of the Model Context
-    Protocol.
-
-    Tools: list_videos, search_moments, get_steps, get_frame, cut_clip, process_video. An assistant
-    starts this command itself and talks to it over stdin and stdout; with --http it is given an
-    address and a token instead. Needs the extra `mcp`.
+    """Let AI assistants search the videos in a folder (MCP).
 
     \b
     Example:
       stepline mcp out
+
+    Runs a server of the Model Context Protocol. FOLDER is the output folder of `stepline steps`.
+
+    Tools: list_videos, search_moments, get_steps, get_frame, cut_clip, process_video. An assistant
+    starts this command itself and talks to it over stdin and stdout; with --http it is given an
+    address and a token instead. Needs the extra `mcp`.
     """
     from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
     from stepline.library.search import index_path
@@ -229,11 +233,13 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
 )
 @device_options
 def learn(library: Path, out: Path) -> None:
-    """Write the videos that people corrected in LIBRARY as training data and a test set.
+    """Export corrected videos as training data and a test set.
 
     \b
     Example:
       stepline learn out --export corrected
+
+    LIBRARY is the folder that the studio serves.
     """
     from stepline.learning.training_data import export_corrected
     from stepline.studio.store import Studio
@@ -270,14 +276,14 @@ def learn(library: Path, out: Path) -> None:
 @json_option
 @device_options
 def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> None:
-    """Find what WORDS mean in the videos whose steps are in FOLDER: moments that show it, say it or
-    have it on screen.
-
-    The index lies in FOLDER and follows the records that change.
+    """Search the videos in a folder by meaning.
 
     \b
     Example:
       stepline search out "fold the egg whites"
+
+    Finds the moments that show, say or have on screen what WORDS mean. FOLDER is the output folder
+    of `stepline steps`. The index is stored there and follows the records that change.
     """
     from stepline.library.corrected_library import open_corrections
     from stepline.library.search import as_json as to_json
@@ -308,7 +314,7 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
 
 def _table(moments: "list[Moment]", folder: Path) -> str:
     from stepline.outputs.terminal import LEGEND, MARKS
-    from stepline.outputs.text import clock, one_line
+    from stepline.outputs.text import clock, one_line, sentence_case
     from stepline.outputs.verdict import status_verdict
 
     if not moments:
@@ -321,6 +327,9 @@ def _table(moments: "list[Moment]", folder: Path) -> str:
         mark = "“"
         if moment.kind == "step":
             mark = MARKS[status_verdict(moment.status, moment.basis, None)]
+        text = one_line(moment.text)
+        if moment.kind == "step":
+            text = sentence_case(text)
         where = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
-        lines += [f"  {mark} {when:<15} {one_line(moment.text)}", f"    {'':<15} {where}"]
+        lines += [f"  {mark} {when:<15} {text}", f"    {'':<15} {where}"]
     return "\n".join([*lines, "", f"{LEGEND}  “ said, no step rests on it", ""])

@@ -31,7 +31,7 @@ base_settings_options = combine_options(
 
 @click.group("text-base", cls=Group)
 def text_base() -> None:
-    """Build, index, ask and describe a base of how-to texts."""
+    """Build, index and query a base of how-to texts."""
 
 
 @text_base.command()
@@ -45,13 +45,15 @@ def text_base() -> None:
 def build(
     sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any
 ) -> None:
-    """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
-
-    A build that was stopped goes on where it was when it is asked for again.
+    """Build a text base.
 
     \b
     Example:
       stepline text-base build recipes.json manuals --out base --licence "CC BY 4.0"
+
+    SOURCES are csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
+
+    A build that was stopped goes on where it was when it is asked for again.
     """
     from stepline.text_base import build_base
 
@@ -71,11 +73,13 @@ def build(
 @base_settings_options
 @device_option
 def index(base: Path, engine: str, **options: Any) -> None:
-    """Add an approximate index to BASE and measure its recall against exact search.
+    """Add an approximate index to a text base.
 
     \b
     Example:
       stepline text-base index base --engine lists --set text_base.recall=0.99
+
+    Its recall is measured against exact search.
     """
     from stepline.locks import LOCK_NAME, lock_output
     from stepline.text_base import add_index
@@ -92,11 +96,13 @@ def index(base: Path, engine: str, **options: Any) -> None:
 @click.argument("base", type=PATH_TYPE)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
 def show(base: Path, as_json: bool) -> None:
-    """Print what BASE holds: sources, licences, lines merged, what was left out and why.
+    """Print what a text base holds.
 
     \b
     Example:
       stepline text-base show base
+
+    That is sources, licences, lines merged, what was left out and why.
     """
     from stepline.text_base.index import require_manifest
 
@@ -109,7 +115,7 @@ def show(base: Path, as_json: bool) -> None:
 @click.argument("base", type=PATH_TYPE)
 @click.argument("texts", nargs=-1, required=True)
 @click.option(
-    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text."
+    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps per text."
 )
 @click.option(
     "--engine",
@@ -118,11 +124,13 @@ def show(base: Path, as_json: bool) -> None:
 )
 @device_option
 def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:
-    """Print the steps of BASE that are nearest to each of TEXTS: cosine, step, source.
+    """Print the steps nearest to each text.
 
     \b
     Example:
       stepline text-base ask base "chop the onion"
+
+    Each row has the cosine, the step and its source.
     """
     from stepline.text_base import open_base
 

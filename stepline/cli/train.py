@@ -49,8 +49,7 @@ tensorboard_option = click.option(
 
 @click.group(cls=Group)
 def train() -> None:
-    """Train a network; nasva and procx also over several GPUs or nodes (torchrun), as `stepline
-    refine`."""
+    """Train a network, also on several GPUs (torchrun)."""
 
 
 @train.command()
@@ -79,15 +78,16 @@ def train() -> None:
 def nasva(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
 ) -> None:
-    """Train the grounding network (NaSVA) on narrations, on steps, or on both, each a sample a
-    video and epoch.
-
-    A run that was stopped goes on when the same command is given again. Under torchrun, the
-    processes share each batch: torchrun --nproc-per-node 4 -m stepline train nasva ...
+    """Train the network that places steps (NaSVA).
 
     \b
     Example:
       stepline train nasva --features store --steps howtostep:HowToStep.tar.gz --out run --set train.bf16=true
+
+    It learns from narrations, from steps, or from both, each one sample per video and epoch.
+
+    A run that was stopped goes on when the same command is given again. Under torchrun, the
+    processes share each batch: torchrun --nproc-per-node 4 -m stepline train nasva ...
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
@@ -206,15 +206,15 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 def train_procx(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
 ) -> None:
-    """Train the network that finds and describes the steps of silent videos (ProcX).
-
-    Pre-train on what `stepline sieve-swap` made, then fine-tune with --start. A run that was
-    stopped goes on when the same command is given again. Under torchrun, the processes share each
-    batch.
+    """Train the network that describes silent videos (ProcX).
 
     \b
     Example:
       stepline train procx --features store --steps youcook2:yc2_train.json --start pretrained --out run
+
+    Pre-train on what `stepline sieve-swap` made, then fine-tune with --start. A run that was
+    stopped goes on when the same command is given again. Under torchrun, the processes share each
+    batch.
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
@@ -322,15 +322,15 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 def train_wys2(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
-    """Train the detector of visual narrations (WYS2): does the picture show what is said?
-
-    A fifth of the videos is withheld, the rest split 80:20 for training and validation. With
-    --videos, S3D is trained from end to end, as in the paper (--preset paper); what it has learnt
-    is s3d_wys2.pth in the run's folder.
+    """Train the detector of speech that is shown (WYS2).
 
     \b
     Example:
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
+
+    A fifth of the videos is withheld, the rest split 80:20 for training and validation. With
+    --videos, S3D is trained from end to end, as in the paper (--preset paper); what it has learnt
+    is s3d_wys2.pth in the run's folder.
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
@@ -389,14 +389,16 @@ def train_writer(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Train the writer's reader of sentences: which of them tell a step, and with which words.
-
-    `stepline steps --step-scorer RUN` writes with it. The form of marked narration is told in
-    docs/writing.md; videos corrected in Studio are one.
+    """Train the network that picks the step sentences.
 
     \b
     Example:
       stepline train writer --narration narration.json.gz --out run
+
+    It decides which sentences tell a step, and with which words.
+
+    `stepline steps --step-scorer RUN` writes with it. The form of marked narration is told in
+    docs/writing.md; videos corrected in Studio are one.
     """
     from stepline.settings import load_settings
     from stepline.writing.training.train import TaggerTrainSettings, train_writer_run
@@ -433,18 +435,20 @@ def train_writer(
 def train_summarizer(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
-    """Train a summarizer (IV-Sum's form): how much does each second of a video matter?
-
-    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their
-    seconds.
+    """Train the network that weighs seconds for summaries.
 
     \b
     Example:
       stepline train summarizer --features store --key-steps coin:COIN.json --out run
+
+    It has IV-Sum's form.
+
+    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their
+    seconds.
     """
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
-    from stepline.features import open_store
+    from stepline.features import open_video_store
     from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
@@ -461,7 +465,8 @@ def train_summarizer(
     records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
     narrations = read_records(options["narrations"]) if options["narrations"] is not None else ()
     transcripts = {record.video.id: record.transcript for record in narrations if record.transcript}
-    features, encode = open_store(options["features"]), None if text is None else text_encoder(text)
+    features = open_video_store(options["features"])
+    encode = None if text is None else text_encoder(text)
     samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
     with training_bar() as bar:
         trained = train_summarizer_run(

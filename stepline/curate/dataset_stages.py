@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import cast
 
-from stepline.curate.execution.pool import THREAD_VARIABLES
+from stepline.child_processes import THREAD_VARIABLES
 from stepline.curate.execution.worker import peak_memory
 from stepline.curate.plan import Plan, VideoStatus, video_status
 from stepline.curate.stage import Collection, DatasetContext, Stage, VideoItem

@@ -262,10 +262,11 @@ class Recipe(Settings):
         return self.places
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None = None) -> Recipe:
     """Return a recipe by the name of one that comes with the package, or by the path of a TOML
     file.
 
+    preset: settings below the recipe's own, a file of `cli.options.preset_files`.
     Raises SettingsError for an unknown name, key or value.
     """
     names = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
@@ -273,7 +274,7 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     if not path.is_file():
         cure = f"name one of {', '.join(names)}, or a TOML file"
         raise SettingsError(f"{name}: no such recipe; {cure}")
-    recipe = load_settings(Recipe, path, overrides)
+    recipe = load_settings(Recipe, path, overrides, preset=preset)
     if recipe.steps.vision.witness.named:
         from stepline.pipeline.networks import load_witness, with_witness
 

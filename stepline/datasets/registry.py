@@ -15,6 +15,7 @@ from stepline.datasets import (
     howto100m,
     htm_align,
     htstep,
+    interactive_cooking,
     label_studio,
     tutorialvqa,
     whenact,
@@ -213,6 +214,18 @@ DATASETS = {
             BAD_SPANS,
             "reference",
             egocentric.read_captaincook4d,
+        ),
+        Dataset(
+            "interactive-cooking",
+            "instructions to people who cook recipes of CaptainCook4D, with the seconds they took",
+            "Hugging Face dataset qualcomm/qualcomm-interactive-cooking-dataset",
+            "its own (LICENSE there); CaptainCook4D's videos apart",
+            ("main_train.json", "main_val.json", "main_test.json"),
+            "one reference step an instruction, from its second to the next one's or the end's; task; split by the "
+            "file's name; .parquet as well",
+            BAD_SPANS,
+            "reference",
+            interactive_cooking.read,
         ),
         Dataset(
             "goal-step",

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from stepline.datasets.predictions import Cut
 from stepline.datasets.registry import suggest_name
 from stepline.errors import DatasetError
 from stepline.evaluate import (
     crosstask,
     dense_captioning,
+    grace,
     htm_align,
     htstep,
     temporal_grounding,
@@ -87,6 +89,11 @@ DENSE_RULE = (
     "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one garbage word; precision and "
     "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
 )
+GRACE_RULE = (
+    "events of both sides in ordered pairs of groups, one side of each a single event, chosen for the greatest sum of "
+    "IoU; a pair: mean IoU x METEOR of the joined texts; a video: mean over its pairs; then over videos; METEOR where "
+    "the paper has BERTScore, a mean where it has a sum"
+)
 DENSE_2018_RULE = (
     "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in "
     "both files"
@@ -110,7 +117,8 @@ class Benchmark:
     """What it is, where its rules come from, its inputs, and its conventions; the first is the
     default, and why.
 
-    splits: whether its annotations state subsets, so that one can be chosen.
+    splits: whether its annotations state subsets, so that one can be chosen. cuts: whether
+    proposals may be cut before they are scored.
     """
 
     name: str
@@ -121,6 +129,7 @@ class Benchmark:
     why: str
     conventions: dict[str, Convention]
     splits: bool = False
+    cuts: bool = False
 
     @property
     def default(self) -> str:
@@ -154,12 +163,15 @@ def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
         "vidchapters": Convention(
             DENSE_VIDCHAPTERS_RULE, partial(dense_captioning.score, version="vidchapters")
         ),
+        "grace": Convention(GRACE_RULE, grace.score),
         **_grounding_benchmark(name, what, "", reference).conventions,
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
     why = "every video counts, whether it was predicted or not, and nothing is drawn at random"
-    predictions = "segments with texts (docs/evaluation.md)"
-    return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
+    predictions = "segments with texts (docs/evaluation.md); PDVC's results with --cut pdvc"
+    return Benchmark(
+        name, what, source, reference, predictions, why, conventions, splits=True, cuts=True
+    )
 
 
 BENCHMARKS = {
@@ -223,6 +235,12 @@ BENCHMARKS = {
             "all_data_{split}.json or folder",
         ),
         _grounding_benchmark(
+            "interactive-cooking",
+            "instructions placed while somebody cooks",
+            "Qualcomm Interactive Cooking (arXiv 2511.21998)",
+            "main_{split}.json, .parquet or folder",
+        ),
+        _grounding_benchmark(
             "whenact",
             "actions named in vlogs",
             "WhenAct (arXiv 2202.08138)",
@@ -262,9 +280,11 @@ def evaluate(
     *,
     convention: str | None = None,
     subset: str | None = None,
+    cut: Cut | None = None,
 ) -> Scores:
     """Return the scores of predictions under a benchmark's convention, its default when None.
 
+    cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does; other predictions stay as they are.
     Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing
     to score.
     """
@@ -277,9 +297,11 @@ def evaluate(
         raise DatasetError(
             f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
         )
+    if cut is not None and not benchmark.cuts:
+        raise DatasetError(f"{name}: its predictions are no proposals; leave --cut out")
     scorer = benchmark.conventions[protocol]
     return scorer.score(
-        ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset)
+        ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset, cut)
     )
 
 

@@ -282,7 +282,7 @@ class HarmonicMean(SumOfTotals):
 def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     """Return SODA and densevid_eval's metrics."""
     reference = read_reference(scoring)
-    predictions = read_predictions(scoring.predictions)
+    predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference)
     handling = COUNT_MISSING if version == "stepline" else MIXED_MISSING
     if RULES_BY_VERSION[version].missing == "skip":

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from stepline.datasets.files import Node, read_node
-from stepline.datasets.predictions import SegmentPredictions
+from stepline.datasets.predictions import Cut, SegmentPredictions
 from stepline.datasets.youtube_ids import ID_PREFIX
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Statistic
@@ -30,7 +30,8 @@ OptionalSpan: TypeAlias = tuple[float, float] | None
 class ScoringTask:
     """One thing to score: benchmark, protocol and its rule; the paths of reference and predictions.
 
-    subset: only this split of the reference, None for all of it.
+    subset: only this split of the reference, None for all of it. cut: "pdvc" ranks and cuts PDVC's
+    proposals before they are scored.
     """
 
     benchmark: str
@@ -39,6 +40,7 @@ class ScoringTask:
     reference: Path
     predictions: Path
     subset: str | None = None
+    cut: Cut | None = None
 
     def scores(
         self,

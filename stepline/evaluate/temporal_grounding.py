@@ -217,7 +217,7 @@ def grounding(scoring: ScoringTask) -> Scores:
 
 
 def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
-    predictions = read_predictions(scoring.predictions)
+    predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference.records)
     seconds: dict[str, list[float | None]] = {}
     fits = []
@@ -285,7 +285,7 @@ def segmentation(scoring: ScoringTask) -> Scores:
     """Return recall and precision at overlap and mean overlap of spans, whatever they are
     called."""
     reference = _read_reference(scoring)
-    predictions = read_predictions(scoring.predictions)
+    predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference.records)
     tables = []  # (N, M) each
     fits = []

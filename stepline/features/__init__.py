@@ -10,7 +10,13 @@ does not count. `open_store` takes one in a bucket as well (s3://, gs://, http:/
 
 from stepline.features.import_files import ImportReport, import_features
 from stepline.features.shard_index import FeatureLocation, RowTexts
-from stepline.features.store import FeatureStore, FeatureWriter, open_store
+from stepline.features.store import (
+    FeatureStore,
+    FeatureWriter,
+    open_store,
+    open_video_store,
+    require_videos,
+)
 
 __all__ = [
     "FeatureLocation",
@@ -20,4 +26,6 @@ __all__ = [
     "RowTexts",
     "import_features",
     "open_store",
+    "open_video_store",
+    "require_videos",
 ]

@@ -38,6 +38,7 @@ FEATURE_SUFFIXES = (
 )
 # the names under which a file of several arrays may keep the features
 ARRAY_NAMES = ("values", "features")
+VIDEOS_WANTED = "holds features of texts, not of videos; give those of the videos"
 PRECOMPUTED_BACKBONE = "precomputed"  # the backbone of a file that does not state it
 
 
@@ -75,10 +76,12 @@ def read_feature_file(
 
     rate: rows per second, for files that do not say it; Stepline's own do. width: what D must be,
     if known.
-    Raises StoreError when the file cannot be read, ShapeError when what it holds is no (T, D) of
-    finite numbers.
+    Raises StoreError when the file cannot be read or is of texts, ShapeError when what it holds is
+    no (T, D) of finite numbers.
     """
     content, metadata = read_arrays(path)
+    if isinstance(content, Mapping) and "text" in content:
+        raise StoreError(f"{path}: {VIDEOS_WANTED}")
     values = _matrix(path, _pick(path, content))
     if width is not None and values.shape[1] != width:
         raise ShapeError(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from stepline.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.errors import ShapeError, StoreError, first_line
+from stepline.features.files import VIDEOS_WANTED
 from stepline.features.shard_index import (
     Digests,
     FeatureLocation,
@@ -253,6 +254,21 @@ def open_store(place: Path | str) -> FeatureStore:
         return FeatureStore(Path(place))
 
     return RemoteFeatureStore(str(place))
+
+
+def open_video_store(place: Path | str) -> FeatureStore:
+    """Return the store of videos' features in a folder, or at a URL. Raises StoreError where there
+    is none, or one of texts' vectors."""
+    store = open_store(place)
+    require_videos(store, place)
+    return store
+
+
+def require_videos(store: FeatureStore, place: Path | str) -> None:
+    """Raise StoreError where a store's rows are vectors of texts; place: as the user names it."""
+    first = next(iter(store), None)
+    if first is not None and store.texts(first) is not None:
+        raise StoreError(f"{place}: {VIDEOS_WANTED}")
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:

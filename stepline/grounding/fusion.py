@@ -9,6 +9,7 @@ Letters: K steps, T seconds.
 """
 
 import bisect
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -219,14 +220,17 @@ def shown_spans(
 
 
 def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps with best spans that no longer run into the second at which another step is
-    likeliest.
+    """Return the steps with best spans that no longer run into each other.
 
-    Such a span ends, or begins, halfway between the two, on a whole second. Steps likeliest at the
-    same second keep what they share.
+    A span that runs over the second at which another step is likeliest ends, or begins, halfway
+    between the two, on a whole second; spans that overlap otherwise meet there, or as near to it as
+    the overlap reaches. Steps likeliest at the same second keep what they share.
     """
     seconds = sorted({step.at for step in steps if step.spans and step.at is not None})
-    return tuple(_part(step, seconds) for step in steps)
+    apart = [_part(step, seconds) for step in steps]
+    for first, second in itertools.pairwise(seconds):
+        apart = _part_overlap(apart, first, second)
+    return tuple(apart)
 
 
 def _part(step: Step, seconds: Sequence[float]) -> Step:
@@ -235,7 +239,36 @@ def _part(step: Step, seconds: Sequence[float]) -> Step:
     start, end = step.spans[0].start, step.spans[0].end
     index = bisect.bisect_left(seconds, step.at)
     if index > 0 and seconds[index - 1] > start:
-        start = float(math.ceil((seconds[index - 1] + step.at) / 2))
+        start = _halfway(seconds[index - 1], step.at)
     if index + 1 < len(seconds) and seconds[index + 1] < end:
-        end = float(math.ceil((seconds[index + 1] + step.at) / 2))
+        end = _halfway(step.at, seconds[index + 1])
+    return _with_best_span(step, start, end)
+
+
+def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[Step]:
+    """Return the steps with spans around `first` that end before those around `second` begin."""
+    ends = [step.spans[0].end for step in steps if step.spans and step.at == first]
+    starts = [step.spans[0].start for step in steps if step.spans and step.at == second]
+    if max(ends) <= min(starts):
+        return list(steps)
+    border = _halfway(first, second)
+    border = min(max(border, min(starts)), max(ends))
+    apart = []
+    for step in steps:
+        if step.spans and step.at == first:
+            step = _with_best_span(step, step.spans[0].start, min(step.spans[0].end, border))
+        elif step.spans and step.at == second:
+            step = _with_best_span(step, max(step.spans[0].start, border), step.spans[0].end)
+        apart.append(step)
+    return apart
+
+
+def _halfway(first: float, second: float) -> float:
+    """Return the whole second halfway between two, or the middle where none lies between them."""
+    middle = (first + second) / 2
+    whole = float(math.ceil(middle))
+    return whole if whole < second else middle
+
+
+def _with_best_span(step: Step, start: float, end: float) -> Step:
     return step.model_copy(update={"spans": (Span(start, end), *step.spans[1:])})

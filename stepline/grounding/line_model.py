@@ -11,7 +11,8 @@ With e the evidence of `line_features` and F the price of a jump over lines, a p
 
     P(k at s)     by forward and backward sums over all paths
     P(k never)    the sum of the paths without line k, over the sum of all
-    P(said k)     a logistic regression of that, of the line's best evidence and of the whole list's
+    P(said k)     a logistic regression of that, of the line's best evidence and of the whole list's;
+                  while the narration goes on, at most 1 - P(k never)
 
 `benchmarks/fit_line_model.py` fits the numbers in `line_model.json`. Letters: K lines, S sentences,
 F features, T seconds.
@@ -78,11 +79,13 @@ class LineWeights:
 @dataclass(frozen=True)
 class LinePosterior:
     """posterior: (K, S) P(line k is being told in sentence s). said_probabilities: (K,) P(told
-    anywhere). evidence: (K, S) nats by which the sentence itself speaks for the line."""
+    anywhere). evidence: (K, S) nats by which the sentence itself speaks for the line.
+    log_evidence: of the list; the greater of two lists fits the narration better."""
 
     posterior: Array
     said_probabilities: Array
     evidence: Array
+    log_evidence: float = 0.0
 
     @property
     def places(self) -> Array:
@@ -174,8 +177,11 @@ def match_features(
     never = chain.log_never(total)
     rows = said_features(features, never)
     probabilities = said_probability(rows, weights, so_far=so_far)
+    if so_far:
+        # asked after every sentence, the regression alone has many chances to err
+        probabilities = np.minimum(probabilities, 1 - np.exp(never))
     evidence = features @ np.array(weights.evidence)  # (K, S)
-    return LinePosterior(posterior, probabilities, evidence)
+    return LinePosterior(posterior, probabilities, evidence, total)
 
 
 @dataclass(frozen=True)

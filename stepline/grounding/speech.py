@@ -7,6 +7,7 @@
 
 Letters: K steps, S sentences, T seconds. Left open by the paper and chosen here: the value of nu,
 cosine likeness, which seconds a narration covers (`narration_labels`), ties (the earliest second).
+Beyond the paper, T_SN may be the posterior of `line_model` (`coarse.matching`).
 
 The user's own lines (a recipe) as steps: each said where `line_model` has it, if anywhere.
 """
@@ -33,6 +34,41 @@ EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
 
 
+def place_steps(
+    steps: Sequence[Step],
+    sentences: Sequence[Sentence],
+    step_vectors: Matrix,
+    sentence_vectors: Matrix,
+    *,
+    duration: float,
+    settings: CoarseSettings | None = None,
+    step_probabilities: npt.NDArray[np.float64] | None = None,
+) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
+    """Return the steps with `said` set to where the narration tells them, and those dropped, by
+    `settings.matching`.
+
+    softmax: `coarse_spans`. line-model: the same with the posterior of `line_model` as T_SN, which
+    takes the steps in their order; `score` is P(the step is told in its best second).
+    step_vectors: (K, D), sentence_vectors: (S, D), unit rows of MiniLM. step_probabilities: (S,)
+    P(the sentence tells a step), if known; for the line model alone. Raises ShapeError when the
+    vectors do not fit.
+    """
+    settings = settings or CoarseSettings()
+    if settings.matching == "softmax" or not steps or not sentences:
+        similarity = step_vectors @ sentence_vectors.T
+        return coarse_spans(steps, sentences, similarity, duration=duration, settings=settings)
+    _check_vectors(step_vectors, sentence_vectors, (len(steps), len(sentences)))
+    match = match_lines(
+        [step.text for step in steps],
+        [sentence.text for sentence in sentences],
+        step_vectors,
+        sentence_vectors,
+        step_probabilities=step_probabilities,
+    )
+    weights = match.posterior.astype(np.float32)
+    return _spans_by_weights(steps, sentences, weights, duration=duration, settings=settings)
+
+
 def coarse_spans(
     steps: Sequence[Step],
     sentences: Sequence[Sentence],
@@ -50,11 +86,58 @@ def coarse_spans(
     Source: NaSVA, section 3.1.
     """
     settings = settings or CoarseSettings()
-    scores = coarse_scores(steps, sentences, similarity, duration=duration, settings=settings)
+    _check_similarity(similarity, (len(steps), len(sentences)))
     weights = softmax(similarity / settings.temperature)
+    return _spans_by_weights(steps, sentences, weights, duration=duration, settings=settings)
+
+
+def coarse_scores(
+    steps: Sequence[Step],
+    sentences: Sequence[Sentence],
+    similarity: Matrix,
+    *,
+    duration: float,
+    settings: CoarseSettings | None = None,
+) -> Alignment:
+    """Return Y_SV as probabilities (K, T), one column a second. Raises ShapeError if similarity is
+    not (K, S)."""
+    settings = settings or CoarseSettings()
+    _check_similarity(similarity, (len(steps), len(sentences)))
+    weights = softmax(similarity / settings.temperature)
+    values = _chain_to_seconds(weights, sentences, duration, settings)
+    return Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
+
+
+def _check_similarity(similarity: Matrix, shape: tuple[int, int]) -> None:
+    if similarity.shape != shape:
+        raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")
+
+
+def _chain_to_seconds(
+    weights: Matrix, sentences: Sequence[Sentence], duration: float, settings: CoarseSettings
+) -> Matrix:
+    """Return Y_SV (K, T) of T_SN (K, S)."""
+    spans = [sentence.span for sentence in sentences]
+    labels = narration_labels(spans, math.ceil(duration), settings.label_rule)
+    chained = weights @ labels  # (K, S) @ (S, T) -> (K, T)
+    # rounded, so that true ties tie
+    values: Matrix = np.minimum(chained.round(6), 1.0).astype(np.float32)
+    return values
+
+
+def _spans_by_weights(
+    steps: Sequence[Step],
+    sentences: Sequence[Sentence],
+    weights: Matrix,
+    *,
+    duration: float,
+    settings: CoarseSettings,
+) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
+    """Return the steps with `said` where Y_SV is high, and those dropped. weights: T_SN (K, S)."""
+    scores = _chain_to_seconds(weights, sentences, duration, settings)
     placed: list[Step] = []
     dropped: list[Rejected] = []
-    for step, row, weight in zip(steps, scores.scores, weights, strict=True):
+    for step, row, weight in zip(steps, scores, weights, strict=True):
         best = float(row.max(initial=0.0))
         if not row.size or row.max() < settings.floor:
             reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
@@ -70,26 +153,6 @@ def coarse_spans(
         update = {"said": said, "score": min(1.0, best), "sources": sources}
         placed.append(step.model_copy(update=update))
     return tuple(placed), tuple(dropped)
-
-
-def coarse_scores(
-    steps: Sequence[Step],
-    sentences: Sequence[Sentence],
-    similarity: Matrix,
-    *,
-    duration: float,
-    settings: CoarseSettings | None = None,
-) -> Alignment:
-    """Return Y_SV as probabilities (K, T), one column a second. Raises ShapeError if similarity is
-    not (K, S)."""
-    settings = settings or CoarseSettings()
-    if similarity.shape != (len(steps), len(sentences)):
-        want = f"({len(steps)}, {len(sentences)})"
-        raise ShapeError(f"similarity must be {want}, steps by sentences, not {similarity.shape}")
-    labels = narration_labels([s.span for s in sentences], math.ceil(duration), settings.label_rule)
-    chained = softmax(similarity / settings.temperature) @ labels  # (K, S) @ (S, T) -> (K, T)
-    values = np.minimum(chained.round(6), 1.0).astype(np.float32)  # rounded, so that true ties tie
-    return Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
 
 
 def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Matrix:
@@ -147,7 +210,7 @@ def steps_from_texts(
     speaks of it.
 
     sentence_vectors: (S, D), text_vectors: (K, D), of MiniLM. A text whose P(said) by `line_model`
-    is below MIN_SAID_PROBABILITY, or that no sentence resembles (cosine below `likeness`), keeps
+    is too low (MIN_SAID_PROBABILITY), or that no sentence resembles (cosine below `likeness`), keeps
     said=None; so does every text when nobody speaks.
     so_far: the narration goes on. step_probabilities: (S,) P(the sentence tells a step), if known.
     Raises ShapeError when the vectors do not fit.

@@ -70,7 +70,9 @@ class LibraryDatabase:
 
     def __init__(self, folder: Path, *, reads_only: bool = False) -> None:
         if not folder.is_dir():
-            raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
+            raise StoreError(
+                f"{folder}: no such folder; give the output folder of `stepline steps`"
+            )
         self.folder = Path(os.path.realpath(folder))
         self.path = self.folder / DATABASE_FILE
         self._lock = RLock()

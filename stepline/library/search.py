@@ -117,7 +117,9 @@ class SearchIndex:
         corrections: CorrectedLibrary | None = None,
     ) -> None:
         if not folder.is_dir():
-            raise StoreError(f"{folder}: no folder; name the one that `stepline steps --out` wrote")
+            raise StoreError(
+                f"{folder}: no such folder; give the output folder of `stepline steps`"
+            )
         self.folder = folder
         self.path = index_path(folder)
         self._embedder = embedder

@@ -86,7 +86,7 @@ class LiveSession:
         self.shown.restore()
         if self.log.count:
             if self.options.texts and self.log.sentences:
-                self._spoken.find_lines()
+                self._spoken.find_lines(self._speech.language)
             self.shown.update_speech()
             self.files.write_vtt()
 

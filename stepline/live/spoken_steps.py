@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.live.events import EmitEvent, LiveLog, LiveStep
 from stepline.pipeline.request import StepsSettings
@@ -33,6 +34,8 @@ class SpokenSteps:
         self._texts = texts
         self._meanings: dict[str, Any] = {}  # of the lines and of the sentences, (384,) each
         self._lines: tuple[Step, ...] = ()  # the recipe's, with where each is said
+        # P(it tells a step) by a sentence's start and text
+        self._step_probabilities: dict[tuple[float, str], float] = {}
 
     def open_steps(self, begin: float) -> list[Step]:
         """Return the steps to ground: those not withdrawn, a recipe's where they are said by now.
@@ -64,7 +67,7 @@ class SpokenSteps:
     def update(self, language: str | None) -> None:
         """Read the last sentences. language: of the speech, if known."""
         if self._texts:
-            self.find_lines()
+            self.find_lines(language)
         else:
             self._write(language)
 
@@ -109,8 +112,9 @@ class SpokenSteps:
             reason=reason,
         )
 
-    def find_lines(self) -> None:
-        """Find where the narration speaks of a recipe's lines."""
+    def find_lines(self, language: str | None = None) -> None:
+        """Find where the narration speaks of a recipe's lines. language: of the speech, if
+        known."""
         from stepline.grounding.speech import steps_from_texts
 
         transcript = self._log.transcript
@@ -120,11 +124,31 @@ class SpokenSteps:
             self._embed([sentence.text for sentence in transcript.sentences]),
             self._embed(self._texts),
             so_far=True,
+            step_probabilities=self._read_step_probabilities(transcript, language),
             settings=self._settings.nasva.coarse,
         )
         for line in self._lines:
             if line.said is not None and self._log.steps[line.id].step.said is None:
                 self._emit_said(line.id, line)
+
+    def _read_step_probabilities(
+        self, transcript: Transcript, language: str | None
+    ) -> npt.NDArray[np.float64] | None:
+        """Return P(it tells a step) of each sentence, (S,), None where the scorer cannot read the
+        language. A sentence is read again until OPEN_SENTENCES have followed."""
+        from stepline.writing.extractive.writer import transcript_step_probabilities
+
+        keys = [(sentence.span.start, sentence.text) for sentence in transcript.sentences]
+        unread = [n for n, key in enumerate(keys) if key not in self._step_probabilities]
+        begin = max(0, min([*unread, len(keys) - OPEN_SENTENCES]))
+        first = max(0, begin - CONTEXT_SENTENCES)
+        recent = Transcript(language=language, sentences=transcript.sentences[first:])
+        probabilities = transcript_step_probabilities(recent, self._settings.writing)
+        if probabilities is None:
+            return None
+        fresh = probabilities[begin - first :].tolist()
+        self._step_probabilities |= dict(zip(keys[begin:], fresh, strict=True))
+        return np.array([self._step_probabilities[key] for key in keys])
 
     def _embed(self, texts: Sequence[str]) -> Any:
         from stepline.text import embed

@@ -98,7 +98,7 @@ class _PendingSample:
 class AlignerSamples(LazySamples[Sample]):
     """Samples that are read from disk when they are asked for.
 
-    omitted: what is no sample, and why; labelled: texts with a label.
+    omitted: what is no sample, and why; labelled: texts with a label; kinds: of the texts.
     as_asked: the texts come as a benchmark asks them, narrations in their order, steps in none;
     else all are in order.
     """
@@ -124,6 +124,7 @@ class AlignerSamples(LazySamples[Sample]):
         self.texts = sum(len(part.rows) for part in parts)
         self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
         self.videos = tuple(dict.fromkeys(part.video for part in parts))
+        self.kinds = frozenset(part.kind for part in parts)
 
     def _read(self, index: int) -> Sample:
         """Return a sample as it lies on disk now."""

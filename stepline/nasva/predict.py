@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import ShapeError
+from stepline.grounding.fusion import part_neighbours
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.nasva.align import (
     Posterior,
@@ -125,6 +126,7 @@ def ground_by_aligner(
 ) -> AlignerGrounding:
     """Return steps placed in a video by a trained network, as `ground` does without one.
 
+    Spans that grow end where the next step's begin; those of a fixed length, the paper's, stay.
     vectors: (K, C) of the steps, of the network's own space. Raises ModelError, ShapeError where
     something does not fit it.
     """
@@ -142,7 +144,10 @@ def ground_by_aligner(
         steps, fit, loaded.calibration, settings=settings, duration=duration, before=before
     )
     report = AlignerReport(loaded.sha256, placing.note is None)
-    return AlignerGrounding(placing.steps, placing.alignment, report)
+    placed = placing.steps
+    if settings.spans == "grown":
+        placed = part_neighbours(placed)
+    return AlignerGrounding(placed, placing.alignment, report)
 
 
 def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from stepline.datasets.excluded import read_excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureLocation, FeatureStore, open_store
-from stepline.grounding.speech import coarse_spans
+from stepline.features import FeatureLocation, FeatureStore, open_video_store
+from stepline.grounding.speech import place_steps
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.dataset import (
     NO_TEXT,
@@ -104,7 +104,7 @@ def refine_dataset(
     """
     settings = settings or RefineRunSettings()
     start_processes(settings.train.device)
-    features = open_store(sources.features)
+    features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)
     vectors = first_then_all(partial(_step_vectors, sources, folder))
     reader = _VideoReader(features, vectors, settings, excluded)
@@ -262,12 +262,21 @@ class _VideoReader:
         """Return where the sentences most like each step are said, by the step's id."""
         if self._encode is None:
             self._encode = text_encoder(LINKING_ENCODER)
+        settings = self._settings.coarse
+        step_probabilities = None
+        if settings.matching == "line-model" and record.transcript is not None:
+            from stepline.writing.extractive.writer import transcript_step_probabilities
+
+            step_probabilities = transcript_step_probabilities(record.transcript)
         sentences = record.sentences
-        steps = self._encode([step.text for step in record.steps])
-        likeness = steps @ self._encode([sentence.text for sentence in sentences]).T
-        duration = record.video.duration or max(sentence.span.end for sentence in sentences)
-        placed, _ = coarse_spans(
-            record.steps, sentences, likeness, duration=duration, settings=self._settings.coarse
+        placed, _ = place_steps(
+            record.steps,
+            sentences,
+            self._encode([step.text for step in record.steps]),
+            self._encode([sentence.text for sentence in sentences]),
+            duration=record.video.duration or max(sentence.span.end for sentence in sentences),
+            settings=settings,
+            step_probabilities=step_probabilities,
         )
         return {step.id: step.said for step in placed}
 

@@ -199,7 +199,7 @@ class SelfTraining:
 
     def _new_labels(self, number: int) -> tuple[StepSpans, ...]:
         """Return the labels by the last round's teachers."""
-        refine = self.settings.refine
+        refine = self.settings.refinement(number)
         candidates: dict[int, LabelCandidates] = {}
         for index, matrices in self._matrices(self._teachers(number - 1), self.videos):
             video = self.videos[index]

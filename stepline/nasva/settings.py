@@ -4,7 +4,7 @@ heavy is imported."""
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, field_serializer, model_validator
 
 from stepline.grounding.settings import CoarseSettings, GroundSettings, LabelRule
 from stepline.settings import (
@@ -129,7 +129,7 @@ class AlignerSettings(Settings):
     window: Count = 600  # rows of a window of a longer video; TAN: 64
     stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
     batch: Batch = 4  # windows aligned at once
-    # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
+    # compute in bfloat16, faster where the processor has it; moves a score by up to 0.006
     bf16: bool = False
     # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
     temperature: Positive = 0.07
@@ -189,6 +189,13 @@ class RefineSettings(Settings):
         return self
 
 
+RoundNumber: TypeAlias = Annotated[int, Field(ge=1, le=20)]
+# Goes unnamed where no round differs, so that runs of before are the same.
+RoundTable: TypeAlias = Annotated[
+    dict[RoundNumber, RefineSettings], Field(exclude_if=lambda rounds: not rounds)
+]
+
+
 class SelfTrainSettings(Settings):
     """Rounds of training on labels and labelling anew: NaSVA section 3.3."""
 
@@ -206,11 +213,39 @@ class SelfTrainSettings(Settings):
     # agreement of two rounds on held-out texts at which no further round is made
     enough: Fraction = 0.9
     refine: RefineSettings = RefineSettings()
+    # what a round, by its number from 1, has in place of `refine`: by_round.2.position=center
+    by_round: RoundTable = Field(default_factory=dict)
 
     @property
     def asks_where_shown(self) -> bool:
         """Whether the record's own places of what is shown have a say."""
-        return self.first == "agreed" or "shown" in self.refine.agree_with
+        numbers = range(1, self.rounds + 1)
+        asked = any("shown" in self.refinement(number).agree_with for number in numbers)
+        return self.first == "agreed" or asked or "shown" in self.refine.agree_with
+
+    def refinement(self, number: int) -> RefineSettings:
+        """Return how the labels of a round are made: `refine`, and what the round has of its
+        own."""
+        own = self.by_round.get(number, RefineSettings())
+        changes = {name: getattr(own, name) for name in own.model_fields_set}
+        return self.refine.model_copy(update=changes)
+
+    @field_serializer("by_round")
+    def _own_values(self, rounds: dict[int, RefineSettings]) -> dict[str, JsonValue]:
+        """Leave out what a round has from `refine`, so that it is not read back as its own."""
+        return {
+            str(number): settings.model_dump(mode="json", exclude_unset=True)
+            for number, settings in rounds.items()
+        }
+
+    @model_validator(mode="after")
+    def _rounds_fit(self) -> "SelfTrainSettings":
+        for number in self.by_round:
+            if number > self.rounds:
+                cure = f"give rounds.rounds={number}, or take it out"
+                raise ValueError(f"by_round.{number} is of no round; {cure}")
+            RefineSettings.model_validate(self.refinement(number).model_dump())
+        return self
 
 
 SaidSource: TypeAlias = Literal["given", "likeness"]

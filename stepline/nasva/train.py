@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import DatasetError, ShapeError
-from stepline.features import FeatureStore, open_store
+from stepline.features import FeatureStore, open_video_store
 from stepline.nasva.checkpoint import NETWORK_FILE, read_aligner, write_aligner
 from stepline.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.nasva.loss import alignability_loss, grounding_loss
@@ -35,6 +35,7 @@ from stepline.nasva.settings import (
 )
 from stepline.training.batches import Batch, Sample, collate
 from stepline.training.distributed import first_then_all, start_processes
+from stepline.training.gather import source_flaw
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
 from stepline.training.run_folder import settings_that_matter, settings_to_train_on, versions
@@ -255,10 +256,7 @@ def prepare(
     kinds = [kind for kind in TEXT_KINDS if sources.texts(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
-    features = open_store(sources.features)
-    if features.texts(next(iter(features))) is not None:
-        fault = "holds features of texts, not of videos"
-        raise DatasetError(f"{sources.features}: {fault}; give the store of the videos' features")
+    features = open_video_store(sources.features)
 
     def read(kind: TextKind) -> Iterator[LabelledTexts]:
         return read_labelled_texts(sources.texts(kind) or "", kind, settings.data.step_place)
@@ -270,6 +268,10 @@ def prepare(
     texts = chain.from_iterable(map(read, kinds))
     excluded = read_excluded(sources.excluded)
     samples = gather_samples(texts, features, vectors, settings.data, excluded=excluded)
+    for kind in kinds:
+        if len(samples) and kind not in samples.kinds:
+            omitted = [row for row in samples.omitted if row.what == kind]
+            raise ShapeError(f"{sources.texts(kind)}: {source_flaw(omitted)}")
     network = starting_network(settings, samples.widths(), start)
     training, held_out = samples.split(settings.data.held_out)
     return PreparedAligner(training, held_out, network)

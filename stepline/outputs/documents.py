@@ -4,15 +4,12 @@ step."""
 import gc
 import io
 import re
-import sys
 import unicodedata
 import zipfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
-from stepline.errors import ModelError, SettingsError
+from stepline.errors import ModelError
 from stepline.outputs.html import media_link
 from stepline.outputs.text import clock, material_text, needed_things, shown_span, step_line, title
 from stepline.outputs.verdict import headline, step_time
@@ -23,25 +20,6 @@ MARKUP_PATTERN = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")
 PICTURE_WIDTH = 100.0  # mm, of 170 between the margins of a page
 # in every document, so that the same record gives the same bytes
 WRITTEN_DATE = datetime(1980, 1, 1, tzinfo=UTC)
-FONT_FILES = (
-    "DejaVuSans.ttf",
-    "NotoSans-Regular.ttf",
-    "LiberationSans-Regular.ttf",
-    "Arial Unicode.ttf",
-    "arial.ttf",
-    "NotoSansCJK-Regular.ttc",
-    "msyh.ttc",
-    "PingFang.ttc",
-)
-FONT_FOLDERS = (
-    "/usr/share/fonts",
-    "~/.local/share/fonts",
-    "~/.fonts",
-    "/Library/Fonts",
-    "/System/Library/Fonts",
-    "~/Library/Fonts",
-    "C:/Windows/Fonts",
-)
 
 
 def markdown(record: Record, pictures: Mapping[str, str], media: str | None = None) -> str:
@@ -112,45 +90,21 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 
 
 def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
-    """Return a PDF of A4 pages; a step and its picture stay on one page.
+    """Return a PDF of as few A4 pages as the steps need; a step and its picture stay on one page.
 
     Raises ModelError where fpdf2 is not installed, SettingsError where no font here holds a text's
     letters.
     """
     try:
-        from fpdf import FPDF
+        import fpdf  # noqa: F401
     except ImportError as error:
         raise _lacks("fpdf2") from error
-    document = FPDF(format="A4")
-    document.set_creation_date(WRITTEN_DATE)
-    document.set_title(title(record))
-    document.set_margin(20)
-    document.set_auto_page_break(True, margin=20)
-    texts = [title(record), *map(step_line, record.steps), *map(step_time, record.steps)]
-    texts += [material_text(thing) for _, things in needed_things(record) for thing in things]
-    family = _choose_font(document, "".join(texts))
-    document.add_page()
+    from stepline.outputs.print_pages import PrintPages
 
-    def line(page: Any, text: str, size: float) -> None:
-        page.set_font(family, size=size)
-        page.multi_cell(0, size * 0.5, text, new_x="LMARGIN", new_y="NEXT")
-
-    line(document, title(record), 20)
-    for heading, things in needed_things(record):
-        document.ln(4)
-        line(document, heading, 13)
-        for thing in things:
-            line(document, f"- {material_text(thing)}", 10)
-    if record.steps:
-        line(document, _summary(record), 10)
-    for number, step in enumerate(record.steps, start=1):
-        with document.unbreakable() as part:
-            part.ln(4)
-            line(part, f"{number}. {step_line(step)}", 13)
-            line(part, step_time(step), 10)
-            if step.id in keyframes:
-                part.image(io.BytesIO(keyframes[step.id]), w=PICTURE_WIDTH)
-    return bytes(document.output())
+    pages = PrintPages(record, date=WRITTEN_DATE)
+    pages.write_head(record, _summary(record) if record.steps else "")
+    pages.write_steps(record.steps, keyframes)
+    return pages.finish()
 
 
 def _summary(record: Record) -> str:
@@ -186,39 +140,3 @@ def _dated(archive: bytes) -> bytes:
         for name in old.namelist():
             new.writestr(zipfile.ZipInfo(name), old.read(name), zipfile.ZIP_DEFLATED)
     return written.getvalue()
-
-
-def _choose_font(document: Any, text: str) -> str:
-    """Return the family in which every letter can be shown: Helvetica, else the first such font of
-    this machine."""
-    try:
-        text.encode("latin-1")
-        return "helvetica"
-    except UnicodeEncodeError:
-        letters = {ord(letter) for letter in text if not letter.isspace()}
-    from fontTools.ttLib import TTFont
-
-    for path in _font_files():
-        with TTFont(path, fontNumber=0, lazy=True) as font:
-            lacking = letters - font.getBestCmap().keys()
-        if not lacking:
-            document.add_font("text", fname=path)
-            return "text"
-    shown = " ".join(f"U+{letter:04X}" for letter in sorted(letters)[-3:])
-    cure = "install a font that does (DejaVu Sans, Noto Sans), or write --format docx"
-    raise SettingsError(
-        f"--format pdf: no font found here holds all letters of the steps ({shown}); {cure}"
-    )
-
-
-def _font_files() -> list[Path]:
-    folders = [Path(folder).expanduser() for folder in FONT_FOLDERS] + [
-        Path(sys.prefix, "share", "fonts")
-    ]
-    known = [
-        path for folder in folders if folder.is_dir() for path in sorted(folder.rglob("*.tt[fc]"))
-    ]
-    return sorted(
-        (path for path in known if path.name in FONT_FILES),
-        key=lambda path: FONT_FILES.index(path.name),
-    )

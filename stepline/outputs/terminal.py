@@ -3,7 +3,15 @@
 from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
-from stepline.outputs.text import WARNING, clock, from_pictures, one_line, percent_text, shown_span
+from stepline.outputs.text import (
+    WARNING,
+    clock,
+    from_pictures,
+    one_line,
+    percent_text,
+    sentence_case,
+    shown_span,
+)
 from stepline.outputs.verdict import Verdict, headline, step_verdict
 from stepline.records import Record, Step
 from stepline.storage import to_json
@@ -53,7 +61,7 @@ def _line(step: Step) -> str:
     if step.score is not None and verdict != "likely":
         score = f"{percent_text(step.score)}%"
     warning = WARNING if step.kind == "avoid" else ""
-    return f"  {MARKS[verdict]} {when:<15} {score:>4}  {warning}{step.text}"
+    return f"  {MARKS[verdict]} {when:<15} {score:>4}  {warning}{sentence_case(step.text)}"
 
 
 def transcript_text(record: Record) -> str:

@@ -22,27 +22,30 @@ from stepline.records import Alignment, Record
 
 def write_outputs(
     record: Record,
-    folder: Path,
+    folder: Path | str,
     *,
     alignment: Alignment | None = None,
     keyframes: Mapping[str, bytes] | None = None,
-    media: Path | None = None,
+    media: Path | str | None = None,
     linked: bool = True,
-    formats: Sequence[str] = USUAL,
+    formats: Sequence[str] | str = USUAL,
     said_cues: bool = True,
     files: FileSet | None = None,
 ) -> list[Path]:
     """Write `<id>` with each format's suffix into the folder and return the paths, in the order of
     OUTPUTS.
 
-    media: the video's path, linked from the page relative to the folder, unless it does not stay:
-    linked=False. A format that cannot hold the record (chapters of a short video) is left out, and
-    an older file of its name removed.
+    formats: keys of OUTPUTS, or one of them. media: the video's path, linked from the page relative
+    to the folder, unless it does not stay: linked=False. A format that cannot hold the record
+    (chapters of a short video) is left out, and an older file of its name removed.
     files: a set of other files with which these appear; without it they are a set of their own.
     Raises SettingsError for an unknown format and for one that needs the video where none is given,
     ModelError where its library is not installed, MediaError where the video cannot be read,
     StoreError where the folder cannot be written.
     """
+    folder = Path(folder)
+    media = None if media is None else Path(media)
+    formats = (formats,) if isinstance(formats, str) else formats
     find_outputs(formats)
     link = os.path.relpath(media, folder) if media is not None and linked else None
     extras = OutputExtras(alignment, link, keyframes or {}, said_cues, media)

@@ -23,6 +23,7 @@ from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.locks import lock_output
+from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.networks import (
     Networks,
@@ -95,7 +96,7 @@ class VideoResult:
 def steps(
     video: Path | str,
     *,
-    texts: Sequence[str] = (),
+    texts: Sequence[str] | str = (),
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
     out: Path | str | None = None,
@@ -107,7 +108,8 @@ def steps(
     """Return the steps of a video, a file or an address of http(s): what to do, and the seconds in
     which it is shown.
 
-    texts: your own lines to look for, instead of steps written from the speech. captions: a file
+    texts: your own lines to look for, instead of steps written from the speech; of a text, its
+    lines. captions: a file
     that stands for speech recognition. out: a folder for all that `stepline steps` writes; its
     result of an earlier run is taken.
     part: the seconds of the video that are heard and looked at alone; times are of the whole all
@@ -125,7 +127,7 @@ def steps(
         settings,
         folder,
         captions=_optional_path(captions),
-        texts=tuple(texts),
+        texts=_lines(texts),
         part=part,
         title=title,
     )
@@ -151,7 +153,7 @@ class TextScores(NamedTuple):
 
 def scores(
     video: Path | str,
-    texts: Sequence[str],
+    texts: Sequence[str] | str,
     *,
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
@@ -166,13 +168,14 @@ def scores(
     shown then), all 0 in a sound without a picture. The other arguments as of `steps`.
     Raises SettingsError without a line, MediaError, CaptionError or ModelError, each with its cure.
     """
-    if not texts:
+    lines = _lines(texts)
+    if not lines:
         raise SettingsError("no lines to score; give at least one text")
     if device is not None:
         set_device(device)
     settings = settings or StepsSettings()
     opened = open_only_source(
-        video, settings, None, captions=_optional_path(captions), texts=tuple(texts), part=part
+        video, settings, None, captions=_optional_path(captions), texts=lines, part=part
     )
     with opened as request:
         _refuse_odd_name(request.path)
@@ -181,8 +184,15 @@ def scores(
     alignment = result.alignment
     if alignment is None:
         seconds = math.ceil(result.record.video.duration or 0.0)
-        return TextScores(np.zeros((len(texts), seconds), np.float32), np.arange(float(seconds)))
+        return TextScores(np.zeros((len(lines), seconds), np.float32), np.arange(float(seconds)))
     return TextScores(alignment.scores, np.arange(alignment.scores.shape[1]) / alignment.rate)
+
+
+def _lines(texts: Sequence[str] | str) -> tuple[str, ...]:
+    """Return a user's texts; of one text its lines that are not empty."""
+    if not isinstance(texts, str):
+        return tuple(texts)
+    return tuple(line.strip() for line in texts.splitlines() if line.strip())
 
 
 def _optional_path(path: Path | str | None) -> Path | None:
@@ -202,17 +212,17 @@ class BatchResult:
 
 
 def batch(
-    videos: Sequence[Path | str],
+    videos: Sequence[Path | str] | Path | str,
     *,
-    texts: Sequence[str] = (),
+    texts: Sequence[str] | str = (),
     settings: StepsSettings | None = None,
     out: Path | str = "out",
-    formats: Sequence[str] | None = None,
+    formats: Sequence[str] | str | None = None,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[BatchResult]:
-    """Yield the result of each video: files, folders and links, as of `stepline steps`; networks
-    are loaded once.
+    """Yield the result of each video: files, folders and links, as of `stepline steps`, one or
+    several; networks are loaded once.
 
     out, formats: as --out and --format; what an earlier run has made there is taken. The other
     arguments as of `steps`. A video that cannot be read ends itself, no other. Raises MediaError
@@ -223,6 +233,10 @@ def batch(
     if device is not None:
         set_device(device)
     settings = settings or StepsSettings()
+    if isinstance(videos, Path | str):
+        videos = (videos,)
+    if isinstance(formats, str):
+        formats = (formats,)
     names = USUAL if formats is None else (*formats, "json")
     options = OutputOptions(Path(out), tuple(dict.fromkeys(names)))
     sources = find_sources(videos, options.out, settings, captions=True)
@@ -230,7 +244,7 @@ def batch(
     for number, source in enumerate(sources, start=1):
         record, fault, path = None, None, Path(source.label)
         try:
-            with source.open(options.out, settings, texts=tuple(texts)) as request:
+            with source.open(options.out, settings, texts=_lines(texts)) as request:
                 path = request.path
                 result = run_video(request, settings, options, networks=networks, progress=progress)
                 record = result.record
@@ -239,6 +253,7 @@ def batch(
         yield BatchResult(path, record, fault, number, len(sources))
 
 
+@one_blas_thread()
 def transcribe(
     video: Path | str,
     *,
@@ -425,7 +440,7 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     if any(is_unsure(item.reason) for item in record.dropped):
         language = record.transcript.language if record.transcript else None
         named = f" (language {language!r})" if language else ""
-        reason = f"speech is heard{named}, but no word of it is believed"
+        reason = f"there is speech{named}, but it could not be recognised reliably"
     cure = "give its words (--captions), your own lines (--texts), or --describe MODEL"
     advice = f"{reason}{left_out}; {cure}"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})

@@ -195,6 +195,7 @@ def what_decides_features(settings: StepsSettings) -> JsonValue:
     vision = settings.vision
     return {
         "vision": vision.model_dump(mode="json", exclude=OF_NO_EFFECT),
+        **({"unit": vision.unit} if vision.backbone == "internvideo" else {}),
         "media": settings.media.model_dump(mode="json"),
         "weights": file_digest(vision.path),
         **plugin_identities({"backbones": vision.backbone}),

@@ -85,20 +85,24 @@ def text_vectors(
     texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings
 ) -> Matrix:
     """Return (K, C) vectors of the texts: from a file, else by the encoder that the network was
-    trained with.
+    trained with, or the backbone's own where the network does not name one.
 
     Raises ModelError where that encoder is not to be had, StoreError where the file lacks a text.
     """
     from stepline.text import embed
+    from stepline.training.network_file import UNKNOWN_SOURCES
     from stepline.vision import PrecomputedBackbone, load_backbone
 
     if file is not None:
         return PrecomputedBackbone(
             file, rate=1.0, texts=file, unit=settings.vision.unit
         ).encode_texts(texts)
-    own = aligner.space is not None and aligner.space.text == settings.vision.text_space
-    if own and settings.vision.backbone != "precomputed":
-        return load_backbone(settings.vision).encode_texts(texts)
+    vision = settings.vision
+    trained = aligner.space.text if aligner.space is not None else ""
+    # a released network names no encoder: that of the backbone whose rows it takes
+    of_backbone = trained in UNKNOWN_SOURCES and vision.text_space == vision.backbone
+    if (trained == vision.text_space or of_backbone) and vision.backbone != "precomputed":
+        return load_backbone(vision).encode_texts(texts)
     return embed(texts, model=aligner.text_encoder("--text-features"))
 
 

@@ -79,6 +79,7 @@ def place_steps(
     Of a sound without a picture no step is shown. Steps that a writer saw and nobody says stand
     where it saw them.
     """
+    from stepline.grounding.fusion import part_neighbours
     from stepline.grounding.report import GroundReport
 
     transcript = inside.transcript
@@ -113,6 +114,7 @@ def place_steps(
             duration,
             settings.vision.witness,
         )
+        steps = part_neighbours(steps)
     return PlacedSteps(steps, alignment, grounding, answers)
 
 

@@ -25,6 +25,7 @@ from pydantic import JsonValue
 
 from stepline.device import current_device
 from stepline.errors import MediaError, ModelError
+from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
 from stepline.pipeline.describe import Descriptions, check_amounts, describe_pictures
 from stepline.pipeline.judging import judge_sentences
@@ -108,6 +109,7 @@ class StageResults:
 
 
 @embedded_once()
+@one_blas_thread()
 def understand(
     request: Request,
     settings: StepsSettings,
@@ -237,6 +239,8 @@ def _build_record(
     run: VideoRun, video: Video, results: StageResults, made_from: dict[str, JsonValue]
 ) -> Record:
     """Return the record of a video, with every warning and everything that was left out."""
+    from stepline.grounding.fusion import part_neighbours
+
     placed, descriptions, read = results.placed, results.descriptions, results.read
     warnings = [*run.info.warnings, *read.speech.warnings, *read.visual.warnings]
     warnings += read.written.notes
@@ -258,7 +262,7 @@ def _build_record(
         transcript=results.transcript,
         materials=needed.materials,
         tools=needed.tools,
-        steps=placed.steps or descriptions.steps,
+        steps=placed.steps or part_neighbours(descriptions.steps),
         recipe=run.request.texts,
         captions=descriptions.captions,
         dropped=dropped + descriptions.dropped,

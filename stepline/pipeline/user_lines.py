@@ -26,18 +26,15 @@ def place_user_lines(
     """Return the lines as steps, in the order given, with `said` where the narration tells them."""
     from stepline.grounding.speech import place_texts
     from stepline.text import embed
-    from stepline.writing.extractive.writer import sentence_step_probabilities
+    from stepline.writing.extractive.writer import transcript_step_probabilities
 
     sentences = [sentence.text for sentence in transcript.sentences]
-    chances = None
-    if sentences and transcript.language == "en":
-        chances = np.array(sentence_step_probabilities(sentences))
     placed = place_texts(
         lines,
         transcript,
         embed(sentences),
         embed(lines),
-        step_probabilities=chances,
+        step_probabilities=transcript_step_probabilities(transcript, settings.writing),
         settings=settings.nasva.coarse,
     )
     return UserLines(placed.steps, tellings=placed.tellings)

@@ -21,6 +21,9 @@ PROCX_FILE = NetworkFile(
     names=("best.safetensors", "procx.safetensors"),
 )
 
+# what networks were that do not say it, where the default is another today
+SETTINGS_OF_OLDER_FILES = {"position_form": "end"}
+
 
 @dataclass(frozen=True)
 class TrainingFeatures:
@@ -97,7 +100,8 @@ def load_model(path: Path) -> LoadedProcx:
 
 
 def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, TrainingFeatures]:
-    settings = ModelSettings.model_validate_json(json.dumps(header["settings"]))
+    tree = SETTINGS_OF_OLDER_FILES | header["settings"]
+    settings = ModelSettings.model_validate_json(json.dumps(tree))
     tokens = tuple(header["vocabulary"]["tokens"])
     if tokens[: len(MARK_TOKENS)] != MARK_TOKENS or not all(
         isinstance(token, str) for token in tokens

@@ -343,7 +343,9 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             else:
                 nn.init.xavier_uniform_(layer.weight)
         heads, levels, points = self.settings.heads, self.settings.levels, self.settings.points
-        side = (torch.arange(heads) * (2 * math.pi / heads)).cos()  # (H,), in [-1, 1]
+        angles = torch.arange(heads) * (2 * math.pi / heads)  # (H,)
+        # the axis of time of directions on a square: the larger of cosine and sine is 1
+        side = angles.cos() / torch.maximum(angles.cos().abs(), angles.sin().abs())  # (H,)
         spread = side[:, None, None] * torch.arange(1, points + 1)  # (H, 1, P)
         with torch.no_grad():
             self.offsets.bias.copy_(spread.expand(heads, levels, points).flatten())

@@ -3,11 +3,13 @@
     giou, l1      a sum over matches         / steps of the batch
     confidence    a sum over all queries     / steps of the batch, at least 1
     count         a sum over videos          / videos
-    caption       a sum over real tokens     / real tokens of a layer
+    caption       a sum over real tokens     / real tokens of a layer; or of captions' means / captions
     contrast      a sum over matches         / matches of a layer
+    role          a sum over matches         / matches of a layer
+    overlap       a sum over pairs of steps  / steps of the batch
 
 All are summed over decoder layers, each with a matching of its own (auxiliary losses, as in PDVC),
-the last two over those that `text_layers` names. A batch without any step still learns from its
+caption, contrast and role over those that `text_layers` names. A batch without any step still learns from its
 queries, which should all be unsure, and from its counts.
 
 Confidence: PDVC's focal loss, and ProcX's varifocal loss (equation 13). As printed, a query without
@@ -16,8 +18,11 @@ which it cites, has log(1 - p), and so has this file. Count: the paper calls it 
 PDVC's code trains one binary choice a count, forgives counts near the true one, and weighs each by
 how rare it is; both are here by name. Contrast: InfoNCE of queries and sentences (equations 15 and
 16). Equation 15 as printed is a share, which falls as learning goes wrong; its -log is what is
-lowered, as in CoCa and MIL-NCE. Letters: L decoder layers, B videos, N queries, C counts, M matches
-of a query and a step, P sentences, W tokens, V vocabulary, d width of the compared vectors.
+lowered, as in CoCa and MIL-NCE. Role and overlap are off unless they get a weight: InfoNCE between
+the queries for words and for places of one step, and what the boxes of two steps overlap beyond the
+steps themselves; the ideas are ROS-DVC's, the forms are ours. Letters: L decoder layers, B videos, N
+queries, C counts, M matches of a query and a step, P sentences, W tokens, V vocabulary, d width of
+the compared vectors.
 """
 
 from collections.abc import Iterable
@@ -30,9 +35,9 @@ from torch import Tensor
 from stepline.errors import ShapeError
 from stepline.procx.batch import StepBatch
 from stepline.procx.captioner import Captioner
-from stepline.procx.matcher import Matches, Targets, boxes_to_spans, giou, hungarian_match
+from stepline.procx.matcher import Matches, Targets, boxes_to_spans, giou, hungarian_match, iou
 from stepline.procx.model import ModelOutput, Predictions, ProcX
-from stepline.procx.settings import CountForm, LossSettings
+from stepline.procx.settings import CaptionMean, CountForm, LossSettings
 from stepline.training.loop import Loss
 
 IGNORED_TOKEN = -100  # a target that cross_entropy leaves out
@@ -70,8 +75,8 @@ def batch_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> dict[str, Loss]:
-    """Return "giou", "l1", "confidence", "count", "caption" and, from a transformer, "contrast",
-    not yet weighted.
+    """Return "giou", "l1", "confidence", "count", "caption" and, where they have a weight,
+    "overlap", "role" and, from a transformer, "contrast", not yet weighted.
 
     rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss; None:
     all alike.
@@ -79,10 +84,12 @@ def batch_losses(
     settings = settings or LossSettings()
     output = model(batch.videos)
     losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
-    layers = len(output.queries)
-    return losses | _text_losses(
-        model, output, batch, caption_matches(matches, settings, layers), settings
-    )
+    if settings.overlap_weight:
+        losses["overlap"] = overlap_loss(output.predictions.boxes, batch.targets, matches)
+    worded = caption_matches(matches, settings, len(output.queries))
+    if settings.role_weight and output.word_queries is not output.queries:
+        losses["role"] = role_loss(output, worded, settings.role_temperature)
+    return losses | _text_losses(model, output, batch, worded, settings)
 
 
 def _text_losses(
@@ -104,6 +111,7 @@ def _text_losses(
             captions.token_pad,
             settings.label_smoothing,
             layers=layers,
+            average=settings.caption_mean,
         )
     }
     texts, captioner = decoded.text_vectors, model.captioner
@@ -255,29 +263,71 @@ def caption_matches(matches: Matches, settings: LossSettings, layers: int) -> Ma
 
 
 def caption_loss(
-    logits: Tensor, tokens: Tensor, token_pad: Tensor, smoothing: float = 0.2, *, layers: int = 1
+    logits: Tensor,
+    tokens: Tensor,
+    token_pad: Tensor,
+    smoothing: float = 0.2,
+    *,
+    layers: int = 1,
+    average: CaptionMean = "tokens",
 ) -> Loss:
     """Return the cross-entropy of the next token. logits: (M, W, V); tokens (M, W) are the ones to
     be said.
 
     smoothing: fraction of the target that is spread over all V tokens. A padded token (True in
     token_pad) adds nothing.
-    layers: how many decoder layers the captions are of. Raises ShapeError for shapes that do not
-    fit.
+    layers: how many decoder layers the captions are of. average: "captions" takes the mean of each
+    caption's own mean, as PDVC's code. Raises ShapeError for shapes that do not fit.
     """
     if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
         shapes = f"{tuple(logits.shape)}, {tuple(tokens.shape)} and {tuple(token_pad.shape)}"
         raise ShapeError(
             f"logits must be (captions, tokens, vocabulary), tokens and mask the first two, not {shapes}"
         )
-    total = F.cross_entropy(
+    by_token = F.cross_entropy(
         logits.float().flatten(0, 1),
         tokens.masked_fill(token_pad, IGNORED_TOKEN).flatten(),  # (M W,)
         ignore_index=IGNORED_TOKEN,
-        reduction="sum",
+        reduction="none",
         label_smoothing=smoothing,
-    )
-    return Loss(total * layers, (~token_pad).sum())
+    ).view(tokens.shape)  # (M, W)
+    real = (~token_pad).sum(dim=1)  # (M,)
+    if average == "tokens":
+        return Loss(by_token.sum() * layers, real.sum())
+    by_caption = by_token.sum(dim=1) / real.clamp(min=1)  # (M,)
+    return Loss(by_caption.sum() * layers, (real > 0).sum())
+
+
+def overlap_loss(boxes: Tensor, targets: Targets, matches: Matches) -> Loss:
+    """Return by how much the boxes of two steps of a video overlap (IoU) beyond the steps
+    themselves.
+
+    boxes: (L, B, N, 2). Each pair of a layer counts once; steps that truly overlap may.
+    """
+    spans = boxes_to_spans(matches.of_queries(boxes).float())  # (M, 2)
+    truth = boxes_to_spans(matches.of_steps(targets.boxes))  # (M, 2)
+    same_video = matches.video[:, None] == matches.video
+    same_layer = matches.layer[:, None] == matches.layer
+    pairs = (same_video & same_layer).triu(1)  # (M, M)
+    excess = F.relu(iou(spans[:, None], spans) - iou(truth[:, None], truth))  # (M, M)
+    return Loss((excess * pairs).sum(), targets.counts.sum())
+
+
+def role_loss(output: ModelOutput, matches: Matches, temperature: float) -> Loss:
+    """Return InfoNCE between the queries for words and for places of each match, a layer at a time.
+
+    The queries for places pass no gradient, so that words do not move boxes by it.
+    """
+    places = F.normalize(matches.of_queries(output.queries).detach().float(), dim=-1)  # (M, D)
+    words = F.normalize(matches.of_queries(output.word_queries).float(), dim=-1)  # (M, D)
+    layers = matches.layer.unique().tolist()
+    total = words.sum() * 0
+    for layer in layers:
+        rows = matches.layer == layer
+        own = torch.eye(int(rows.sum()), dtype=torch.bool, device=rows.device)
+        scale = torch.tensor(temperature, device=rows.device)
+        total = total + info_nce(words[rows], places[rows], own, scale) * len(layers)
+    return Loss(total, torch.tensor(len(matches), device=words.device))
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         self.offsets = Linear(2 * width, settings.levels * settings.points)
         self.value, self.hint, self.hidden = (Linear(width, width) for _ in range(3))
         self.share = Linear(width, 1)
+        nn.init.xavier_uniform_(self.value.weight)
+        nn.init.zeros_(self.value.bias)
         nn.init.zeros_(self.offsets.weight)
         spread = 2 * torch.arange(settings.points) + 1 - settings.points  # -3, -1, 1, 3 of 4
         with torch.no_grad():
@@ -137,7 +139,9 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         self.kept = Linear(width if attention is None else 2 * width, 4 * width)
         self.out = Linear(width, vocabulary)
         self.drop = Dropout(settings.dropout)
-        nn.init.uniform_(self.words.weight, -0.1, 0.1)  # PDVC
+        for table in (self.words, self.out):  # PDVC
+            nn.init.uniform_(table.weight, -0.1, 0.1)
+        nn.init.zeros_(self.out.bias)
 
     def forward(
         self,

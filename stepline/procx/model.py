@@ -3,7 +3,8 @@ figure 8.
 
     levels = encoder(pyramid(values))                 4 scales, deformable self-attention
     q_l, box_l, confidence_l, count_l = decoder(queries)   N learned queries; every layer moves the boxes of the last
-    sentence = captioner(q, fuse_levels(levels))      of the queries that are asked
+    words_l = word_decoder(word queries, box_l)       a second set of queries, with `query_form` "roles"
+    sentence = captioner(words or q, fuse_levels(levels))   of the queries that are asked
 
 Each block's sum is normalised after it, as in PDVC. Attributes that are modules or parameters
 (`sure`, `places`, `among`, ...) are keys of the weights on disk, so their names stay.
@@ -13,7 +14,7 @@ other, N queries, C counts, M captions, A tokens of what is said, H heads, D wid
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,7 +27,7 @@ from stepline.procx.captioner import CaptionContext, Captioner
 from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.matcher import QueryIndex
-from stepline.procx.settings import ModelSettings
+from stepline.procx.settings import ModelSettings, PositionForm
 from stepline.training.layers import Dropout, FeedForward, Linear
 
 PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
@@ -37,6 +38,8 @@ INITIAL_LENGTH_LOGIT = -2.0
 CHANNELS_PER_GROUP = 16
 SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
 LENGTH_EPSILON = 1e-6  # PDVC's code
+# rows from the beginning of a row to where it is said to be; 0.5: PDVC's code
+POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
 LEAST_TEMPERATURE = 0.01  # CLIP
 
 
@@ -96,6 +99,7 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         width, self.longest = settings.attention.width, settings.longest_duration
+        self.offset = POSITION_OFFSETS[settings.position_form]
         self.sines = width // 2 if self.longest else width
         self.duration = nn.Linear(self.longest, width - self.sines) if self.longest else None
         self.level = nn.Parameter(torch.randn(settings.attention.levels, width))
@@ -106,7 +110,7 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         device = durations.device
         passed = torch.cat(
             [
-                (torch.arange(length, device=device) + 1) / (length + LENGTH_EPSILON)
+                (torch.arange(length, device=device) + self.offset) / (length + LENGTH_EPSILON)
                 for length in lengths
             ]
         )
@@ -216,6 +220,13 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         self.heads = heads
         self.asked = Linear(width, 2 * width)  # queries and keys
         self.value, self.out = Linear(width, width), Linear(width, width)
+        # PDVC's code has queries, keys and values as one matrix (3 D, D), whose Xavier bound is this
+        bound = math.sqrt(6 / (width + 3 * width))
+        nn.init.uniform_(self.asked.weight, -bound, bound)
+        nn.init.uniform_(self.value.weight, -bound, bound)
+        nn.init.xavier_uniform_(self.out.weight)
+        for layer in (self.asked, self.value, self.out):
+            nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
         """Return what rows (B, N, D) read of each other, (B, N, D); encoded: with positions, for
@@ -235,6 +246,8 @@ class ResidualFeedForward(nn.Module):  # type: ignore[misc]
         width = settings.attention.width
         self.feed = FeedForward(width, settings.feed_forward, settings.dropout)
         self.drop, self.norm = Dropout(settings.dropout), nn.LayerNorm(width)
+        for layer in (self.feed.wide, self.feed.narrow):
+            nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (B, N, D) for rows (B, N, D)."""
@@ -302,13 +315,15 @@ class Predictions:
 class ModelOutput:
     """What the network made of a batch.
 
-    queries: (L, B, N, D) after each decoder layer. levels: (B, P, D), `lengths` positions of each
+    queries: (L, B, N, D) after each decoder layer; word_queries: those that captions are written
+    from, the same unless `query_form` is "roles". levels: (B, P, D), `lengths` positions of each
     level one after the other; fused: (B, R, D), None where the captioner does not look at it;
     empty: as in `Videos`.
     """
 
     predictions: Predictions
     queries: Tensor
+    word_queries: Tensor
     levels: Tensor
     lengths: tuple[int, ...]
     fused: Tensor | None
@@ -332,6 +347,10 @@ class ProcX(nn.Module):  # type: ignore[misc]
         self.heads = nn.ModuleList(
             PredictionHeads(settings, first=layer == 0) for layer in range(depth)
         )
+        if settings.query_form == "roles":
+            self.word_queries = nn.Embedding(settings.queries, width)
+            self.word_query_places = nn.Embedding(settings.queries, width)
+            self.word_decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(depth))
         transformer = settings.captioner.kind == "transformer"
         # without a norm the fused levels drown the query
         self.fused_norm = nn.LayerNorm(width) if transformer and settings.fuse else None
@@ -356,9 +375,12 @@ class ProcX(nn.Module):  # type: ignore[misc]
             )
         levels, lengths, pad = self._encode(videos)
         queries, predictions = self._decode(levels, lengths, pad)
+        word_queries = queries
+        if self.settings.query_form == "roles":
+            word_queries = self._decode_words(predictions.boxes.detach(), levels, lengths, pad)
         # (B, R, D)
         fused = None if self.fused_norm is None else self.fused_norm(fuse_levels(levels, lengths))
-        return ModelOutput(predictions, queries, levels, lengths, fused, videos.empty)
+        return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
         """Return the encoded levels (B, P, D), their lengths, and which of their positions are of
@@ -395,6 +417,25 @@ class ProcX(nn.Module):  # type: ignore[misc]
         logits, boxes, counts = (torch.stack(part) for part in zip(*predicted, strict=True))
         return torch.stack(by_layer), Predictions(logits, boxes, counts)
 
+    def _decode_words(
+        self, boxes: Tensor, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
+    ) -> Tensor:
+        """Return the queries for words after every layer (L, B, N, D), each layer reading at that
+        layer's boxes (L, B, N, 2).
+
+        Source: ROS-DVC and DDVC, the idea of queries by role; which boxes a layer reads at is ours.
+        """
+        size = (len(levels), -1, -1)
+        queries = self.word_queries.weight.expand(size)  # (B, N, D)
+        encoding = self.word_query_places.weight.expand(size)  # (B, N, D)
+        by_layer = []
+        for layer, references in zip(self.word_decoder, boxes, strict=True):
+            # (B, N, levels, 2)
+            at_levels = references[:, :, None].expand(-1, -1, len(lengths), -1)
+            queries = layer(queries, encoding, at_levels, levels, lengths, pad)
+            by_layer.append(queries)
+        return torch.stack(by_layer)
+
     def context(
         self,
         output: ModelOutput,
@@ -405,7 +446,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         """Return what the captions of M queries are about. speech: (M, A) tokens spoken around
         each, and their mask."""
         index = (query_index.layer, query_index.video, query_index.query)
-        queries = output.queries[index]  # (M, D)
+        queries = output.word_queries[index]  # (M, D)
         if self.settings.captioner.kind == "lstm":
             return CaptionContext(
                 queries,

@@ -27,6 +27,8 @@ from stepline.training.settings import TrainSettings
 
 AttentionForm: TypeAlias = Literal["key-aware", "vanilla"]
 QueryStart: TypeAlias = Literal["xavier", "zero"]
+QueryForm: TypeAlias = Literal["shared", "roles"]
+PositionForm: TypeAlias = Literal["middle", "end"]
 Padding: TypeAlias = Literal["zero", "border"]
 
 
@@ -112,6 +114,11 @@ class ModelSettings(Settings):
     feed_forward: Width = 512  # inside each layer; PDVC's code
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
     queries: Width = 100  # N, most steps that can be found; PDVC's code, the paper gives none
+    # "shared": places and words are read off the same queries; "roles": words off a second set, whose
+    # own decoder reads at the boxes of the first; ROS-DVC and DDVC
+    query_form: QueryForm = "shared"
+    # where in its row a position stands: "middle", as PDVC's code; "end": networks without this setting
+    position_form: PositionForm = "middle"
     most_steps: Width = 20  # the count head says 0 to this; PDVC's code for YouCook2
     # seconds; longer videos look alike to the duration embedding; PDVC's; 0: none
     longest_duration: CountOrZero = 256
@@ -152,6 +159,7 @@ ConfidenceForm: TypeAlias = Literal["varifocal", "focal"]
 CountForm: TypeAlias = Literal["pdvc", "cross_entropy"]
 ContrastForm: TypeAlias = Literal["pair", "multiple"]
 TextLayers: TypeAlias = Literal["last", "every"]
+CaptionMean: TypeAlias = Literal["tokens", "captions"]
 
 
 class MatchSettings(Settings):
@@ -176,12 +184,19 @@ class LossSettings(Settings):
     neighbours: CountOrZero = 1  # steps to either side whose texts MIL-InfoNCE takes as right too
     # decoder layers whose queries are captioned and contrasted; PDVC: "every"
     text_layers: TextLayers = "last"
+    # what the captions' loss is a mean over; "captions": of each caption's own mean, PDVC
+    caption_mean: CaptionMean = "tokens"
     giou_weight: NonNegative = 4.0  # section E.2
     l1_weight: NonNegative = 0.5  # section E.2; PDVC: 0
     confidence_weight: NonNegative = 2.0  # section E.2
     count_weight: NonNegative = 0.5  # section E.2
     caption_weight: NonNegative = 5.0  # section E.2; PDVC: 2
     contrast_weight: NonNegative = 0.8  # section E.2
+    # of InfoNCE between the queries for words and for places of one step; needs model.query_form=roles
+    role_weight: NonNegative = 0.0
+    role_temperature: Positive = 0.07  # of it; CoCa's
+    # of the IoU of two steps' boxes beyond that of the steps themselves
+    overlap_weight: NonNegative = 0.0
     # of the captions' cross-entropy; section E.2
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
     # weight of a query without a step; VarifocalNet, the paper gives none
@@ -196,6 +211,7 @@ class LossSettings(Settings):
 PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouCook2
     confidence="focal",
     text_layers="every",
+    caption_mean="captions",
     l1_weight=0.0,
     caption_weight=2.0,
     contrast_weight=0.0,
@@ -205,6 +221,7 @@ PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouC
 
 StepSource: TypeAlias = Literal["reference", "captions", "steps", "narration"]
 TextChoice: TypeAlias = Literal["own", "said", "any"]
+HeldOutScore: TypeAlias = Literal["places", "words"]
 
 
 class DataSettings(Settings):
@@ -220,6 +237,8 @@ class DataSettings(Settings):
     # share of the videos, by their ids, that are not trained on but choose the best
     held_out: Fraction = 0.0
     held_out_most: Count = 500  # samples of them that are looked at
+    # what makes a network the best of them: SODA-D; "words": the mean of SODA-D and SODA-C, slower
+    held_out_score: HeldOutScore = "places"
 
 
 DescribeWhen: TypeAlias = Literal["speechless", "always", "alone"]

@@ -23,9 +23,10 @@ from torch import nn
 from stepline.atomic_files import write_atomic
 from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
-from stepline.errors import ModelError, SettingsError
+from stepline.errors import DatasetError, ModelError, SettingsError
+from stepline.evaluate.events import Event
 from stepline.evaluate.soda import soda
-from stepline.features import open_store
+from stepline.features import open_video_store
 from stepline.limits import parse_json
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import (
@@ -36,7 +37,7 @@ from stepline.procx.checkpoint import (
     write_model,
 )
 from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
-from stepline.procx.inference import propose, select_proposals
+from stepline.procx.inference import VideoToDescribe, describe_many, propose, select_proposals
 from stepline.procx.losses import count_frequencies, training_losses
 from stepline.procx.model import ProcX
 from stepline.procx.settings import (
@@ -51,7 +52,7 @@ from stepline.procx.settings import (
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import Rejected
 from stepline.training.distributed import is_first, start_processes
-from stepline.training.gather import FeatureSpec
+from stepline.training.gather import FeatureSpec, source_flaw
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.training.network_file import UNKNOWN_SOURCES
 from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
@@ -181,13 +182,15 @@ def prepare_run(
     data = settings.data.model_copy(
         update={"target": settings.data.target or steps_given_by(sources.steps)}
     )
-    features = open_store(sources.features)
+    features = open_video_store(sources.features)
     samples = gather_samples(
         read_records(sources.steps, sources.subset),
         features,
         data,
         excluded=read_excluded(sources.excluded),
     )
+    if not (len(samples) or samples.omitted):
+        raise DatasetError(f"{sources.steps}: {source_flaw(samples.omitted)}")
     training, held_out = samples.split(data.held_out)
     loaded = None if start is None else load_model(start)
     model = (
@@ -214,9 +217,14 @@ def _train_vocabulary(
         yield from samples.texts()
         for source in sources.words:
             field = steps_given_by(source)
+            count = 0
             for record in read_records(source):
                 rows = record.sentences if field == "narration" else getattr(record, field)
+                count += len(rows)
                 yield from (row.text for row in rows)
+            if not count:
+                cure = "mend it, or leave --words out"
+                raise DatasetError(f"{source}: holds no text for the vocabulary; {cure}")
 
     return train_vocabulary(texts(), settings.vocabulary)
 
@@ -275,6 +283,10 @@ def _train_seed(
     )
 
     def train(keep_best: KeepBest) -> ProcX:
+        scorer = None
+        if len(prepared.held_out):
+            words = vocabulary if whole.data.held_out_score == "words" else None
+            scorer = soda_scorer(prepared.held_out, keep_best, words)
         return train_procx(
             samples,
             folder,
@@ -286,7 +298,7 @@ def _train_seed(
             start=prepared.network(),
             report=report,
             device=device,
-            scorer=soda_scorer(prepared.held_out, keep_best) if len(prepared.held_out) else None,
+            scorer=scorer,
         )
 
     run_training(run, train)
@@ -399,20 +411,54 @@ def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Genera
 
 
 def soda_scorer(
-    samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
+    samples: Sequence[StepSample],
+    keep: Callable[[nn.Module], None],
+    vocabulary: Vocabulary | None = None,
 ) -> HeldOutScorer[StepSample]:
     """Return the scorer of held-out samples: SODA-D of the surest proposals, as many as are
-    counted; no captions."""
-    settings = DescribeSettings()
+    counted.
+
+    vocabulary: with it captions are written too, and the score is the mean of SODA-D and SODA-C.
+    """
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
-        values, seconds = [sample.values for sample in batch], [sample.duration for sample in batch]
-        proposals = propose(network, values, seconds).videos
-        predictions, truth = {}, {}
-        for sample, video in zip(batch, proposals, strict=True):
-            boxes = video.boxes[select_proposals(video, settings)].tolist()
-            predictions[sample.id] = [(start, end, "") for start, end in boxes]
-            truth[sample.id] = [(start, end, "") for start, end in sample.spans]
-        return soda(truth, predictions, kind="d").f1 * len(batch), float(len(batch))
+        truth = {sample.id: _events_of(sample) for sample in batch}
+        if vocabulary is None:
+            score = soda(truth, _placed_events(network, batch), kind="d").f1
+        else:
+            events = _described_events(network, vocabulary, batch)
+            score = (soda(truth, events, kind="d").f1 + soda(truth, events, kind="c").f1) / 2
+        return score * len(batch), float(len(batch))
 
     return HeldOutScorer(samples, AT_ONCE, measure, keep)
+
+
+def _events_of(sample: StepSample) -> list[Event]:
+    """Return the steps of a sample as events."""
+    events: list[Event] = []
+    for (start, end), sentence in zip(sample.spans, sample.sentences, strict=True):
+        events.append((start, end, sentence))
+    return events
+
+
+def _placed_events(network: nn.Module, batch: Sequence[StepSample]) -> dict[str, list[Event]]:
+    """Return the surest proposals of each sample, without words."""
+    values = [sample.values for sample in batch]
+    proposals = propose(network, values, [sample.duration for sample in batch]).videos
+    events: dict[str, list[Event]] = {}
+    for sample, video in zip(batch, proposals, strict=True):
+        boxes = video.boxes[select_proposals(video, DescribeSettings())].tolist()
+        events[sample.id] = [(start, end, "") for start, end in boxes]
+    return events
+
+
+def _described_events(
+    network: ProcX, vocabulary: Vocabulary, batch: Sequence[StepSample]
+) -> dict[str, list[Event]]:
+    """Return the surest proposals of each sample with their captions."""
+    videos = [VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in batch]
+    events: dict[str, list[Event]] = {}
+    for sample, described in zip(batch, describe_many(network, vocabulary, videos), strict=True):
+        spans = [(step.spans[0], step.text) for step in described.steps]
+        events[sample.id] = [(span.start, span.end, text) for span, text in spans]
+    return events

@@ -2,7 +2,8 @@
 
 `nearest_steps` looks each piece up by itself, as the paper does. `ordered_steps` aligns the
 narration with the steps of one document in its order, by dynamic programming with an idle state
-(`align_in_order`). A piece is a sentence, or short neighbours merged (appendix A.2).
+(`align_in_order`), `steps_by_line_model` by the model that places a user's own lines
+(`grounding/line_model.py`). A piece is a sentence, or short neighbours merged (appendix A.2).
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
+from stepline.grounding.line_model import LinePosterior, match_lines
 from stepline.records import Matrix, Sentence, Span
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.settings import SwapSettings
@@ -121,6 +123,11 @@ DocumentIds: TypeAlias = npt.NDArray[np.int64]
 TOO_FAR = "no step is near enough"
 NOT_IN_ORDER = "no step of the document that fits best is near enough, in its order"
 NO_DOCUMENT = "the video has no document"
+NOT_TOLD = "it tells no step of the document that fits best"
+
+# of a step being told in this piece of narration, and of its being told at all, from which the
+# piece passes the sieve of "line-model"
+MIN_TOLD_PROBABILITY = 0.5
 
 COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
 
@@ -263,6 +270,67 @@ def ordered_steps(
         else:
             outcomes.append(SieveRejection(segment, reason))
     return outcomes
+
+
+def steps_by_line_model(
+    narration: Sequence[NarrationSegment],
+    vectors: Matrix,
+    base: TextBase,
+    documents: DocumentIds,
+    settings: SwapSettings,
+) -> list[SegmentOutcome]:
+    """Return for each segment the step that it tells, of the one document that fits best, by
+    `grounding/line_model.py`.
+
+    vectors: (S, D) of MiniLM. documents: those tried, the likeliest first; ties prefer the earlier.
+    A segment passes the sieve where P(it tells the step) is at least one half. It keeps its own
+    words, or is dropped, where the step is not as near as `swap_similarity` or changes what was
+    said.
+    """
+    if not narration or not len(documents):
+        return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
+    texts = [segment.text for segment in narration]
+    fits: list[DocumentFit] = []
+    for document in documents[: settings.ordered_documents]:
+        rows = base.rows_of(int(document))
+        steps = base.steps(rows)
+        step_vectors = base.vectors(rows).astype(np.float32)
+        match = match_lines([step.text for step in steps], texts, step_vectors, vectors)
+        fits.append(DocumentFit(steps, vectors @ step_vectors.T, match))
+    best = max(fits, key=lambda fit: fit.match.log_evidence)
+    outcomes: list[SegmentOutcome] = []
+    for row, (segment, place) in enumerate(zip(narration, best.told_steps, strict=True)):
+        if place is None:
+            outcomes.append(SieveRejection(segment, NOT_TOLD))
+            continue
+        step = best.steps[place]
+        cosine = float(best.similarity[row, place])
+        changed = _change(segment.text, step, settings)
+        if changed is None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
+            outcomes.append(Match(segment, step, cosine))
+        else:
+            outcomes.append(_unmatched(segment, changed or TOO_FAR, cosine, settings))
+    return outcomes
+
+
+@dataclass(frozen=True)
+class DocumentFit:
+    """The steps of a document, (K,), and how they fit a narration. similarity: (S, K) cosine."""
+
+    steps: Sequence[TextStep]
+    similarity: Matrix
+    match: LinePosterior
+
+    @property
+    def told_steps(self) -> list[int | None]:
+        """(S,): the step that each segment tells, None where none is likely enough."""
+        is_told = self.match.said_probabilities >= MIN_TOLD_PROBABILITY
+        posterior = self.match.posterior * is_told[:, None]  # (K, S)
+        places: list[int | None] = []
+        for column in posterior.T:
+            place = int(column.argmax())
+            places.append(place if column[place] >= MIN_TOLD_PROBABILITY else None)
+        return places
 
 
 def _without_changes(

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.atomic_files import atomic_path, write_atomic
+from stepline.errors import DatasetError
 from stepline.plots import grouped_histogram, histogram, ranked_bars
 from stepline.records import Record
 from stepline.sieve_swap.pairing import (
@@ -26,7 +27,7 @@ from stepline.sieve_swap.pairing import (
     threshold_table,
 )
 from stepline.sieve_swap.part_files import TRAIN_SPLIT, VALIDATION_SPLIT, read_pairs
-from stepline.sieve_swap.run import Job, RunResult
+from stepline.sieve_swap.run import NO_DOCUMENT_FITS, Job, RunResult
 from stepline.sieve_swap.statistics import (
     DENSITY_BARS,
     MAX_BAR,
@@ -35,7 +36,7 @@ from stepline.sieve_swap.statistics import (
     VIDEO_BAR_SECONDS,
     Statistics,
 )
-from stepline.sieve_swap.videos import length
+from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, length
 from stepline.storage import read_parquet
 from stepline.text_base.base import TextBase
 
@@ -247,6 +248,25 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
         write_released(_parts(out, split), out / f"{split}.json")
         files.append(out / f"{split}.json")
     return tuple(files)
+
+
+EMPTY_CURES = {
+    VALIDATION_SPLIT: "raise pairing.validation_iou, so that not all of it validates",
+    NO_DOCUMENT_FITS: "lower pairing.iou or pairing.recall, or give texts on these topics",
+    RARE_CATEGORY: "lower pairing.smallest_category",
+    OTHER_CATEGORY: "give another pairing.category",
+    TOO_LONG: "raise pairing.longest_video",
+}
+
+
+def require_training_videos(statistics: Statistics) -> None:
+    """Raise DatasetError, with the reasons and a cure, where no video is left to train on."""
+    if statistics.videos.get(TRAIN_SPLIT):
+        return
+    counts = ", ".join(f"{count} x {reason}" for reason, count in statistics.videos.items())
+    reason = next(iter(statistics.videos), "")
+    cure = EMPTY_CURES.get(reason, "give other videos")
+    raise DatasetError(f"train.json is empty: {counts or 'nothing was given'}; {cure}")
 
 
 def _parts(out: Path, split: str) -> list[Path]:

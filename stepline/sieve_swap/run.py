@@ -21,7 +21,7 @@ import numpy as np
 
 from stepline.atomic_files import check_writable, write_atomic
 from stepline.datasets.excluded import ExcludedVideos
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.progress import trim_memory
 from stepline.records import Record, Rejected, Video
 from stepline.sieve_swap import statistics
@@ -51,13 +51,14 @@ from stepline.sieve_swap.part_files import (
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.statistics import Statistics
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
-from stepline.sieve_swap.videos import VideoFilter, VideoOrRejected, read_videos
+from stepline.sieve_swap.videos import VIDEOS_FILE, VideoFilter, VideoOrRejected, read_videos
 from stepline.text_base.base import TextBase
 from stepline.version import __version__
 
 log = logging.getLogger(__name__)
 
 WORDS_FOLDER = "words"
+IDENTITY_FILE = "settings.txt"  # in the folder of a run: what decides it
 MAX_NAMED_VIDEOS = 3  # unreadable videos whose reason is said
 NO_DOCUMENT_FITS = "no document goes with it"
 
@@ -97,14 +98,15 @@ def run(job: Job) -> RunResult:
     """Sieve and swap every video of a job and return what there is to report; files appear in
     `job.out`.
 
-    Raises SettingsError where `out` holds a run with other settings, and what the readers raise.
+    Raises SettingsError where `out` holds a run with other settings, DatasetError where a category
+    is asked for and no video has one, and what the readers raise.
     """
     if not job.base.step_count:
         raise StoreError(
             f"{job.base.folder}: the text base holds no step; build it from texts that have some"
         )
     check_writable(job.out)
-    _claim_folder(job)
+    _refuse_other_run(job)
     # documents' words are stored beside the base, for all runs; in `out` where that is not allowed
     is_shared = job.base.folder.is_dir() and os.access(job.base.folder, os.W_OK)
     words_folder = (job.base.folder if is_shared else job.out) / WORDS_FOLDER
@@ -113,6 +115,11 @@ def run(job: Job) -> RunResult:
     job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
     video_filter = VideoFilter(job.settings.pairing, job.excluded)
     job.say(f"{video_filter.count(_videos_with_faults_said(job))} videos to go through")
+    category = job.settings.pairing.category
+    if category and not video_filter.has_categories:
+        cure = f"put {VIDEOS_FILE} beside it, or give --set pairing.category="
+        raise DatasetError(f"{job.videos}: no video has a category, {category!r} is asked; {cure}")
+    write_atomic(job.out / IDENTITY_FILE, _identity(job))
 
     pairs = _pair(job, words, video_filter)
     retained = _retained(pairs) if job.settings.match.needs_pairs else None
@@ -124,6 +131,20 @@ def run(job: Job) -> RunResult:
     job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
     sums = statistics.add([Statistics.model_validate_json(part.read_bytes()) for part in parts])
     return RunResult(sums, tuple(parts), tuple(pairs), earlier)
+
+
+def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
+    """Raise SettingsError where a base's vectors are not those of the settings' encoder, whose
+    cosines their thresholds are for."""
+    encoder = settings.text_base.encoder
+    if base.encoder == encoder:
+        return
+    floor = f"match.similarity {settings.match.floor:g} is for {encoder}"
+    cure = f"build it with text_base.encoder={encoder}"
+    instead = f"--set text_base.encoder={base.encoder} takes it as it is"
+    raise SettingsError(
+        f"{base.folder}: embedded by {base.encoder}, while {floor}; {cure}, or {instead}"
+    )
 
 
 def _videos_with_faults_said(job: Job) -> Iterator[VideoOrRejected]:
@@ -138,15 +159,17 @@ def _videos_with_faults_said(job: Job) -> Iterator[VideoOrRejected]:
         yield video
 
 
-def _claim_folder(job: Job) -> None:
-    """Write what decides the run into `out`, or raise where another run's is there."""
+def _identity(job: Job) -> str:
+    """Return what decides a run, a line a section."""
     decides = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
     lines = [f"{key}: {value}\n" for key, value in sorted(decides.items())]
-    text = "".join([f"stepline {__version__}\n", *lines])
-    note = job.out / "settings.txt"
-    if not note.is_file():
-        write_atomic(note, text)
-    elif note.read_text() != text:
+    return "".join([f"stepline {__version__}\n", *lines])
+
+
+def _refuse_other_run(job: Job) -> None:
+    """Raise SettingsError where `out` holds a run with other settings."""
+    note = job.out / IDENTITY_FILE
+    if note.is_file() and note.read_text() != _identity(job):
         cure = "give another --out or remove it"
         raise SettingsError(f"{job.out}: holds a run with other settings ({note.name}); {cure}")
 

@@ -7,6 +7,7 @@ from stepline.text_base.settings import TextBaseSettings
 
 Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
 Scope: TypeAlias = Literal["retained", "paired", "all"]
+Method: TypeAlias = Literal["nearest", "monotone", "line-model"]
 
 # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
 FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
@@ -35,9 +36,11 @@ class SwapSettings(Settings):
     variant: Variant = "swap"
     # steps of all paired documents, of the video's own, or of the whole base
     scope: Scope = "retained"
-    # monotone: in the order of one paired document
-    method: Literal["nearest", "monotone"] = "nearest"
-    ordered_documents: Count = 20  # paired documents, the likeliest first, that "monotone" tries
+    # monotone: in the order of one paired document; line-model: in its order more or less, by what
+    # `--texts` uses (MiniLM alone)
+    method: Method = "nearest"
+    # paired documents, the likeliest first, that "monotone" and "line-model" try
+    ordered_documents: Count = 20
     # wording: a sentence must sound like an instruction, too
     sieve: Literal["wording", "similarity"] = "wording"
     instruction: Fraction = 0.5  # least P(it tells a step), by its wording, for sieve "wording"
@@ -63,7 +66,12 @@ class SwapSettings(Settings):
     @property
     def needs_pairs(self) -> bool:
         """Whether videos are paired with documents at all."""
-        return self.scope != "all" or self.method == "monotone"
+        return self.scope != "all" or self.is_ordered
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the steps of one document are looked for in their order."""
+        return self.method != "nearest"
 
 
 class RunSettings(Settings):

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stepline.errors import ShapeError
+from stepline.errors import ModelError, ShapeError
 from stepline.records import Matrix, Record, Rejected, Step
 from stepline.sieve_swap.match import (
     DocumentIds,
@@ -38,6 +38,7 @@ from stepline.sieve_swap.match import (
     nearest_steps,
     ordered_steps,
     segments,
+    steps_by_line_model,
 )
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.text.visibility import predict_by_wording
@@ -70,6 +71,12 @@ def are_instructions(
 
 Embed = Callable[[Sequence[str]], Matrix]
 
+MATCH_OF_METHOD = {
+    "nearest": nearest_steps,
+    "monotone": ordered_steps,
+    "line-model": steps_by_line_model,
+}
+
 
 def sieve_and_swap(
     records: Sequence[Record],
@@ -83,17 +90,23 @@ def sieve_and_swap(
     """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved
     out and why.
 
-    paired: each record's documents, the likeliest first; needed by scope "paired" and method
-    "monotone". retained: the documents of scope "retained"; None searches all. embed: texts to the
+    paired: each record's documents, the likeliest first; needed by scope "paired" and methods
+    "monotone" and "line-model". retained: the documents of scope "retained"; None searches all. embed: texts to the
     (N, D) unit vectors of the base's encoder; None is `base.embed`, which refuses an encoder that
     has changed since. Earlier steps of a record are replaced. Raises ShapeError where the numbers
-    do not fit.
+    do not fit, ModelError where the line model cannot read the base's vectors.
     """
     if paired is not None and len(paired) != len(records):
         raise ShapeError(f"paired must have one entry a record: {len(records)}, not {len(paired)}")
-    if paired is None and (settings.scope == "paired" or settings.method == "monotone"):
+    if paired is None and (settings.scope == "paired" or settings.is_ordered):
         raise ShapeError(
-            "scope 'paired' and method 'monotone' need each record's documents; give `paired`"
+            f"scope 'paired' and method {settings.method!r} need each record's documents;"
+            " give `paired`"
+        )
+    if settings.method == "line-model" and base.encoder != WORDING_ENCODER:
+        raise ModelError(
+            f"method 'line-model' reads vectors of {WORDING_ENCODER}, and the base has those of"
+            f" {base.encoder}; build it with --set text_base.encoder={WORDING_ENCODER}"
         )
     narration = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
@@ -108,7 +121,7 @@ def sieve_and_swap(
         joined = nearest_steps(all_segments, vectors, base, documents, settings)
         outcomes = [joined[start:end] for start, end in itertools.pairwise(cuts)]
     else:
-        match = ordered_steps if settings.method == "monotone" else nearest_steps
+        match = MATCH_OF_METHOD[settings.method]
         blocks = [vectors[start:end] for start, end in itertools.pairwise(cuts)]
         outcomes = [
             match(own, block, base, documents, settings)

@@ -313,11 +313,12 @@ def length(record: Record) -> float:
 @dataclass
 class VideoFilter:
     """Says of each video in turn why it stays out. tasks: how many videos of each task could come
-    in."""
+    in; has_categories: whether any video that was counted names its category."""
 
     settings: PairingSettings
     excluded: ExcludedVideos
     tasks: Counter[str] = field(default_factory=Counter)
+    has_categories: bool = False
     # 8 bytes of each id that was read: 60 bytes of memory a video
     keys: set[int] = field(default_factory=set)
 
@@ -327,6 +328,8 @@ class VideoFilter:
         number = 0
         for video in videos:
             number += 1
+            if isinstance(video, Record) and video.settings.get("category"):
+                self.has_categories = True
             if isinstance(video, Record) and self._refused(video) is None and video.video.task:
                 self.tasks[video.video.task] += 1
         self.keys.clear()

@@ -2,19 +2,22 @@
 description are made."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, JsonValue
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from stepline.library.corrected_library import video_id
 from stepline.library.search import Moment, SearchIndex, open_index
@@ -25,7 +28,7 @@ from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
 from stepline.studio.live import follow_log, live_log, live_logs
 from stepline.studio.operations import Operation, in_video_thread, not_found, openapi, read_body
-from stepline.studio.sharing import share
+from stepline.studio.sharing import share, share_file
 from stepline.studio.store import Studio
 from stepline.studio.video_api import VideoApi, known_id
 from stepline.web.local_server import is_whole_number
@@ -36,10 +39,12 @@ MAX_QUERY_CHARS = 500
 
 
 class ShareBody(FrozenModel):
-    """Which videos are shared, and the folder: in the library, or below one that is allowed."""
+    """Which videos are shared. videos: whether the videos themselves are copied. out: a folder
+    outside of the library, below one that is allowed; None for one file as the reply."""
 
     ids: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
-    out: Annotated[str, Field(min_length=1, max_length=1000)] = "share"
+    videos: bool = False
+    out: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
 
 
 class StudioApi:
@@ -85,7 +90,7 @@ class StudioApi:
                 "POST",
                 "/api/share",
                 self.share,
-                "Write a folder that needs no server.",
+                "One file, or a folder, that needs no server.",
                 body=ShareBody,
             ),
             Operation("GET", "/api/events", self.events, "What happens, as server-sent events."),
@@ -119,12 +124,18 @@ class StudioApi:
         return [_moment(moment) for moment in self._index.search(query, most)]
 
     async def share(self, request: Request) -> Response:
-        """Write a share folder."""
+        """Return one file that holds the videos' steps; with `out`, write a folder of them."""
         body = await read_body(request, ShareBody)
         library = self._studio.library
         ids = [known_id(library, id) for id in body.ids]
-        index = await in_video_thread(share, library, ids, Path(body.out))
-        return JSONResponse({"index": str(index)})
+        if body.out is not None:
+            write = partial(share, with_videos=body.videos)
+            index = await in_video_thread(write, library, ids, Path(body.out))
+            return JSONResponse({"index": str(index)})
+        write = partial(share_file, with_videos=body.videos)
+        path = await in_video_thread(write, library, ids)
+        cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
+        return FileResponse(path, filename=path.name, background=cleaning)
 
     async def events(self, _: Request) -> Response:
         """Return the events from now on."""

@@ -1,5 +1,5 @@
-"""The outputs of a corrected record for a browser or a program, and a folder of them that needs no
-server."""
+"""The outputs of a corrected record for a browser or a program, and what is handed on of a
+library: one file, or a folder that needs no server."""
 
 import shutil
 import tempfile
@@ -9,12 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from stepline.atomic_files import atomic_path, files_below, write_atomic
-from stepline.errors import SettingsError
-from stepline.library.corrected_library import CorrectedLibrary
+from stepline.errors import SettingsError, StoreError
+from stepline.library.corrected_library import CorrectedLibrary, is_below
 from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_outputs
-from stepline.outputs.html import template
+from stepline.outputs.html import policy, template
 from stepline.outputs.shared_folder import claim_shared_folder
-from stepline.outputs.text import clock, safe_stem
+from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pipeline.batch import keyframes
 from stepline.progress import trim_memory
 from stepline.records import Record
@@ -63,39 +63,90 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         trim_memory()
 
 
-def share(library: CorrectedLibrary, ids: Sequence[str], out: Path) -> Path:
-    """Write the pages and usual outputs of corrected videos into a folder, with their videos and an
-    index; return the index.
+def share(
+    library: CorrectedLibrary, ids: Sequence[str], out: Path, *, with_videos: bool = False
+) -> Path:
+    """Write the pages and usual outputs of corrected videos into a folder, with an index; return
+    the index.
 
-    Raises StoreError for a folder that `share` did not make, or that is not allowed.
+    with_videos: whether their videos are copied too. Raises StoreError for a folder that `share`
+    did not make, that is not allowed, or that lies in the library, where its copies could be taken
+    for videos.
     """
     folder = library.resolve_allowed(out)
+    if is_below(folder, (library.folder,)):
+        cure = "name one in a folder of --allow, or leave `out` away and take the file"
+        raise StoreError(f"{out}: lies in the library; {cure}")
     claim_shared_folder(folder)
+    return _write_share(library, ids, folder, with_videos=with_videos)
+
+
+def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
+    """Write corrected videos into one file in a temporary folder, which the caller removes; return
+    it: the page of a single video, else a zip with an index, pages and usual outputs."""
+    folder = Path(tempfile.mkdtemp(prefix="stepline-share-"))
+    try:
+        if len(set(ids)) == 1 and not with_videos:
+            return _write_page(library, ids[0], folder)
+        pages = folder / "videos-and-steps"
+        pages.mkdir()
+        _write_share(library, ids, pages, with_videos=with_videos)
+        packed = folder / "videos-and-steps.zip"
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in files_below(pages):
+                # videos are packed already
+                form = zipfile.ZIP_STORED if file.parent.name == "videos" else None
+                archive.write(file, file.relative_to(folder), form)
+        shutil.rmtree(pages)
+        return packed
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        trim_memory()
+
+
+def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
+    """Write the page of one video, without its video, under the name of its title."""
+    record = library.corrected(id).record
+    video = library.media_file(id, record.video)
+    pictures = {} if video is None else keyframes(record, video)
+    named = record.video.model_copy(update={"path": None})
+    record = record.model_copy(update={"id": safe_stem(title(record)), "video": named})
+    write_outputs(record, folder, keyframes=pictures, formats=("html",))
+    return output_path(record, folder, "html")
+
+
+def _write_share(
+    library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
+) -> Path:
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record
         video = library.media_file(id, record.video)
         name = f"{safe_stem(record.id)}-{id[:4]}"
         copy = None
-        pictures = {}
-        if video is not None:
+        if video is not None and with_videos:
             copy = folder / "videos" / f"{name}{video.suffix.lower()}"
             with atomic_path(copy) as partial:
                 shutil.copyfile(video, partial)
+        pictures = {} if video is None else keyframes(record, video)
         named = record.video.model_copy(update={"path": copy and copy.name})
+        length = clock(named.duration) if named.duration else ""
+        heading = title(record)
         record = record.model_copy(update={"id": name, "video": named})
-        if copy is not None:
-            pictures = keyframes(record, copy)
         write_outputs(record, folder, keyframes=pictures, media=copy, formats=USUAL)
         rows.append(
             {
                 "page": output_path(record, folder, "html").name,
-                "title": named.title or record.id,
-                "length": clock(named.duration) if named.duration else "",
-                "steps": [step.text for step in record.steps],
+                "title": heading,
+                "length": length,
+                "steps": [step_line(step) for step in record.steps],
             }
         )
-    page = files("stepline.studio") / "pages" / "shared.html"
-    write_atomic(folder / INDEX_FILE, template(page.read_text(encoding="utf-8")).render(rows=rows))
+    template_text = (files("stepline.studio") / "pages" / "shared.html").read_text(encoding="utf-8")
+    style = (files("stepline.outputs.page") / "style.css").read_text(encoding="utf-8")
+    index = template(template_text).render(rows=rows, style=style, policy=policy(style))
+    write_atomic(folder / INDEX_FILE, index)
     trim_memory()
     return folder / INDEX_FILE

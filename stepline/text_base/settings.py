@@ -11,7 +11,7 @@ Engine: TypeAlias = Literal["exact", "lists", "flat", "ivf", "hnsw"]
 class TextBaseSettings(Settings):
     """How a text base is built and searched."""
 
-    # a name that is known, or a folder in the sentence-transformers layout (MPNet)
+    # minilm, mpnet, or a folder in the sentence-transformers layout (BERT or MPNet)
     encoder: str = "minilm"
     precision: Literal["float16", "float32"] = "float16"  # of the vectors on disk
     # likeness (Jaccard, word pairs) from which lines of the same content words are one

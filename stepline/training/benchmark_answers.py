@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from stepline.errors import DatasetError, SteplineError, StoreError
-from stepline.features import FeatureStore
+from stepline.features import FeatureStore, require_videos
 from stepline.features.files import find_feature_file, read_feature_file
 from stepline.records import FeatureSequence
 
@@ -71,10 +71,12 @@ class StoredFeatures:
 
     def __init__(self, folder: Path, rate: float = 1.0) -> None:
         """folder: a feature store, or files of one video each. rate: rows per second of files that
-        do not say it."""
+        do not say it. Raises StoreError for a store of texts' vectors."""
         self._folder = folder
         self._rate = rate
         self._store = store_or_files(folder)
+        if self._store is not None:
+            require_videos(self._store, folder)
 
     def read(self, video: str) -> FeatureSequence:
         """Return the features of a video. Raises StoreError or ShapeError, which say what is

@@ -9,7 +9,7 @@ read when a sample is looked at.
 
 import math
 import zlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -136,6 +136,28 @@ def is_held_out(video: str, fraction: float) -> bool:
     """Tell whether a video is among the held-out fraction: its id alone decides, whatever else is
     in the source."""
     return zlib.crc32(video.encode()) < fraction * 2**32
+
+
+SAME_ENCODER = "give features and vectors of the same encoder for all sources"
+SOURCE_CURES = {
+    OTHER_WIDTH: SAME_ENCODER,
+    OTHER_BACKBONE: SAME_ENCODER,
+    NO_FEATURES: "give a store with the features of its videos",
+    NO_VECTORS: "give vectors of its texts",
+    EXCLUDED_REASON: "leave it out of the sources, or its videos out of --exclude",
+}
+
+
+def source_flaw(omitted: Sequence[Rejected]) -> str:
+    """Return why a source falls out whole and the cure of the most frequent reason, in one line."""
+    if not omitted:
+        return "no video is left to train on: it holds none; give another source"
+    reason = next(iter(count_reasons(omitted)))
+    values = [row.value for row in omitted if row.reason == reason and row.value]
+    example = f" ({values[0]})" if values else ""
+    words = reasons_in_words(omitted).replace(reason, f"{reason}{example}", 1)
+    cure = SOURCE_CURES.get(reason, "mend it, or leave it out")
+    return f"nothing of it is left to train on: {words}; {cure}"
 
 
 def reasons_in_words(omitted: Iterable[Rejected]) -> str:

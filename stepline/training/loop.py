@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -92,8 +92,8 @@ class TrainingTask(Generic[S]):
 
 @dataclass(frozen=True)
 class HeldOutScorer(Generic[S]):
-    """Scores the network after every epoch on samples that it is not trained on, and keeps the
-    best.
+    """Scores the network every `score_every` epochs on samples that it is not trained on, and keeps
+    the best.
 
     score: a sum and a count of some samples, at most `batch` at a time; the quotient over all
     samples is the network's score, more is better. keep: what is done with a network that is better
@@ -133,11 +133,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class _PlannedStep:
-    """A step, numbered from 0, and the indices of its samples; ends_epoch: whether it is the last
-    of its epoch."""
+    """A step, numbered from 0, and the indices of its samples."""
 
     number: int
-    ends_epoch: bool
     indices: tuple[int, ...]
 
 
@@ -162,19 +160,20 @@ def fit(
     """Train the model in place and return it at rest; checkpoints and the log go to `folder`, from
     which it resumes.
 
-    Sets torch's seed at every step. Raises ShapeError without samples or when the loss is not
-    finite, SettingsError when `folder` holds another run, ModelError when its checkpoint is damaged
-    or of another network.
+    With a scorer and `patience`, training ends where the score has stopped rising. Sets torch's seed
+    at every step. Raises ShapeError without samples or when the loss is not finite, SettingsError
+    when `folder` holds another run or `patience` has no scorer, ModelError when its checkpoint is
+    damaged or of another network.
     """
     count = len(task.samples)
-    steps = settings.epochs * math.ceil(count / settings.batch)
-    if not steps:
-        raise ShapeError(
-            "nothing to train on: no sample is left; loosen the filter that dropped them"
-        )
+    steps_per_epoch = math.ceil(count / settings.batch)
+    steps_per_score = settings.score_every * steps_per_epoch
+    steps = settings.epochs * steps_per_epoch
+    _check_run(steps, settings, scorer)
     optimizer = _optimizer(model, settings, task.rates)
-    start = _resume(model, optimizer, settings, folder, count)
-    best = start.best
+    start = state = _resume(model, optimizer, settings, folder, count)
+    if start.at_plateau(settings.patience):
+        return model.eval()
     began = time.monotonic()
     model.train()
     planned = _steps_left(task, settings, start.step)
@@ -183,11 +182,13 @@ def fit(
     with step_log as log_file, closing(loader):
         for batch in loader:
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
-            score = None
-            if scorer is not None and batch.step.ends_epoch:
-                score = _held_out_score(model, scorer, best)
-                best = score if best is None else max(best, score)
             number = batch.step.number + 1
+            state = replace(state, step=number)
+            score = None
+            if scorer is not None and (number % steps_per_score == 0 or number == steps):
+                score = _held_out_score(model, scorer, state.best)
+                state = state.scored(score)
+            is_last = number == steps or state.at_plateau(settings.patience)
             progress = Progress(
                 step=number,
                 steps=steps,
@@ -200,15 +201,30 @@ def fit(
             )
             if log_file is not None:
                 log_file.write(progress.log_line)
-                if number % settings.save_every == 0 or number == steps:
+                if number % settings.save_every == 0 or is_last:
                     log_file.flush()
-                    state = TrainingState(number, best)
                     path = folder / CHECKPOINT_FILE
                     save_checkpoint(model, optimizer, settings, path, state, count)
             if report is not None:
                 report(progress)
+            if is_last:
+                break
     model.eval()
     return model
+
+
+def _check_run(steps: int, settings: TrainSettings, scorer: HeldOutScorer[S] | None) -> None:
+    """Raise ShapeError where there is no step to take, SettingsError where `patience` has no
+    score."""
+    if not steps:
+        raise ShapeError(
+            "nothing to train on: no sample is left; loosen the filter that dropped them"
+        )
+    if settings.patience and scorer is None:
+        raise SettingsError(
+            f"train.patience={settings.patience}: nothing is held out to score; "
+            "set data.held_out, or leave the setting out"
+        )
 
 
 def _resume(
@@ -236,14 +252,13 @@ def _steps_left(
 ) -> Iterator[_PlannedStep]:
     """Yield the steps from number `first` on."""
     lengths, shards = lengths_and_shards(task.samples, task.length)
-    steps_per_epoch = math.ceil(len(lengths) / settings.batch)
     number = 0
     for epoch in range(settings.epochs):
         for indices in length_buckets(
             lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=shards
         ):
             if number >= first:
-                yield _PlannedStep(number, (number + 1) % steps_per_epoch == 0, indices)
+                yield _PlannedStep(number, indices)
             number += 1
 
 

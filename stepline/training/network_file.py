@@ -228,7 +228,7 @@ class TrainedOn:
         """Check that rows of length 1 (`unit`) are given only to a network that takes rows of any
         length."""
         if unit and not any_length:
-            cure = "give ready features and vision.unit=false"
+            cure = "set vision.unit=false, with internvideo or ready features"
             raise ModelError(
                 f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}"
             )

@@ -9,11 +9,12 @@ log.jsonl          loss, learning rate and held-out score, a line a step
 
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -136,10 +137,21 @@ def _settings_of_checkpoint(settings: TrainSettings) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How far a run is: steps done, and the best score on held-out samples."""
+    """How far a run is: steps done, the best score on held-out samples, and the scores since it."""
 
     step: int = 0
     best: float | None = None
+    scores_since_best: int = 0
+
+    def scored(self, score: float) -> "TrainingState":
+        """Return the state after another held-out score; NaN is never the best."""
+        if math.isfinite(score) and (self.best is None or score > self.best):
+            return replace(self, best=score, scores_since_best=0)
+        return replace(self, scores_since_best=self.scores_since_best + 1)
+
+    def at_plateau(self, patience: int) -> bool:
+        """Return whether `patience` scores in a row were no better than the best; never with 0."""
+        return 0 < patience <= self.scores_since_best
 
 
 def save_checkpoint(
@@ -160,6 +172,7 @@ def save_checkpoint(
     header = {
         "step": state.step,
         "best": state.best,
+        "scores_since_best": state.scores_since_best,
         "samples": samples,
         "settings": _settings_of_checkpoint(settings),
     }
@@ -205,7 +218,7 @@ def resume_checkpoint(
             f"{path}: a checkpoint of another network ({reason}); give another --out"
         ) from error
     log.info("%s: resumed after step %d", path, header["step"])
-    return TrainingState(int(header["step"]), header["best"])
+    return TrainingState(int(header["step"]), header["best"], header.get("scores_since_best", 0))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

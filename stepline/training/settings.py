@@ -5,7 +5,16 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 
 from stepline.device import DeviceName
-from stepline.settings import Batch, Count, NonNegative, Positive, Seed, Settings, ThreadsOrZero
+from stepline.settings import (
+    Batch,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Seed,
+    Settings,
+    ThreadsOrZero,
+)
 
 TextKind: TypeAlias = Literal["narration", "step"]
 StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]
@@ -26,6 +35,9 @@ class TrainSettings(Settings):
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     weight_decay: NonNegative = 5e-5  # AdamW's, of matrices alone; released code
     clip: Positive = 1.0  # greatest norm of a gradient; released code
+    # held-out scores without a better one after which training ends; 0: it takes all epochs
+    patience: CountOrZero = 0
+    score_every: Count = 1  # epochs between held-out scores
     seed: Seed = 0  # of the order of videos, of dropout and of whatever a batch draws
     bf16: bool = False  # mixed precision; twice as slow on a CPU without its own bf16 units
     save_every: Count = 200  # steps between checkpoints: what a killed run loses at most

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepline.datasets import DATASETS, stream
-from stepline.errors import DatasetError, ShapeError
+from stepline.errors import DatasetError, ShapeError, StoreError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, open_store
 from stepline.records import Matrix, Record, Span, Step
 from stepline.remote import RemotePath
@@ -98,7 +98,17 @@ def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
         if file.suffix == ".parquet":
             yield from read_parquet(file)
         else:
-            yield read_record(file)
+            yield _record_of(file)
+
+
+def _record_of(file: Path) -> Record:
+    """Return the record in a file. Raises StoreError, which says how a dataset's own file is
+    given."""
+    try:
+        return read_record(file)
+    except StoreError as error:
+        cure = f"a dataset's own file is NAME:PATH, such as youcook2:{file} (`stepline datasets`)"
+        raise StoreError(f"{error}; {cure}") from error
 
 
 def _local_path(place: str) -> Path:
@@ -156,17 +166,20 @@ TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 def text_encoder(name: str) -> TextEncoder:
-    """Return what turns texts into vectors: "conse", "clip:FOLDER" or "s3d:WEIGHTS", that
-    backbone's own encoder; else a sentence encoder, "minilm" or a folder in the
-    sentence-transformers layout.
+    """Return what turns texts into vectors: "conse", "clip:FOLDER", "internvideo:WEIGHTS" or
+    "s3d:WEIGHTS", that backbone's own encoder; else a sentence encoder, "minilm" or a folder in
+    the sentence-transformers layout. InternVideo's keep their lengths, as its released features
+    do.
     """
     backbone, _, folder = name.partition(":")
-    if backbone in ("conse", "clip", "s3d"):
+    if backbone in ("conse", "clip", "internvideo", "s3d"):
         from stepline.vision import VisionSettings, load_backbone
 
         settings: dict[str, object] = {"backbone": backbone}
         if folder:
             settings["path"] = Path(folder)
+        if backbone == "internvideo":
+            settings["unit"] = False
         return load_backbone(VisionSettings.model_validate(settings)).encode_texts
 
     from stepline.text import embed

@@ -49,10 +49,17 @@ def _load_s3d(settings: VisionSettings) -> Backbone:
     return load_s3d(settings)
 
 
+def _load_internvideo(settings: VisionSettings) -> Backbone:
+    from stepline.vision.internvideo import load_internvideo
+
+    return load_internvideo(settings)
+
+
 # The names are those of `plugins.OWN_NAMES`, which settings and commands read without networks.
 BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,
+    "internvideo": _load_internvideo,
     "s3d": _load_s3d,
     "s3d-mixed5c": _load_s3d,
     "precomputed": load_precomputed,

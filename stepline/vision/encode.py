@@ -24,7 +24,8 @@ Clips: TypeAlias = npt.NDArray[np.uint8]  # (B, T, H, W, 3) RGB
 class Backbone(Protocol):
     """An image-text space; rows are unit vectors, so that dot products are cosines.
 
-    s3d-mixed5c alone keeps the lengths of its rows, and no text lies in their space.
+    s3d-mixed5c keeps the lengths of its rows, and no text lies in their space; internvideo keeps
+    them where vision.unit is false.
     """
 
     @property

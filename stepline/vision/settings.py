@@ -90,17 +90,18 @@ OptionalVisionLanguage: TypeAlias = Annotated[
 class VisionSettings(Settings):
     """How frames become features."""
 
-    # clip, s3d, s3d-mixed5c, precomputed, a plugin's; "none": speech alone
+    # clip, internvideo, s3d, s3d-mixed5c, precomputed, a plugin's; "none": speech alone
     backbone: BackboneName = "conse"
-    # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
+    # clip: checkpoint folder; internvideo, s3d: weights; precomputed: feature file or folder
     path: Path | None = None
     # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
     texts: Path | None = None
-    # precomputed: rows scaled to length 1; false for a network trained on rows as they are
+    # precomputed, internvideo: rows of length 1; false for a network trained on them as they are
     unit: bool = True
     # clip: a checkpoint's name on the model hub; naming one allows the download
     hub: str | None = None
-    dictionary: Path | None = None  # s3d: s3d_dict.npy; None: the one beside the weights
+    # s3d: s3d_dict.npy, internvideo: bpe_simple_vocab_16e6.txt.gz; None: beside the weights
+    dictionary: Path | None = None
     # s3d: how texts are cut into words; TAN keeps unknown ones
     tokens: Literal["released", "tan"] = "released"
     # rows per second; the NaSVA paper's 1 Hz
@@ -131,4 +132,6 @@ class VisionSettings(Settings):
     @property
     def unit_rows(self) -> bool:
         """Whether rows of features have length 1."""
-        return self.backbone != "s3d-mixed5c" and (self.backbone != "precomputed" or self.unit)
+        if self.backbone in ("precomputed", "internvideo"):
+            return self.unit
+        return self.backbone != "s3d-mixed5c"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stepline.grounding.fusion import occupancy, with_verdict
+from stepline.grounding.fusion import occupancy, part_neighbours, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
@@ -110,4 +110,4 @@ def move_steps(
         moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)
-    return tuple(moved), replace(alignment, scores=scores)
+    return part_neighbours(moved), replace(alignment, scores=scores)

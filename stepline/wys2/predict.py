@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CALIBRATION_KIND = "stepline.wys2.shown"
 # text encoders that belong to a backbone; all others know texts alone
-BACKBONE_ENCODERS = ("conse", "clip", "s3d")
+BACKBONE_ENCODERS = ("conse", "clip", "internvideo", "s3d")
 NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
 
 

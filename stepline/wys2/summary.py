@@ -17,6 +17,8 @@ from stepline.errors import MediaError, ShapeError
 from stepline.records import Record, Span, Step
 from stepline.wys2.settings import SummarySettings
 
+MIN_PART_SECONDS = 2.0  # of a step of which a part is kept; a shorter look shows hardly anything
+ROUNDING = 1e-9  # s
 MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
 Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
 
@@ -75,8 +77,8 @@ def _select_within(
     """Return candidates that together last at most `target` s, greedily by value a second that each
     adds.
 
-    Where not even one fits, the most valuable is shortened to the target around its most likely
-    second.
+    What then is left of the target goes to parts of others, the most valuable first, around their
+    most likely seconds.
     """
     selected: list[SummarySegment] = []
     remaining = list(candidates)
@@ -95,11 +97,17 @@ def _select_within(
         selected.append(best)
         remaining.remove(best)
         length += best_seconds
-    if selected:
-        return selected
-    best = max(candidates, key=lambda segment: segment.value)
-    span = pauses.shorten(best.span, best.steps[0].at, target)
-    return [replace(best, span=span)]
+    for segment in sorted(remaining, key=lambda segment: -segment.value):
+        room = target - _length(_merge_near(selected, gap))
+        if selected and room < MIN_PART_SECONDS:
+            break
+        span = pauses.shorten(segment.span, segment.steps[0].at, room)
+        part = replace(segment, span=span)
+        is_long_enough = span.duration >= MIN_PART_SECONDS or not selected
+        # near a selected segment the gap between them counts, too
+        if is_long_enough and _length(_merge_near([*selected, part], gap)) <= target + ROUNDING:
+            selected.append(part)
+    return selected
 
 
 def _length(segments: Iterable[SummarySegment]) -> float:

@@ -24,10 +24,10 @@ from stepline.atomic_files import write_atomic
 from stepline.datasets.excluded import read_excluded
 from stepline.device import device_of
 from stepline.errors import DatasetError, SettingsError
-from stepline.features import FeatureStore, open_store
+from stepline.features import FeatureStore, open_video_store
 from stepline.records import Record, Rejected, Transcript, count_reasons
 from stepline.training.distributed import one_process
-from stepline.training.gather import reasons_in_words
+from stepline.training.gather import reasons_in_words, source_flaw
 from stepline.training.loop import Loss, Progress, TrainingTask
 from stepline.training.run import TrainingRun, run_training, train_network
 from stepline.training.run_folder import RUN_FILE
@@ -144,6 +144,7 @@ class DetectorSources:
             excluded=excluded,
         )
         on_omitted(count_reasons(labelled.omitted))
+        self._require_each_source(labelled)
         vectors_folder = folder / "vectors" / "narration"
 
         def store_vectors(texts: Iterable[LabelledTexts]) -> FeatureStore:
@@ -169,6 +170,17 @@ class DetectorSources:
             self.s3d,
         )
 
+    def _require_each_source(self, labelled: ClipDataset) -> None:
+        """Raise DatasetError for one of several sources of key-steps that gives no clip."""
+        if len(self.key_steps) == 1 or not labelled.clips:
+            return
+        with_clips = {clip.video for clip in labelled.clips}
+        for source in self.key_steps:
+            videos = {record.video.id for record in read_records(source)}
+            if not videos & with_clips:
+                omitted = [row for row in labelled.omitted if row.id in videos]
+                raise DatasetError(f"{source}: {source_flaw(omitted)}")
+
     def _open_features(self, settings: Wys2Settings) -> FeatureStore | VideoFrames:
         if (self.features is None) == (self.videos is None):
             raise SettingsError(
@@ -178,7 +190,7 @@ class DetectorSources:
             return VideoFrames(self.videos, settings.detector.frames, settings.detector.side)
         if self.s3d is not None:
             raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
-        return open_store(str(self.features))
+        return open_video_store(str(self.features))
 
     def _transcripts(self, sources: Sequence[str]) -> dict[str, Transcript]:
         """Return what the narrations say of the videos of other sources that lack a transcript."""

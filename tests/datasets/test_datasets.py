@@ -5,8 +5,10 @@ import tarfile
 from collections import Counter
 from pathlib import Path
 
+import pyarrow
 import pytest
 from official_forms import SAMPLES, write
+from pyarrow import parquet
 from shared_forms import REAL, load
 
 from stepline.datasets import DATASETS, describe, read, stream
@@ -199,6 +201,35 @@ def test_whenact_joins_where_spoken_with_where_shown(sample):
 def test_captaincook_keeps_a_step_that_was_left_out(sample):
     record = read("captaincook4d", sample("captaincook4d")).records[0]
     assert [(step.id, len(step.spans)) for step in record.reference] == [("3", 2), ("4", 0)]
+
+
+def test_an_instruction_lasts_until_the_next_one_or_the_end(sample, tmp_path):
+    file = sample("interactive-cooking")
+    reading = read("interactive-cooking", file)
+    record, hasty = reading.records
+    assert [step.spans for step in hasty.reference] == [(), (Span(4.0, 35.5),)]
+    assert [(step.text, step.spans) for step in record.reference] == [
+        ("Crack 2 eggs into a bowl.", (Span(4.0, 21.0),)),
+        ("Whisk the eggs.", (Span(21.0, 35.5),)),
+    ]
+    assert (record.video.task, reading.subsets["1_7"]) == ("Microwave Egg Sandwich", "test")
+    rows = json.loads(Path(file).read_text())
+    row = rows[0]
+    folder = tmp_path / "main"
+    folder.mkdir()
+    table = pyarrow.Table.from_pylist(rows)
+    parquet.write_table(table, folder / "validation-00000-of-00001.parquet")
+    served = read("interactive-cooking", folder)
+    assert served.records == reading.records
+    assert set(served.subsets.values()) == {"validation"}
+    row["output_types"] = row["output_types"][:-1]
+    (folder / "main_test.json").write_text(json.dumps([row]))
+    with pytest.raises(DatasetError, match="5 texts, 5 times, 4 types; give as many of each"):
+        read("interactive-cooking", folder / "main_test.json")
+    row["output_texts"], row["output_timestamps"] = row["output_texts"][:-1], [4, 15, 21, 33]
+    (folder / "main_test.json").write_text(json.dumps([row]))
+    (cut,) = read("interactive-cooking", folder / "main_test.json").records
+    assert [step.spans for step in cut.reference] == [(Span(4.0, 21.0),), ()]
 
 
 def test_goal_step_numbers_substeps_below_their_step(sample):

@@ -103,5 +103,7 @@ def _sieve_and_swap(folder):
     videos = write_videos(folder / "videos")
     base = folder / "recipes.json"
     base.write_text(json.dumps(RECIPES))
-    options = ["--text-base", str(base), "--set", "pairing.smallest_category=1"]
+    options = ["--text-base", str(base)]
+    for setting in ("pairing.smallest_category=1", "pairing.validation_iou=0.9"):
+        options += ["--set", setting]
     return LongRun("sieve-swap", ["sieve-swap", str(videos), *options])

@@ -106,6 +106,17 @@ def test_a_line_left_out_of_an_unfinished_narration_costs_nothing():
     assert so_far < whole / 2
 
 
+def test_while_a_narration_goes_on_a_line_is_said_at_most_as_likely_as_a_path_tells_it():
+    # the regression is sure of every line, and no path tells the second
+    features = cosine_only([[6.0, 0.0], [0.0, 0.0]])
+    weights = replace(simple_weights(end=-5.0), bias=-3.0, said_bias=9.0, said_so_far_bias=9.0)
+    whole = match_features(features, weights).said_probabilities
+    so_far = match_features(features, weights, so_far=True).said_probabilities
+    assert whole.min() > 0.9
+    assert so_far[0] > 0.9
+    assert so_far[1] < 0.2
+
+
 LINES = ["chop the onion", "fry it in butter", "add two cups of rice"]
 TALK = [
     "hello and welcome to my kitchen",

@@ -11,6 +11,7 @@ from stepline.grounding.speech import (
     coarse_spans,
     grow_window,
     narration_labels,
+    place_steps,
     steps_from_texts,
 )
 from stepline.numeric import softmax
@@ -121,6 +122,67 @@ def test_a_matrix_of_another_shape_is_refused():
     with pytest.raises(ShapeError, match=r"must be \(1, 2\), steps by sentences, not \(2, 1\)"):
         coarse_scores(
             [step()], [sentence(0, 1), sentence(1, 2)], np.zeros((2, 1), np.float32), duration=2
+        )
+
+
+# Two lines that are said in their order, and a later sentence that resembles the first as much: by
+# likeness alone the first line is where the earliest of equal sentences is.
+TOLD_LINES = (Step(id="1", text="fry the onion"), Step(id="2", text="add the rice"))
+TOLD = tuple(
+    Sentence(text=text, span=Span(start, start + 4.0))
+    for start, text in (
+        (0.0, "so today we add the rice to our bowl"),
+        (10.0, "first of all you fry the onion"),
+        (20.0, "and then add the rice"),
+        (30.0, "thanks for watching"),
+    )
+)
+TOLD_LINE_VECTORS = np.eye(4, dtype=np.float32)[:2]
+TOLD_SENTENCE_VECTORS = np.eye(4, dtype=np.float32)[[1, 0, 1, 3]]
+
+
+def placed_lines(settings: CoarseSettings) -> list[Span | None]:
+    steps, dropped = place_steps(
+        TOLD_LINES, TOLD, TOLD_LINE_VECTORS, TOLD_SENTENCE_VECTORS, duration=34.0, settings=settings
+    )
+    assert not dropped
+    return [placed.said for placed in steps]
+
+
+def test_coarse_labels_follow_the_paper_unless_the_line_model_is_asked_for():
+    assert CoarseSettings().matching == "softmax"
+    assert placed_lines(CoarseSettings()) == [Span(10.0, 14.0), Span(0.0, 4.0)]
+
+
+def test_the_line_model_labels_steps_in_their_order():
+    settings = CoarseSettings(matching="line-model")
+    assert placed_lines(settings) == [Span(10.0, 14.0), Span(20.0, 24.0)]
+
+
+def test_a_step_that_the_line_model_finds_nowhere_is_dropped():
+    steps = (*TOLD_LINES, Step(id="3", text="inflate the tyre"))
+    kept, dropped = place_steps(
+        steps,
+        TOLD,
+        np.eye(4, dtype=np.float32)[:3],
+        TOLD_SENTENCE_VECTORS,
+        duration=34.0,
+        settings=CoarseSettings(matching="line-model"),
+    )
+    assert [placed.id for placed in kept] == ["1", "2"]
+    assert [item.text for item in dropped] == ["inflate the tyre"]
+    assert dropped[0].reason.endswith("is below 0.20")
+
+
+def test_the_line_model_refuses_vectors_that_do_not_fit():
+    with pytest.raises(ShapeError, match="must share their width"):
+        place_steps(
+            TOLD_LINES,
+            TOLD,
+            TOLD_LINE_VECTORS[:, :3],
+            TOLD_SENTENCE_VECTORS,
+            duration=34.0,
+            settings=CoarseSettings(matching="line-model"),
         )
 
 

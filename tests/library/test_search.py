@@ -182,7 +182,7 @@ def test_a_query_is_words_never_syntax(index, query):
 def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(
     tmp_path, monkeypatch, folder
 ):
-    with pytest.raises(StoreError, match="no folder"):
+    with pytest.raises(StoreError, match="no such folder"):
         SearchIndex(tmp_path / "gone")
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda *_: False)  # a folder that others own
@@ -195,7 +195,7 @@ def test_a_folder_that_is_none_and_an_index_that_cannot_be_kept_are_one_line(
 def test_the_command_prints_moments_and_json(folder, stepline):
     shown = stepline("search", folder, "whisk", "the", "batter")
     assert shown.exit_code == 0
-    assert "● 0:52 – 0:53     whisk the batter until it's smooth\n" in shown.stdout
+    assert "◐ 0:52 – 0:53     whisk the batter until it's smooth\n" in shown.stdout
     assert f"Banana pancakes · {folder / 'demo.html#t=52'}" in shown.stdout
     assert "3 files read into" in shown.stderr
     rows = json.loads(
@@ -210,7 +210,7 @@ def test_the_command_prints_moments_and_json(folder, stepline):
         "end": 53.0,
         "text": "whisk the batter until it's smooth",
         "status": "shown",
-        "basis": None,
+        "basis": "words",
         "score": pytest.approx(0.9, abs=0.05),
         "file": "demo.json",
         "link": "demo.html#t=52",

@@ -11,6 +11,7 @@ from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
+from stepline.grounding.settings import CoarseSettings
 from stepline.nasva.checkpoint import load_aligner, read_aligner
 from stepline.nasva.refine import (
     NO_LABEL_REASON,
@@ -217,6 +218,30 @@ def test_steps_without_a_place_are_linked_to_the_narration():
         None,
         Span(2.0, 4.0),
     )
+
+
+def test_the_line_model_links_steps_in_their_order_where_it_is_asked_for():
+    spoken = (
+        "We boil the rice.",
+        "That comes much later in this video.",
+        "So now chop the onion into small pieces.",
+        "And then you can boil the rice in the big pan.",
+    )
+    sentences = []
+    for number, text in enumerate(spoken):
+        start = 4.0 * number
+        sentences.append(Sentence(text=text, span=Span(start, start + 3.0)))
+    record = Record(
+        id="a",
+        video=Video(id="a", duration=16.0),
+        transcript=Transcript(language="en", sentences=tuple(sentences)),
+        steps=(Step(id="1", text="Chop the onion"), Step(id="2", text="Boil the rice")),
+    )
+    settings = RefineRunSettings(coarse=CoarseSettings(matching="line-model"))
+    by_likeness = _VideoReader(None, None, RefineRunSettings())._said(record, 16.0)
+    in_order = _VideoReader(None, None, settings)._said(record, 16.0)
+    assert by_likeness == (Span(8.0, 11.0), Span(0.0, 3.0))
+    assert in_order == (Span(8.0, 11.0), Span(12.0, 15.0))
 
 
 def test_a_dataset_without_features_is_an_error(dataset, tmp_path):

@@ -248,3 +248,21 @@ def test_places_and_vectors_must_fit(videos):
     features, vectors = videos[0].read()
     with pytest.raises(ShapeError, match="need as many places"):
         step_video("v", features, vectors, ())
+
+
+def test_a_round_takes_its_own_way_to_label(training, videos):
+    """Round 1: 8 s from the best second, every text; round 2: as long as it grows, the better
+    half."""
+    own = {2: RefineSettings(seconds=None, threshold=0.5, agree=None)}
+    refine = RefineSettings(position="start")
+    settings = SETTINGS.model_copy(update={"refine": refine, "by_round": own})
+    replace(training, settings=settings).run()
+    names = [(video.id, len(video.said)) for video in videos]
+    first, second = (
+        read_labels(training.folder / f"round-{number}" / "labels.json", names) for number in (1, 2)
+    )
+    durations = {span.end - span.start for spans in first for span in spans if span}
+    assert max(durations) == 8.0
+    flags = [span is not None for spans in second for span in spans]
+    assert sum(flags) / len(flags) == pytest.approx(0.5, abs=0.05)
+    assert 8.0 not in {span.end - span.start for spans in second for span in spans if span}

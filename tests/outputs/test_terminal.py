@@ -180,7 +180,7 @@ def test_a_log_line_shows_controls_as_escapes():
     record = logging.LogRecord(
         "stepline", logging.WARNING, "x.py", 1, "no key frames: %s", (EVIL,), None
     )
-    assert obeyed(LogLines("%(message)s").format(record)) == set()
+    assert obeyed(LogLines().format(record)) == set()
 
 
 @pytest.mark.parametrize(

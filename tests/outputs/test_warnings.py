@@ -63,7 +63,7 @@ def test_every_output_marks_what_is_not_to_be_done(warned, name):
 
 
 def test_the_terminal_and_the_storyboard_mark_it_too(warned):
-    assert f"{WARNING}don't burst the blisters" in step_table(warned)
+    assert f"{WARNING}Don't burst the blisters" in step_table(warned)
     board = storyboard(
         warned, [SummarySegment(Span(20.0, 40.0), warned.steps[1:2], 1.0)], keyframes={}
     )

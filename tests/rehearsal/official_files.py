@@ -9,6 +9,7 @@ and S3D do.
 import csv
 import io
 import json
+import shutil
 import sys
 import tarfile
 import zlib
@@ -25,8 +26,10 @@ sys.path[:0] = [
     if str(TESTS / folder) not in sys.path
 ]
 
+import checkpoints  # noqa: E402
 from official_forms import write  # noqa: E402
 
+DEMO_VIDEO = TESTS.parent / "stepline" / "demo" / "demo.mp4"
 INTERNVIDEO, MIXED_5C = 768, 1024  # widths of InternVideo's rows and of HowTo100M's S3D rows
 VERBS = ("slice", "wash", "chop", "peel", "fry", "boil", "mash", "grate")
 THINGS = ("lemons", "onions", "carrots", "potatoes", "tomatoes", "apples", "garlic", "beans")
@@ -190,10 +193,43 @@ def write_nasva(path, seed):
 # ---------------------------------------------------------------- A: NaSVA / HowToStep
 
 
+def write_own_video(folder):
+    """Write a video of the user's own, lines to find in it, and InternVideo-MM's checkpoint in
+    small."""
+    checkpoints.write_internvideo(folder, INTERNVIDEO)
+    shutil.copyfile(DEMO_VIDEO, folder / "my_video.mp4")
+    lines = ("Stir the sugar into the water.", "Pour the lemonade over ice.")
+    write(folder / "my_steps.txt", "\n".join(lines))
+
+
+def write_interactive_cooking(folder):
+    """Write a recording, its instructions one a line, and Qualcomm's messages to it."""
+    messages = [
+        ("Stir the sugar into the water.", 4.0, "instruction"),
+        ("Pour the lemonade over ice.", 50.0, "instruction"),
+        ("That was all.", 95.0, "feedback_finish_all"),
+    ]
+    texts, seconds, kinds = map(list, zip(*messages, strict=True))
+    shutil.copyfile(DEMO_VIDEO, folder / "1_7.mp4")
+    write(folder / "1_7.txt", "\n".join(texts[:2]))
+    row = {
+        "video_id": "1_7",
+        "activity_name": "Lemonade",
+        "output_texts": texts,
+        "output_timestamps": seconds,
+        "output_types": kinds,
+        "output_actions": [""] * len(texts),
+        "remaining_plan": [texts[:2]] * len(texts),
+    }
+    write(folder / "main_test.json", [row])
+
+
 def write_nasva_files(folder, size):
     """Write what the tables of paper A need."""
     for name, seed in (("NSVA_narration.pth", 1), ("NSVA_step.pth", 2)):
         write_nasva(folder / name, seed)
+    write_own_video(folder)
+    write_interactive_cooking(folder)
     learned = made_videos("htm", size.trained, size.seconds)
     aligned = made_videos("alg", size.tested, size.seconds)
     steps = {
@@ -375,6 +411,7 @@ def write_procx_files(folder, size):
             for video in part
         }
         write_tar(shipped / "downstream" / name / "features.tar.gz", rows)
+    write(folder / "pdvc_result.json", pdvc_result(cooked["val"]))
     narrated = made_videos("how", size.trained, size.seconds)
     write_howto100m(folder, [*narrated, cooked["val"][0]])
     swapped = flat(narrated)
@@ -386,6 +423,31 @@ def write_procx_files(folder, size):
     )
     rows = {f"features/{video.id}.npy": array_bytes(video.rows(512)) for video in narrated}
     write_tar(shipped / "pretraining" / "features" / "features.tar.gz", rows)
+
+
+def pdvc_result(videos, queries=100):
+    """Return what PDVC writes of videos: the proposals of all queries, the steps among them."""
+    results = {}
+    for number, video in enumerate(videos):
+        rng = np.random.default_rng(number)
+        rows = []
+        for query in range(queries):
+            text, start, end = video.steps[query % len(video.steps)]
+            is_step = query < len(video.steps)
+            start = start if is_step else float(rng.uniform(0, video.seconds - 2))
+            rows.append(
+                {
+                    "timestamp": [start, end if is_step else start + 2.0],
+                    "proposal_score": float(rng.uniform(0.3, 0.9)),
+                    "sentence": text if is_step else "add salt",
+                    "sentence_score": -float(rng.uniform(0.5, 4.0)),
+                    "query_id": query,
+                    "vid_duration": video.seconds,
+                    "pred_event_count": len(video.steps),
+                }
+            )
+        results[video.id] = [rows[index] for index in rng.permutation(queries)]
+    return {"version": "VERSION 1.0", "results": results, "valid_video_num": len(videos)}
 
 
 def captions(videos):
@@ -402,9 +464,7 @@ def captions(videos):
 
 def write_howto100m(folder, videos):
     """Write HowTo100M's table, tasks, caption.json and features, RecipeNLG's csv with a recipe a
-    video, and MPNet."""
-    from stepline.weights import find_weights
-
+    video."""
     table = "video_id,category_1,category_2,rank,task_id\n"
     table += "".join(
         f"{video.id},Food and Entertaining,Recipes,{n},{n % 2}\n" for n, video in enumerate(videos)
@@ -412,7 +472,8 @@ def write_howto100m(folder, videos):
     for kind in ("howto100m", "howto100m_captions"):
         write(folder / kind / "HowTo100M_v1.csv", table)
         write(folder / kind / "task_ids.csv", "0\tCook a Salad\n1\tCook a Stew\n")
-    write(folder / "howto100m" / "caption.json", captions(videos))
+    for kind in ("howto100m", "caption_alone"):  # with HowTo100M's tables, and without
+        write(folder / kind / "caption.json", captions(videos))
     for video in videos:
         file = io.StringIO()
         rows = [
@@ -422,7 +483,6 @@ def write_howto100m(folder, videos):
         csv.writer(file, lineterminator="\n").writerows(rows)
         write(folder / "howto100m_captions" / f"{video.id}.csv", file.getvalue())
     write_s3d_rows(folder / "howto100m_s3d_features", videos)
-    (folder / "all-mpnet-base-v2").symlink_to(find_weights("minilm"))  # the same layout, and small
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("", "title", "ingredients", "directions", "link", "source", "NER"))

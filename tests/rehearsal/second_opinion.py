@@ -169,10 +169,27 @@ def crosstask(predictions, reference, subset=None):
     return {"average R@1": float(np.mean([np.mean(one) for one in hits.values()]))}
 
 
-def soda(predictions, reference, subset=None, *, meteor):
+def pdvc_cut(results):
+    """Return of each video the proposals that PDVC scores, after its reranking."""
+    cut = {}
+    for id, rows in results.items():
+        worth = np.array(
+            [
+                row["proposal_score"]
+                + row["sentence_score"] / (len(row["sentence"].split()) ** 2 + 1e-5)
+                for row in rows
+            ]
+        )
+        order = np.argsort(-worth, kind="stable")
+        cut[id] = [rows[index] for index in order[: rows[order[0]]["pred_event_count"]]]
+    return cut
+
+
+def soda(predictions, reference, subset=None, *, meteor, cut=None):
     """Return the F of SODA c and d, means over videos. meteor: (reference, hypothesis) pairs to a
-    score each."""
+    score each. cut: from all results to those that are scored."""
     results, rows = load(predictions)["results"], []
+    results = cut(results) if cut else results
     for id, one in load(reference).items():
         wanted = sorted(
             zip(one["timestamps"], one["sentences"], strict=True), key=lambda row: row[0][0]

@@ -94,6 +94,58 @@ def test_an_interval_over_videos_is_told_as_its_benchmark_took_it(results):
     assert said == "| P | moved | – | +1.0 [-2.0, +4.0] | over videos | cannot be told |  | W |"
 
 
+def test_a_difference_of_two_shares_is_bounded_by_their_farthest_ends(results):
+    tree = {"before": [0.2, 0.1, 0.3], "after": [0.6, 0.5, 0.65]}
+    (results / "results" / "shares.json").write_text(json.dumps(tree))
+    claim = {"file": "shares", "shares": [["after"], ["before"]]}
+    assert claims.measured(claim)[:3] == pytest.approx((40.0, 20.0, 55.0))
+    assert claims.measured(claim)[3] == "20.0 to 60.0"
+
+
+UNMEASURED = {"paper": "P", "says": "A above B", "published": 0.4, "unmeasured": "no arm"}
+
+
+def test_what_nothing_measures_is_listed_with_the_reason(results):
+    assert line(UNMEASURED) == "| P | A above B | +0.4 | – |  | not measured | no arm | – |"
+
+
+def test_a_reversal_with_a_known_cause_says_so_and_no_other_verdict(results):
+    reversed_claim = {"paper": "P", "says": "S", "how": "W", "file": "moved", "videos": ["low"]}
+    (results / "results" / "moved.json").write_text(
+        json.dumps({"low": [-0.2, -0.3, -0.1], "wide": [-0.2, -0.3, 0.1]})
+    )
+    claims.result.cache_clear()
+    assert "| **reverses**, by the world |" in line(reversed_claim, ["S"])
+    assert "by the world" not in line(reversed_claim, ["another"])
+    assert "| cannot be told |" in line({**reversed_claim, "videos": ["wide"]}, ["S"])
+
+
+def test_verdicts_are_counted(results):
+    lines = [
+        line(UNMEASURED),
+        "| P | a | +1 | +1 [0, 2] | +1 | **reproduces** | why | N |",
+        "| P | b | +1 | -1 [-2, 0] | -1 | **reverses**, by the world |  | N |",
+    ]
+    assert claims.count_row("P", lines) == "| P | 3 | 1 | 1 | 0 | 1 | 1 |"
+
+
+def test_published_claims_stand_apart_from_our_own_questions():
+    published, own = table().split("### Our own questions")
+    published = published.split("### With a difference")[1]
+    count = sum(row.startswith("| ") for row in published.splitlines()) - 1
+    assert f"| all with a published difference | {count} |" in table()
+    assert "| – | not measured |" not in own
+    assert all("| – |" in row for row in own.split("###")[0].splitlines()[4:] if row)
+
+
+def test_what_the_world_decides_names_claims_that_are_there():
+    import tomllib
+
+    tree = tomllib.loads((claims.HERE / "claims.toml").read_text())
+    said = {claim["says"] for claim in tree["claim"]}
+    assert {says for cause in tree["world"] for says in cause["claims"]} <= said
+
+
 def test_the_page_holds_what_the_results_say():
     page = PAGE.read_text(encoding="utf-8")
     assert page.split(MARKS[0])[1].split(MARKS[1])[0] == table()

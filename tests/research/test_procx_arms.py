@@ -5,7 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from research.procx.arms import ARMS, COMPARISONS, METRICS, TUNED, ArmStudy, claims_of, tuned_as
+from research.procx.arms import (
+    ARMS,
+    COMPARISONS,
+    METRICS,
+    TUNED,
+    ArmStudy,
+    as_markdown,
+    claims_of,
+    rise_at_end,
+    tuned_as,
+)
 from research.procx.corpus import procx_corpus
 from research.procx.places import mean_agreement, place_of, refined_record, true_record, true_window
 from research.procx.rows import ProcxSize
@@ -21,6 +31,7 @@ TINY = ProcxSize(
     narrated=3,
     captioned=4,
     withheld=2,
+    validated=2,
     rows=16,
     width=16,
     heads=2,
@@ -94,6 +105,27 @@ def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(tmp_path):
     before = result.stat().st_mtime_ns
     study.compare(["ProcX", "vanilla attention"], [0], [0, 1])
     assert result.stat().st_mtime_ns == before
+
+
+def test_with_patience_a_rate_is_chosen_and_a_network_kept_by_the_validation_score(tmp_path):
+    study = ArmStudy(tmp_path, tmp_path / "arms.json", "here", TINY, patience=1)
+    study.tune(["PDVC, roles"], [0], [(1e-3, 2), (3e-3, 2)])
+    tree = json.loads((tmp_path / "arms.json").read_text())
+    for cell, tuned in zip(tree["tuning"], tree["tuned"], strict=True):
+        best = max(score for _, score in cell["validation"])
+        assert tuned["validation"] == best
+        assert [step for step, _ in cell["validation"]] == [2]
+    best = max(tree["tuned"], key=lambda tuned: tuned["validation"])
+    assert study.option_of("PDVC, roles") == (best["rate"], 2)
+    assert "| validation |" in as_markdown(tree)
+
+
+def test_a_plateau_is_reached_where_the_last_third_rises_no_more():
+    still = [(300, 50.0), (600, 70.0), (900, 69.0)]
+    assert rise_at_end(still) == 0.0
+    rising = [(300, 50.0), (600, 60.0), (900, 64.5)]
+    assert rise_at_end(rising) == 4.5
+    assert rise_at_end([]) == 0.0
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,8 @@ def test_records_are_swapped_from_the_command_line(tmp_path, base):
     videos = write_videos(tmp_path / "in")
     (tmp_path / "list.txt").write_text("test youcook2\n")
     options = ("--text-base", base, "--out", tmp_path / "out", "--exclude", tmp_path / "list.txt")
-    first = invoke("sieve-swap", videos, *options, "--set", "pairing.smallest_category=1", "--json")
+    few = ("--set", "pairing.smallest_category=1", "--set", "pairing.validation_iou=0.9")
+    first = invoke("sieve-swap", videos, *options, *few, "--json")
     assert first.exit_code == 0, first.output
     counts = json.loads(first.stdout)
     assert counts["excluded"] == {"youcook2": 1}
@@ -44,11 +45,25 @@ def test_records_are_swapped_from_the_command_line(tmp_path, base):
     swapped = {step.text for record in kept for step in record.steps}
     assert swapped <= {text for recipe in RECIPES.values() for text in recipe["steps"]}
     assert "Peel 2 cloves of garlic." in swapped
-    again = invoke("sieve-swap", videos, *options, "--set", "pairing.smallest_category=1")
+    again = invoke("sieve-swap", videos, *options, *few)
     assert "1 parts, 1 of them done before" in again.stderr
     other = invoke("sieve-swap", videos, *options)
     assert other.exit_code == 1
     assert "give another --out" in other.stderr
+
+
+def test_the_paper_s_threshold_is_refused_for_a_base_of_another_encoder(tmp_path, base):
+    videos = write_videos(tmp_path / "in")
+    built = invoke("text-base", "build", base, "--out", tmp_path / "base")
+    assert built.exit_code == 0, built.output
+    words = ("sieve-swap", videos, "--text-base", tmp_path / "base", "--out", tmp_path / "out")
+    refused = invoke(*words, "--preset", "paper")
+    assert refused.exit_code == 1
+    line = refused.stderr.strip().splitlines()[-1]
+    assert "embedded by minilm, while match.similarity 0.75 is for mpnet" in line
+    assert line.endswith("or --set text_base.encoder=minilm takes it as it is")
+    asked = invoke(*words, "--preset", "paper", "--set", "text_base.encoder=minilm")
+    assert asked.exit_code == 0, asked.output
 
 
 @pytest.mark.parametrize(
@@ -148,3 +163,65 @@ def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch
     )
     assert alone.exit_code == 1
     assert "none of 1 videos could be heard" in alone.stderr
+
+
+CAPTIONS = {
+    f"garlic{number}": {
+        "text": ["peel two cloves of garlic", "rub the toast with garlic", "drizzle olive oil"],
+        "start": [0, 5, 10],
+        "end": [4, 9, 14],
+    }
+    for number in range(3)
+}
+TABLE = "video_id,category_1,category_2,rank,task_id\n" + "".join(
+    f"{id},Food and Entertaining,Recipes,1,7\n" for id in CAPTIONS
+)
+
+
+@pytest.fixture
+def captions(tmp_path):
+    folder = tmp_path / "howto100m"
+    folder.mkdir()
+    (folder / "caption.json").write_text(json.dumps(CAPTIONS))
+    (folder / "task_ids.csv").write_text("7\tMake garlic toast\n")
+    return folder / "caption.json"
+
+
+def swapped(captions, base, out, *settings):
+    given = [part for each in settings for part in ("--set", each)]
+    return invoke("sieve-swap", captions, "--text-base", base, "--out", out, *given)
+
+
+def test_a_category_without_the_table_that_says_it_is_an_error(tmp_path, base, captions):
+    cooking = "pairing.category=Food and Entertaining"
+    loose = ("pairing.smallest_category=1", "pairing.validation_iou=0.9", "pairing.iou=0.05")
+    done = swapped(captions, base, tmp_path / "out", cooking, *loose)
+    assert done.exit_code == 1
+    assert "caption.json: no video has a category" in done.stderr
+    assert "put HowTo100M_v1.csv beside it, or give --set pairing.category=" in done.stderr
+    assert not (tmp_path / "out" / "train.json").exists()
+    (captions.parent / "HowTo100M_v1.csv").write_text(TABLE)
+    done = swapped(captions, base, tmp_path / "out", cooking, *loose)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("pairing.category=Pets", ("3 x it is of another category", "another pairing.category")),
+        ("pairing.smallest_category=9", ("too few videos", "lower pairing.smallest_category")),
+        ("pairing.longest_video=5.0", ("too long", "raise pairing.longest_video")),
+        ("pairing.iou=1.0", ("no document", "lower pairing.iou or pairing.recall")),
+        ("pairing.validation_iou=0.01", ("3 x validation", "raise pairing.validation_iou")),
+    ],
+)
+def test_an_empty_train_json_is_an_error_that_says_why(tmp_path, base, captions, setting, parts):
+    (captions.parent / "HowTo100M_v1.csv").write_text(TABLE)
+    loose = ("pairing.smallest_category=1", "pairing.validation_iou=0.9", "pairing.iou=0.05")
+    done = swapped(captions, base, tmp_path / "out", *loose, setting)
+    assert done.exit_code == 1
+    (line,) = [
+        line for line in done.stderr.splitlines() if line.startswith(("error", "Error", "stepline"))
+    ]
+    assert "train.json is empty" in line
+    assert all(part in line for part in parts)

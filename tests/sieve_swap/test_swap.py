@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from small_base import SmallBase
 
-from stepline.errors import ShapeError
+from stepline.errors import ModelError, ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement.check import CHANGED_NEGATION, CHANGED_NUMBER
-from stepline.sieve_swap.match import NO_DOCUMENT, NOT_IN_ORDER, TOO_FAR, segments
+from stepline.sieve_swap.match import NO_DOCUMENT, NOT_IN_ORDER, NOT_TOLD, TOO_FAR, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
     NO_INSTRUCTION,
@@ -298,3 +298,52 @@ def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
     assert [(item.text, item.reason) for item in kept["wording"].dropped] == [
         (said[0], NO_INSTRUCTION)
     ]
+
+
+class MiniLMNamedBase(SmallBase):
+    """The small base under the name of the encoder that the line model reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = "minilm"
+
+
+LINE_MODEL_BASE = MiniLMNamedBase()
+# the step said last is spoken of before the first one is told
+SPOKEN_EARLY = [
+    (0.0, 3.0, "remember how we drizzle with olive oil"),
+    (4.0, 9.0, "peel two cloves of garlic"),
+    (10.0, 13.0, "rub the toast with it"),
+    (14.0, 16.0, "drizzle it with olive oil"),
+]
+
+
+def test_the_line_model_takes_the_steps_of_the_document_that_fits_best_in_their_order():
+    made = swapped(SPOKEN_EARLY, base=LINE_MODEL_BASE, paired=[[2, 1, 0]], method="line-model")
+    assert lines(made) == [
+        (4.0, 9.0, "Peel 2 cloves garlic.", (1,)),
+        (10.0, 13.0, "Rub the toast with the garlic.", (2,)),
+        (14.0, 16.0, "Drizzle with olive oil.", (3,)),
+    ]
+    assert [item.reason for item in made.dropped] == [NOT_TOLD]
+
+
+def test_the_line_model_swaps_no_number_away():
+    spoken = [(4.0, 9.0, "peel 3 cloves of garlic"), *SPOKEN_EARLY[2:]]
+    made = swapped(
+        spoken, base=LINE_MODEL_BASE, paired=[[0]], method="line-model", unswapped="own words"
+    )
+    assert made.steps[0].text == "peel 3 cloves of garlic"
+    assert [step.source_text is None for step in made.steps] == [True, False, False]
+
+
+def test_the_line_model_of_a_video_without_a_document_drops_everything():
+    made = swapped(base=LINE_MODEL_BASE, paired=[[]], method="line-model")
+    assert {item.reason for item in made.dropped} == {NO_DOCUMENT}
+
+
+def test_the_line_model_needs_documents_and_vectors_that_it_can_read():
+    with pytest.raises(ShapeError, match="method 'line-model' need each record's documents"):
+        swapped(base=LINE_MODEL_BASE, method="line-model")
+    with pytest.raises(ModelError, match=r"build it with --set text_base\.encoder=minilm"):
+        swapped(paired=[[0]], method="line-model")

@@ -1,6 +1,7 @@
 """The library as a person uses it: cards, search, files that are dropped, and jobs."""
 
 import os
+import time
 
 import pytest
 from browser import CHROMIUM
@@ -54,7 +55,9 @@ def enter(page, id, value, event="input"):
 
 def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     page = visit()
-    assert page.run(TITLES) == ["A <b>bench</b>", "Bread", "Lemonade"]
+    assert page.run("document.getElementById('sort').value") == "newest"
+    enter(page, "sort", "title", "change")
+    page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Bread,Lemonade'")
     assert "0:16 · 3 steps · 2 shown" in page.run("document.querySelector('.card').textContent")
     enter(page, "filter", "BENCH")
     page.wait_until(f"{TITLES}.length === 1")
@@ -86,15 +89,26 @@ def test_a_search_gives_moments_that_open_at_their_second(visit):
     page.wait_until("document.getElementById('player')?.currentTime === 7")
 
 
-def test_what_is_listed_is_shared_as_a_folder(visit, server):
+def test_what_is_listed_is_shared_as_one_file_that_the_browser_saves(
+    visit, server, browser, tmp_path
+):
     page = visit()
+    saved = tmp_path / "saved"
+    browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(saved))
     enter(page, "filter", "bread")
     page.wait_until("document.getElementById('share').textContent === 'Share it'")
     page.click("#share")
+    assert not page.run("document.getElementById('with-videos').checked")
+    assert page.violations() == []
+    page.click("#share-now")
     page.wait_until("document.getElementById('told').textContent.startsWith('1 video shared')")
-    index = (server.studio.library.folder / "share" / "index.html").read_text()
-    assert "Bread" in index
-    assert "Lemonade" not in index
+    assert "Bread.html" in page.run("document.getElementById('told').textContent")
+    ends = time.monotonic() + 30
+    while not (saved / "Bread.html").is_file():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    assert "Slice the lemons" in (saved / "Bread.html").read_text()
+    assert not (server.studio.library.folder / "share").exists()
 
 
 def test_the_library_leads_to_annotating_and_to_the_audit_of_a_dataset_and_they_lead_back(

@@ -1,10 +1,12 @@
 """The studio's API as a page or a program uses it."""
 
+import io
 import json
 import os
 import re
 import socket
 import time
+import zipfile
 
 import pytest
 from http_client import ask
@@ -89,7 +91,7 @@ def test_the_waveform_is_read_once(server, monkeypatch):
 @pytest.mark.parametrize("name", sorted(OUTPUTS))
 def test_every_output_is_given_of_the_corrected_record(server, name):
     reply, data = server.ask("GET", f"/api/videos/{LEMONADE}/steps?format={name}")
-    if name in ("chapters", "ffmetadata", "mp4", "recipe") and reply.status == 409:
+    if name in ("alignment", "chapters", "ffmetadata", "mp4", "recipe") and reply.status == 409:
         assert "cannot hold this record" in json.loads(data)["error"]
         return
     assert reply.status == 200
@@ -279,10 +281,38 @@ def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_s
     assert (refused.exit_code, "take a copy of it" in refused.stderr) == (1, True)
 
 
-def test_a_share_folder_needs_no_server(own):
-    reply, data = own.ask("POST", "/api/share", {"ids": [LEMONADE]})
+def test_a_share_of_one_video_is_one_page_and_of_several_a_zip(tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video, ("Lemonade", "Bread"))
+    ids = [video_id(f"v{number}.json") for number in range(2)]
+    with serving(folder) as running:
+        reply, data = running.ask("POST", "/api/share", {"ids": ids[:1]})
+        assert "Lemonade.html" in reply.headers["Content-Disposition"]
+        assert b"Slice the lemons" in data
+        assert b"<video" not in data
+        reply, data = running.ask("POST", "/api/share", {"ids": ids})
+        assert "videos-and-steps.zip" in reply.headers["Content-Disposition"]
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = archive.namelist()
+            index = archive.read("videos-and-steps/index.html").decode()
+        assert sum(name.endswith(".html") for name in names) == 3
+        assert not [name for name in names if name.endswith(".mp4")]  # nobody asked for them
+        assert "--shown: #0d6e67" in index  # the page's own design
+        _, data = running.ask("POST", "/api/share", {"ids": ids, "videos": True})
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            assert sum(name.endswith(".mp4") for name in archive.namelist()) == 2
+        assert len(running.read("/api/videos")["videos"]) == 2
+
+
+def test_a_share_folder_needs_no_server(tmp_path, small_video):
+    handed = tmp_path / "handed"
+    with serving(library(tmp_path / "library", small_video), allowed=[handed]) as own:
+        check_share_folder(own, handed / "share")
+
+
+def check_share_folder(own, folder):
+    body = {"ids": [LEMONADE], "out": str(folder), "videos": True}
+    reply, data = own.ask("POST", "/api/share", body)
     assert reply.status == 200, data
-    folder = own.studio.library.folder / "share"
     (page,) = re.findall(r'href="([^"]+)"', (folder / "index.html").read_text())
     assert "Slice the lemons" in (folder / page).read_text()
     record = read_record((folder / page).with_suffix(".json"))

@@ -163,6 +163,8 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
 def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
     with pytest.raises(ShapeError, match="no sample is left"):
         fit(network(), task(0), QUICK, tmp_path)
+    with pytest.raises(SettingsError, match="patience=2: nothing is held out"):
+        fit(network(), task(), QUICK.model_copy(update={"patience": 2}), tmp_path)
     broken = TrainingTask(
         task().samples,
         len,
@@ -239,6 +241,40 @@ def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
     assert (tmp_path / "parts" / LOG_FILE).read_text() == (
         tmp_path / "whole" / LOG_FILE
     ).read_text()
+
+
+def test_training_ends_where_the_score_stops_rising(tmp_path):
+    """Scores of every second epoch, 4 steps each: 1, 3, 2, 3; with patience 2 the fourth is the
+    last, also after a stop."""
+    settings = QUICK.model_copy(update={"epochs": 20, "patience": 2, "score_every": 2})
+    scores = {8: 1.0, 16: 3.0, 24: 2.0, 32: 3.0}
+
+    def run(folder, stop=None):
+        steps = []
+
+        def report(progress):
+            steps.append(progress.step)
+            if progress.step == stop:
+                raise Interrupted
+
+        def score(model, samples):
+            return scores[now[0]], 1
+
+        def counting(model, samples):
+            now[0] += 1
+            return losses(model, samples)
+
+        now = [26 if (folder / CHECKPOINT_FILE).exists() else 0]
+        scorer = HeldOutScorer([0], 1, score, lambda model: None)
+        fit(network(), replace(task(), losses=counting), settings, folder, report, scorer=scorer)
+        return steps
+
+    assert run(tmp_path / "whole")[-1] == 32
+    with pytest.raises(Interrupted):
+        run(tmp_path / "parts", stop=27)
+    assert run(tmp_path / "parts") == list(range(27, 33))
+    assert run(tmp_path / "parts") == []  # it has ended
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
 
 
 def test_samples_need_not_be_read_to_be_measured(tmp_path):

@@ -67,6 +67,44 @@ def write_s3d(folder: Path, texts: list[str]) -> Path:
     return path
 
 
+def write_internvideo(
+    folder: Path, joint: int = 16, merges: tuple[str, ...] = ("c u", "cu t</w>")
+) -> Path:
+    """Write a small InternVideo-MM checkpoint in the released layout, and CLIP's merges beside
+    it."""
+    import gzip
+
+    import torch
+
+    from stepline.vision.internvideo_network import InternVideoNetwork, NetworkSizes
+
+    sizes = NetworkSizes(
+        width=64,
+        patch=8,
+        grid=4,
+        layers=3,
+        readouts=2,
+        text_width=64,
+        text_layers=2,
+        max_tokens=9,
+        words=512 + len(merges) + 2,
+        joint=joint,
+    )
+    torch.manual_seed(1)
+    network = InternVideoNetwork(sizes)
+    weights = {}
+    for name, value in network.state_dict().items():
+        weights[f"clip.{name}"] = value + 0.1 * torch.randn_like(value)
+    weights["clip.logit_scale"] = torch.tensor(2.66)
+    weights["clip.text_mask_embedding"] = torch.zeros(1, 1, 64)
+    weights["caption_decoder.weight"] = torch.zeros(2, 2)
+    path = folder / "InternVideo-MM-L-14.ckpt"
+    torch.save({"epoch": 3, "state_dict": weights}, path)
+    lines = "\n".join(['"version: 0.2"', *merges, "a b"])
+    (folder / "bpe_simple_vocab_16e6.txt.gz").write_bytes(gzip.compress(lines.encode()))
+    return path
+
+
 def _tokenizer():
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checkpoints import write_clip, write_s3d
+from checkpoints import write_clip, write_internvideo, write_s3d
 from numpy.testing import assert_allclose
 from vision_samples import NOISE
 
@@ -33,6 +33,9 @@ def make_precomputed(folder):
 MAKERS = {
     "conse": lambda folder: VisionSettings(),
     "clip": make_clip,
+    "internvideo": lambda folder: VisionSettings(
+        backbone="internvideo", path=write_internvideo(folder)
+    ),
     "s3d": lambda folder: VisionSettings(backbone="s3d", path=write_s3d(folder, TEXTS)),
     "s3d-mixed5c": lambda folder: VisionSettings(
         backbone="s3d-mixed5c", path=write_s3d(folder, TEXTS)

@@ -100,6 +100,24 @@ def test_a_target_takes_what_gains_most_a_second():
     ]
 
 
+def test_what_is_left_of_the_target_shows_a_part_of_another_step():
+    made = record(
+        step("a", 0.0, 10.0, score=0.9, at=3.0),
+        step("b", 20.0, 24.0, score=0.8),
+        step("c", 40.0, 55.0, score=0.7),
+    )
+    # b fits whole; of the 6 s left the surest of the others has those around its second 3
+    assert spans(summarize(made, SummarySettings(seconds=10.0))) == [(0.0, 6.0), (20.0, 24.0)]
+    # 1.5 s show nothing
+    assert spans(summarize(made, SummarySettings(seconds=5.5))) == [(20.0, 24.0)]
+
+
+def test_a_part_beside_a_selected_step_leaves_the_gap_in_the_target():
+    made = record(step("a", 0.0, 10.0, score=0.9), step("b", 10.5, 30.0, score=0.9, at=11.0))
+    found = summarize(made, SummarySettings(seconds=14.0))
+    assert sum(segment.span.duration for segment in found) <= 14.0
+
+
 def test_overlapping_steps_cost_their_shared_seconds_once():
     made = record(
         step("a", 0.0, 8.0, score=0.8),

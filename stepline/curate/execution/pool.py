@@ -26,7 +26,7 @@ from typing import IO, Literal
 import psutil
 from pydantic import JsonValue
 
-from stepline.child_processes import kill_group, start_module
+from stepline.child_processes import kill_group, start_module, worker_variables
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import FailureKind, StageFailure, never, no_libraries, no_settings
@@ -43,17 +43,6 @@ FAMILY_INTERVAL = 0.5  # seconds between looks at the memory of what a worker ha
 OUTSIDE_CODES = (-signal.SIGKILL, -signal.SIGTERM)
 # times that a task's worker may be killed from outside before the task counts as failed
 OUTSIDE_KILLS = 5
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "RAYON_NUM_THREADS",
-)
-WORKER_ENVIRONMENT = dict.fromkeys(THREAD_VARIABLES, "1") | {
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 
 
 @dataclass(frozen=True)
@@ -211,7 +200,7 @@ def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
         [str(pipe)],
         stdout=log,
         stderr=log,
-        variables=WORKER_ENVIRONMENT,
+        variables=worker_variables(threads=1),
         pass_fds=(pipe,),
     )
 

@@ -226,8 +226,9 @@ def text_source(recipe: "Recipe") -> str:
     """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features'
     own space."""
     vision = recipe.steps.vision
-    if vision.backbone == "clip":
-        return f"clip:{vision.path}" if vision.path is not None else "clip"
+    if vision.backbone in ("clip", "internvideo"):
+        own = vision.backbone
+        return f"{own}:{vision.path}" if vision.path is not None else own
     return vision.text_space if vision.backbone == "conse" else "minilm"
 
 

@@ -266,15 +266,25 @@ def coarse(video: VideoContext) -> bytes:
     steps: tuple[Step, ...] = inside.steps
     unsaid: tuple[Rejected, ...] = ()
     if video.recipe.coarse.said == "likeness" and steps:
-        from stepline.grounding.speech import coarse_spans
+        from stepline.grounding.speech import place_steps
         from stepline.text import embed
 
         sentences = inside.transcript.sentences
-        step_vectors = embed([step.text for step in steps])
-        likeness = step_vectors @ embed([sentence.text for sentence in sentences]).T  # (K, S)
         settings = video.recipe.steps.nasva.coarse
-        steps, unsaid = coarse_spans(
-            steps, sentences, likeness, duration=duration, settings=settings
+        step_probabilities = None
+        if settings.matching == "line-model":
+            from stepline.writing.extractive.writer import transcript_step_probabilities
+
+            writing = video.recipe.steps.writing
+            step_probabilities = transcript_step_probabilities(inside.transcript, writing)
+        steps, unsaid = place_steps(
+            steps,
+            sentences,
+            embed([step.text for step in steps]),
+            embed([sentence.text for sentence in sentences]),
+            duration=duration,
+            settings=settings,
+            step_probabilities=step_probabilities,
         )
     warnings = (
         *probed.warnings,

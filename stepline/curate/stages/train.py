@@ -28,7 +28,6 @@ from stepline.features import FeatureStore, open_store
 from stepline.nasva.align import TextScores, score_texts
 from stepline.nasva.calibration import calibration_path, write_calibration
 from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.dataset import matching_rows
 from stepline.nasva.fit_calibration import calibrate_by_foreign_texts
 from stepline.nasva.predict import place_steps
 from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
@@ -158,6 +157,8 @@ class StepVectors:
     def vectors(self, texts: LabelledTexts) -> Matrix:
         """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are
         of other texts."""
+        from stepline.nasva.dataset import matching_rows  # loads torch
+
         rows = matching_rows(texts, self.texts)
         if rows is None:
             what = f"{texts.video}: its step vectors are of other texts"

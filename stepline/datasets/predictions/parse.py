@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stepline.datasets.files import Node, Tree
+from stepline.datasets.predictions.pdvc import cut_proposals, has_scores, is_uncut
 from stepline.datasets.predictions.types import (
     PredictedSegment,
     PredictionCollector,
@@ -236,6 +237,11 @@ def _add_columns(
 
 def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> None:
     """Add segments; where every row gives a start and none an end they are chapters."""
+    if collector.cut == "pdvc" and has_scores(rows):
+        collector.cut_videos += 1
+        rows = cut_proposals(rows)
+    elif is_uncut(rows):
+        collector.uncut_videos += 1
     starts = [_start_only(row.value) for row in rows]
     if rows and None not in starts:
         chapters = [

@@ -19,6 +19,7 @@ from stepline.datasets.predictions.parse import (
     collect_prose,
     collect_tree,
 )
+from stepline.datasets.predictions.pdvc import Cut
 from stepline.datasets.predictions.types import (
     PredictedSegment,
     PredictionCollector,
@@ -40,7 +41,7 @@ MAX_LISTED = 3  # rejected rows in an error
 
 
 def read_predictions(
-    path: Path | str, *, durations: Mapping[str, float] | None = None
+    path: Path | str, *, durations: Mapping[str, float] | None = None, cut: Cut | None = None
 ) -> SegmentPredictions:
     """Return the segments in another system's output, or in Stepline's own, and everything that
     could not be read.
@@ -48,11 +49,12 @@ def read_predictions(
     path: a file (densevid results, Vid2Seq, Chapter-Llama, plain lists, a language model's reply,
     CSV, records) or a folder of them. durations: video id -> seconds, which only end the last
     chapter of a list without ends. A file that holds one video without naming it is that video's:
-    the file's name, or its folder's where the name is a general one (chapters.json). Raises
+    the file's name, or its folder's where the name is a general one (chapters.json). cut: "pdvc"
+    ranks and cuts the proposals of PDVC's own results as PDVC does before it scores them. Raises
     DatasetError when a file cannot be read at all; in a folder it is listed.
     """
     path = Path(path)
-    collector = PredictionCollector(durations or {})
+    collector = PredictionCollector(durations or {}, cut=cut)
     if path.is_dir():
         _folder(collector, path)
     else:

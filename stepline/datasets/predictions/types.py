@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepline.datasets.files import Node, Tree, quoted
+from stepline.datasets.predictions.pdvc import CUT_RULE, UNCUT_RULE, Cut
 from stepline.datasets.youtube_ids import shared_prefix
 from stepline.records import Record, Rejected
 
@@ -51,6 +52,9 @@ class PredictionCollector:
     rejected: list[Rejected] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     without_text: int = 0  # segments with an empty text
+    cut: Cut | None = None  # how the proposals of a video are cut
+    cut_videos: int = 0
+    uncut_videos: int = 0  # that look as if they were to be cut
     # video, text, where: to be read as prose
     replies: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -129,6 +133,10 @@ class PredictionCollector:
         prefix = shared_prefix(self.segments)
         if prefix:
             self.note_rule(UNPREFIXED_RULE)
+        if self.cut_videos:
+            self.note_rule(f"{self.cut_videos} videos: {CUT_RULE}")
+        if self.uncut_videos:
+            self.note_rule(f"{self.uncut_videos} videos: {UNCUT_RULE}")
         if self.without_text:
             self.note_rule(f"{self.without_text} segments have an empty text and stay as they are")
         segments = {

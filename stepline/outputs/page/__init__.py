@@ -46,7 +46,8 @@ def page(
     record, alignment = _beginning(record, alignment)
     shown = page_view(record, alignment, keyframes or {})
     style += "".join(
-        f".step .thumb.picture-{number} {{ background: url({link}) center / cover; print-color-adjust: exact; }}\n"
+        f".step .thumb.picture-{number} {{ background: url({link}) center / contain no-repeat; "
+        "print-color-adjust: exact; }\n"
         for number, link in enumerate(shown.pictures)
     )
     return template(_file("page.html")).render(

@@ -9,6 +9,9 @@
     step: node.classList.contains("step"),
   }));
   const cursors = document.querySelectorAll("[data-cursor]");
+  player?.addEventListener("loadedmetadata", () => {
+    if (player.videoWidth) document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
+  });
 
   const clock = (seconds) => {
     const whole = Math.floor(seconds), two = (value) => String(value).padStart(2, "0");

@@ -277,9 +277,6 @@ class AlignmentPicture:
     height: int
     lines: tuple[RowLabel, ...]
     boxes: tuple[SpanBox, ...]
-    kind: str
-    low: str
-    high: str
 
 
 def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
@@ -292,7 +289,6 @@ def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
         else RowLabel(None, sentence_case(one_line(text)), None)
         for text, step in zip(alignment.texts, steps, strict=True)
     )
-    low, high = float(alignment.scores.min()), float(alignment.scores.max())
     boxes = tuple(
         SpanBox(
             percent(step.start, view.total), percent(step.end - step.start, view.total), index * row
@@ -308,9 +304,6 @@ def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
         height=row * len(lines),
         lines=lines,
         boxes=boxes,
-        kind=alignment.kind,
-        low=f"{low:.2f}",
-        high=f"{high:.2f}",
     )
 
 

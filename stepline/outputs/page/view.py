@@ -1,6 +1,7 @@
 """What the page says of each step and sentence, ready for the template: words and seconds, no
 markup."""
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -111,7 +112,8 @@ class PageView:
     long and short. needed: materials and tools under their headings, where there are any. marks,
     looks: the colours of sentences and of placed steps that occur, in words.
 
-    pictures: those that several steps have, held once.
+    pictures: those that several steps have, held once. has_settings: whether the JSON has settings.
+    is_portrait: whether the pictures are higher than wide. models: rows of dotted key and value.
     """
 
     title: str
@@ -130,7 +132,8 @@ class PageView:
     captions: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
     dropped: tuple[Rejected, ...]
     warnings: tuple[str, ...]
-    settings: tuple[tuple[str, str], ...]
+    has_settings: bool
+    is_portrait: bool
     models: tuple[tuple[str, str], ...]
 
 
@@ -178,7 +181,8 @@ def page_view(
         captions=_placed_texts(record.captions),
         dropped=record.dropped,
         warnings=record.warnings,
-        settings=flatten(record.settings),
+        has_settings=bool(record.settings),
+        is_portrait=_is_portrait(keyframes),
         models=flatten(record.models),
     )
 
@@ -282,11 +286,21 @@ def _step(
         together=first if first and first != number else None,
         sources=sources,
         provenance=" · ".join(part for part in (step.source_text, step.licence) if part) or None,
-        alternatives=step.alternatives,
+        alternatives=tuple(sentence_case(one_line(text)) for text in step.alternatives),
         seen=tuple(map(one_line, step.seen)),
         picture=picture_link(picture) if picture and picture not in shared else None,
         shared=shared.get(picture) if picture else None,
     )
+
+
+def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
+    """Return whether the pictures are higher than wide; the first stands for all."""
+    from PIL import Image
+
+    for picture in keyframes.values():
+        with Image.open(io.BytesIO(picture)) as image:
+            return image.height > image.width
+    return False
 
 
 def _thing(thing: Material) -> ThingView:

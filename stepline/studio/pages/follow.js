@@ -1,9 +1,10 @@
 /* Follow along: one step at a time in big letters, its clip again and again, timers for what its words say. */
-import { ask, bindKeys, clock, kept, make, pageId, part, plural, sentenceCase, tell } from "./studio.js";
+import { ask, bindKeys, clock, kept, make, pageId, part, plural, sentenceCase, shapePage, tell } from "./studio.js";
 import { durations } from "./durations.js";
 
 const video = `/api/videos/${pageId()}`, player = part("player"), timers = new Map();
 const MANY = 16, VERY_MANY = 36;   // steps from which the print is set smaller, so that one page holds it
+shapePage(player);
 let steps = [], current = 0, media = false, listening = null;
 
 const place = (step) => (step.start !== null && step.status !== "said" && step.status !== "not found" ? step : null);

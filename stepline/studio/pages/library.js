@@ -1,5 +1,5 @@
 /* The library: its videos as cards, search over their moments, files that come in, and the jobs that understand them. */
-import { ask, bindKeys, clock, kept, listen, loadPicture, make, part, plural, RequestError, sentenceCase, tell, verdictWords } from "./studio.js";
+import { ask, bindKeys, clock, kept, listen, loadPicture, make, part, plural, RequestError, save, sentenceCase, tell, verdictWords } from "./studio.js";
 
 const PIECE = 4 << 20;      // bytes of an upload that are sent at once
 const PATIENCE = 2000;      // ms before a piece that did not get through is sent again, from where the studio is
@@ -23,13 +23,23 @@ const card = (video) => {
     make("div", {},
       make("a", { href: `/video/${encodeURIComponent(video.id)}` }, make("bdi", { textContent: video.title })),
       make("p", { textContent: facts.filter(Boolean).join(" · ") }),
-      make("p", {}, badge, " ", make("a", { className: "permalink", href: `/follow/${encodeURIComponent(video.id)}`, textContent: "follow along", ariaLabel: `Follow along: ${video.title}` }))));
+      make("p", {}, badge, " ", make("a", { className: "permalink", href: `/follow/${encodeURIComponent(video.id)}`, textContent: "follow along", ariaLabel: `Follow along: ${video.title}` }), " ",
+        make("button", { type: "button", className: "permalink", textContent: "share", ariaLabel: `Share: ${video.title}`, onclick: () => askShare([video.id]) }))));
 };
 let listed = [];
-const shareAll = async () => {
-  tell("the folder is being written");
-  const { index } = await ask("/api/share", { method: "POST", body: { ids: listed, out: "share" } });
-  tell(`${plural(listed.length, "video")} shared: open ${index}, or hand its folder on; it needs no server`);
+let handed = [];
+const askShare = (ids) => {
+  handed = ids;
+  part("share-title").textContent = ids.length === 1 ? "Share a video" : `Share ${ids.length} videos`;
+  part("share-form").textContent = ids.length === 1 ? "One page that opens in any browser: steps, pictures and words." : "One .zip: a page a video and an index, which open in any browser.";
+  part("with-videos").checked = false;
+  part("share-box").showModal();
+};
+const share = async () => {
+  part("share-box").close();
+  tell("the file is being written");
+  const name = await save("/api/share", { ids: handed, videos: part("with-videos").checked });
+  tell(`${plural(handed.length, "video")} shared: ${name} is in this browser's downloads; hand it on, it needs no server`);
 };
 const load = async () => {
   const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value });
@@ -42,7 +52,8 @@ const load = async () => {
   part("facts").textContent = plural(videos.length, "video");
   part("annotate").hidden = !videos.length && !narrowed;
   part("empty").hidden = videos.length > 0;
-  part("empty").textContent = narrowed ? "No video is like that." : "No videos yet. Drop one here.";
+  part("empty").textContent = narrowed ? "No video is like that." : "No videos yet.";
+  part("tour").hidden = Boolean(videos.length || narrowed);
 };
 
 /* ---- live runs ---- */
@@ -203,7 +214,9 @@ part("link").addEventListener("submit", (event) => {
   })();
 });
 part("files").addEventListener("change", ({ target }) => { uploadAll([...target.files]); target.value = ""; });
-part("share").addEventListener("click", guarded(shareAll));
+part("share").addEventListener("click", () => askShare(listed));
+part("share-now").addEventListener("click", guarded(share));
+part("share-not").addEventListener("click", () => part("share-box").close());
 let inside = 0;
 const over = (by) => { inside = Math.max(0, inside + by); document.body.classList.toggle("dropping", inside > 0); };
 addEventListener("dragenter", () => over(1));

@@ -1,6 +1,6 @@
 /* Review of one video: its steps are watched, moved, split, merged, added, deleted, retitled, marked and put in order. */
 import { Corrections, inWords, standing } from "./corrections.js";
-import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, tell, tenths } from "./studio.js";
+import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
 import { Timeline } from "./timeline.js";
 
 const MARKS = { "": "Not placed", shown: "Shown", likely: "Likely shown, by the words", unclear: "Unclear", said: "Said, not shown", "not found": "Not found" };
@@ -12,6 +12,7 @@ const LONGEST_TITLE = 200;   // letters, as the studio takes it
 const TYPING = 900;   // ms after the last letter before a text is saved
 const player = part("player"), list = part("list"), rows = new Map();
 const video = `/api/videos/${pageId()}`;
+shapePage(player);
 let timeline = null, current = null, loop = null, frame = 1 / 30;
 
 const isShown = (step) => step.start !== null && ["shown", "likely", "unclear"].includes(look(step));

@@ -56,6 +56,24 @@ export const ask = async (path, { method = "GET", body, headers = {} } = {}) => 
   return told;
 };
 
+/* The reply to what is sent, saved as a file by the browser; its name is returned. */
+export const save = async (path, body) => {
+  const headers = { "X-Stepline": "studio", "Content-Type": "application/json" };
+  const reply = await fetch(path, { method: "POST", body: JSON.stringify(body), headers });
+  if (!reply.ok) throw new RequestError(reply.status, await reply.json().catch(() => ({})));
+  const [, coded, plain] = /filename\*=utf-8''([^;]+)|filename="([^"]+)"/i.exec(reply.headers.get("Content-Disposition")) || [];
+  const name = coded ? decodeURIComponent(coded) : plain || "steps";
+  const link = make("a", { href: URL.createObjectURL(await reply.blob()), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  return name;
+};
+
+/* Pages of an upright video are set for one. */
+export const shapePage = (player) => player.addEventListener("loadedmetadata", () => {
+  document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
+});
+
 /* Server-sent events, by name. The browser connects again by itself; `again` is called when it has. */
 export const listen = (handlers, again = () => {}) => {
   const source = new EventSource("/api/events");

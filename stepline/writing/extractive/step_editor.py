@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MIN_KEEP: Final = 0.5  # P that a word or phrase is part of the step
 MIN_ACTION: Final = 0.45  # P that an action begins with a word
 MIN_FRONT_VERB: Final = 0.5  # P that an editor puts some verb in front
+# The same two where the sentence surely tells a step, and none was made out.
+MIN_LIKELIEST_ACTION: Final = 0.25
+MIN_LIKELIEST_FRONT_VERB: Final = 0.2
 NEGATION_REACH: Final = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS: Final = 30
 
@@ -123,16 +126,38 @@ class SentenceEditor:
                 drafts.append(draft)
         return [draft for draft in drafts if len(draft.words) > 1]
 
+    def likeliest_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
+        """Return the one step that is likeliest, for a sentence that surely tells one; or none."""
+        heads = self._heads(MIN_LIKELIEST_ACTION)
+        if not heads:
+            draft = self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
+            return [] if draft is None else [draft]
+        edits = self.reading.edits
+        beginning = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
+        head = max(heads, key=lambda place: float(beginning[place]))
+        later = [place for place in heads if place > head]
+        end = self._joint_before(head, later[0] if later else len(self.words))
+        draft = self._draft(_Action(head, head, end, starts_step=True))
+        if draft is None or not any(self._is_noun(word.place) for word in draft.words[1:]):
+            return []
+        return [draft]
+
+    def _heads(self, least: float) -> list[int]:
+        """Return the places of verbs with which an action begins, by a chance of at least `least`."""
+        edits = self.reading.edits
+        beginning = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
+        return [
+            place
+            for place in np.flatnonzero(beginning >= least).tolist()
+            if base_form(self.words[place], self.tokens[place]) is not None
+        ]
+
     def _actions(self) -> list[_Action]:
         """Return the actions of the sentence in order."""
         edits = self.reading.edits
         verb = edits[:, WORD_EDITS.index("verb")]
         following = edits[:, WORD_EDITS.index("next")]
-        heads = []
-        for place in range(len(self.words)):
-            is_action = verb[place] + following[place] >= MIN_ACTION
-            if is_action and base_form(self.words[place], self.tokens[place]) is not None:
-                heads.append(place)
+        heads = self._heads(MIN_ACTION)
         actions = []
         begin = 0
         for number, head in enumerate(heads):
@@ -175,6 +200,8 @@ class SentenceEditor:
         order = [DraftWord(verb, head)]
         if is_negated:
             order.insert(0, DraftWord("do not", None))
+        if after and after[0].text == "of" and after[0].place != head + 1:
+            after = after[1:]  # "add a bit of water", of which "a bit" goes
         front, moved = self._in_front(before, has_object=self._has_object(after))
         words = [*front, *order, *moved, *after]
         return DraftStep(tuple(_trimmed(words)), self.number, is_negated, head)
@@ -261,11 +288,13 @@ class SentenceEditor:
         token = self.tokens[place]
         return token is not None and token.pos_ == "DET" and token.head.i > token.i
 
-    def _with_front_verb(self, front_verbs: Sequence[str]) -> DraftStep | None:
+    def _with_front_verb(
+        self, front_verbs: Sequence[str], least: float = MIN_FRONT_VERB
+    ) -> DraftStep | None:
         """Return the kept words behind the verb that an editor would put there."""
         chances = self.reading.verbs.copy()
         none = front_verbs.index(NO_VERB)
-        if 1 - chances[none] < MIN_FRONT_VERB:
+        if 1 - chances[none] < least:
             return None
         chances[none] = 0.0
         verb = front_verbs[int(np.argmax(chances))]

@@ -9,7 +9,10 @@ folding     what is told twice is one step (repeats)
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from stepline.narration import NarrationTagger, SentenceReading, load_tagger
 from stepline.narration.words import SENTENCE_KINDS
@@ -43,11 +46,16 @@ if TYPE_CHECKING:
 
 __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
+Array: TypeAlias = npt.NDArray[np.float64]
+
 # P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.4, "all": 0.2}
 # The same of a sentence without a verb that no list goes before: of 52 below it 13 tell a step.
 MIN_LISTED_PROBABILITY: Final = 0.5
+MIN_SURE_STEP: Final = 0.5  # the same from which the likeliest step is written, if none is made out
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
+# P(step) of a warning from which it is written: of 60 below it, two tell a step of the work.
+MIN_WARNED_STEP: Final = 0.2
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 REASONS: Final = {
     "warning": "a warning",
@@ -87,14 +95,15 @@ def write_extractive(
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
         chance = float(chances[number])
-        is_warning = _warns(reading)
+        is_warning = _warns(reading) and chance >= MIN_WARNED_STEP
         if chance < threshold and not is_warning:
             if _adds_amount(steps, docs[number], unit):
                 continue
             if chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
-        drafts = _drafts(unit, reading, docs[number], number, tagger, namer)
+        is_sure = chance >= MIN_SURE_STEP
+        drafts = _drafts(unit, reading, docs[number], number, tagger, namer, is_sure=is_sure)
         if is_warning and chance < threshold:
             drafts = [draft for draft in drafts if draft.is_negated]
         if not drafts and chance >= threshold:
@@ -125,6 +134,18 @@ def sentence_step_probabilities(
     tagger = load_tagger() if tagger is None else tagger
     readings = tagger.read_sentences(sentences)
     return [float(chance) for chance in step_probabilities(readings, sentences)]
+
+
+def transcript_step_probabilities(
+    transcript: Transcript, settings: WritingSettings | None = None
+) -> Array | None:
+    """Return P(it tells a step) of each sentence of a transcript, (S,); None where the scorer
+    cannot read its language, or nothing is said."""
+    settings = WritingSettings() if settings is None else settings
+    texts = [sentence.text for sentence in transcript.sentences]
+    if not texts or foreign_note(transcript) is not None:
+        return None
+    return np.array(sentence_step_probabilities(texts, load_tagger(settings.step_scorer)))
 
 
 def narration_instruction(
@@ -162,13 +183,19 @@ def _drafts(
     number: int,
     tagger: NarrationTagger,
     namer: StepNamer,
+    *,
+    is_sure: bool,
 ) -> list[DraftStep]:
-    """Return the steps of a sentence: by grammar where it finds an action, else word by word."""
+    """Return the steps of a sentence: by grammar where it finds an action, else word by word; where
+    it surely tells one, the likeliest."""
     actions = grammar_actions(unit.text, reading, lambda place: namer.name_at(number, place))
     if actions:
         return [_as_draft(action, number) for action in actions]
     editor = SentenceEditor(unit.words, reading, doc, number)
-    return editor.steps(tagger.front_verbs)
+    steps = editor.steps(tagger.front_verbs)
+    if not steps and is_sure:
+        return editor.likeliest_step(tagger.front_verbs)
+    return steps
 
 
 def _as_draft(action: GrammarAction, number: int) -> DraftStep:

@@ -1,5 +1,6 @@
 """The stages of one video: what each hands on, and which videos are left out."""
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -139,6 +140,22 @@ def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
     assert (first.sources, second.sources) == ((2,), (0,))
 
 
+def test_the_line_model_places_steps_in_their_order_where_the_recipe_asks_for_it() -> None:
+    sentences = (
+        "We fry the onion.",
+        "That comes much later in this video.",
+        "So now chop the onion into small pieces.",
+        "And then you can fry the onion in the hot pan.",
+    )
+    steps = (Step(id="1", text="chop the onion"), Step(id="2", text="fry the onion"))
+    results = cells(*sentences, steps=steps)
+    recipe = load_settings(Recipe, None, ["steps.nasva.coarse.matching=line-model"])
+    by_likeness = from_bytes(CoarseSteps, per_video.coarse(work(Recipe(), results=results)))
+    in_order = from_bytes(CoarseSteps, per_video.coarse(work(recipe, results=results)))
+    assert [step.sources for step in by_likeness.steps] == [(2,), (0,)]
+    assert [step.sources for step in in_order.steps] == [(2,), (3,)]
+
+
 def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_goes() -> None:
     recipe = load_settings(Recipe, None, ["coarse.said=cited"])
     said = transcript(*NARRATION.split(". ")).sentences
@@ -189,6 +206,19 @@ def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     judged = from_bytes(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge == "grounding"
     assert judged.transcript.sentences[0].shown is not None
+
+
+def test_labels_end_where_the_next_step_s_begin() -> None:
+    texts = ("chop the onion", "fry the onion", "salt the rice", "stir the soup")
+    steps = tuple(Step(id=str(n), text=text) for n, text in enumerate(texts))
+    results = cells(*(f"Now {text}." for text in texts), steps=steps)
+    results["coarse"] = per_video.coarse(work(Recipe(), results=results))
+    results["ground"] = per_video.ground(work(Recipe(), results=results))
+    grounded, _ = unpack(GroundedSteps, results["ground"])
+    placed = sorted(grounded.steps, key=lambda step: step.at or 0.0)
+    assert all(step.spans for step in placed)
+    for first, second in itertools.pairwise(placed):
+        assert first.spans[0].end <= second.spans[0].start
 
 
 SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, steps=2)

@@ -1,0 +1,137 @@
+"""What became of videos, printed: a table of one video, a line of each of several."""
+
+import contextlib
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from stepline.cli.errors import is_quiet, print_data, print_error, print_message
+from stepline.cli.progress import folder_bar
+
+if TYPE_CHECKING:
+    from stepline.pipeline.batch import VideoResult
+    from stepline.pipeline.video_messages import VideoOutcome
+    from stepline.progress import Progress
+    from stepline.records import Record
+
+    # what messages call a video, and what does the main job on it
+    VideoJob: TypeAlias = tuple[str, Callable[..., VideoResult]]
+
+
+def run_in_turn(
+    jobs: "Sequence[VideoJob]", progress: "Progress | None"
+) -> "Iterator[VideoOutcome]":
+    """Yield what became of each video, done one after another in this process. progress: None: each
+    shows its own."""
+    from stepline.pipeline.video_messages import VideoOutcome
+
+    for label, run in jobs:
+        try:
+            result = run(progress=progress)
+        except Exception as error:  # noqa: BLE001   printed in a line; one video stops no other
+            yield VideoOutcome(label, error=error)
+        else:
+            yield VideoOutcome(label, result)
+
+
+class ResultPrinter:
+    """Prints what becomes of videos, and remembers it.
+
+    noun: what the videos are called. formats: those of which a missing one is explained. several: whether
+    there is more than one video, so that each has a line instead of a table, unless --verbose asks
+    for more. Lines come as videos end, JSON in the order of the videos.
+    status: the exit code, 0 where none failed. last: the latest record.
+    """
+
+    def __init__(
+        self, noun: str, formats: Collection[str], *, as_json: bool, several: bool
+    ) -> None:
+        self.status = 0
+        self.last: Record | None = None
+        self._noun = noun
+        self._formats = formats
+        self._as_json = as_json
+        self._several = several
+        self._labels: deque[str] = deque()  # of videos whose JSON is not printed yet
+        self._json_texts: dict[str, str] = {}  # by label; empty for a video that failed
+        self._in_full = not several or logging.getLogger().isEnabledFor(logging.INFO)
+
+    def print_all(
+        self,
+        start: "Callable[[Progress | None], Iterable[VideoOutcome | None]]",
+        labels: Sequence[str],
+    ) -> None:
+        """Print the outcomes of some videos as they come, with a bar over several.
+
+        start: begins the work, which reports its progress to what it is given; yields None where
+        there is no news. labels: of the videos, in order.
+        """
+        total = len(labels)
+        self._labels.extend(labels)
+        bar = folder_bar(total) if self._several else contextlib.nullcontext()
+        with bar as folder:
+            for outcome in start(folder.show if folder is not None else None):
+                if outcome is not None:
+                    self._print(outcome)
+                    is_earlier = outcome.result is not None and outcome.result.earlier
+                    if folder is not None:
+                        folder.add(failed=outcome.error is not None, earlier=is_earlier)
+                if folder is not None:
+                    folder.show()
+        if folder is not None and total > 1:
+            done = total - folder.failed
+            counts = f"{done:,} of {total:,} {self._noun} done, {folder.failed:,} failed"
+            if folder.earlier:
+                counts += f"; {folder.earlier:,} were done before (--force does them again)"
+            print_message(counts)
+
+    def _print(self, outcome: "VideoOutcome") -> None:
+        """Print a result or an error."""
+        if outcome.error is not None:
+            self.status = max(self.status, print_error(outcome.error, [outcome.label]))
+            self._print_json(outcome.label, "")
+        elif outcome.result is not None:
+            self._print_result(outcome.label, outcome.result)
+
+    def _print_result(self, label: str, result: "VideoResult") -> None:
+        """Print a record as the options ask, and what else there is to know."""
+        from stepline.outputs import plan_chapters, step_table
+        from stepline.storage import to_json
+
+        record = self.last = result.record
+        if self._in_full or not result.earlier:
+            print_warnings(record, f"{Path(label).name}: ")
+        if self._as_json:
+            text = to_json(record)
+            if self._several:
+                text = json.dumps(json.loads(text), ensure_ascii=False) + "\n"
+            self._print_json(label, text)
+        elif self._in_full:
+            print_data(step_table(record), end="")
+        elif not result.earlier and not is_quiet():
+            print_data(step_table(record).partition("\n")[0])
+        if self._in_full:
+            if result.earlier:
+                print_message(
+                    f"{label}: done before with the same settings (--force does it again)"
+                )
+            print_message(*(f"wrote {file}" for file in result.files))
+        if "chapters" in self._formats:
+            reason = plan_chapters(record).reason
+            if reason is not None:
+                prefix = f"{record.id}: " if self._several else ""
+                print_message(f"{prefix}no chapters: {reason}")
+
+    def _print_json(self, label: str, text: str) -> None:
+        """Print the JSON of a video once all videos before it have theirs."""
+        self._json_texts[label] = text
+        while self._labels and self._labels[0] in self._json_texts:
+            print_data(self._json_texts.pop(self._labels.popleft()), end="")
+
+
+def print_warnings(record: "Record", prefix: str = "") -> None:
+    """Print the warnings of a record, a line each."""
+    print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)

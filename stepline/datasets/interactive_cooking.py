@@ -1,0 +1,78 @@
+"""Qualcomm Interactive Cooking: what an assistant says to people who cook, and when, in videos of
+CaptainCook4D.
+
+    {set}_{split}.json                    [{video_id, activity_name, output_texts, output_timestamps,
+                                            output_types, output_actions, remaining_plan}]
+    {set}/{split}-*.parquet               the same rows, as the data set is served now
+                                          set: main, advanced_planning; split: train, val(idation), test
+
+An instruction is a reference step: its span goes from the second in which it is given to that of the
+next one, or of `feedback_finish_all`, when the person has done it. The last instruction has no span
+where no such message follows. Feedback on successes and mistakes is not read.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.datasets.files import Node, read_node
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
+from stepline.errors import DatasetError, first_line
+
+INSTRUCTION = "instruction"
+FINISH = "finish_all"  # part of the type of the message that ends a recipe
+COLUMNS = ("video_id", "activity_name", "output_texts", "output_timestamps", "output_types")
+SPLITS = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
+
+
+def read(path: Path) -> Iterator[DatasetEntry]:
+    """Yield one entry a recording of a file, or of each file of a folder of one set."""
+    files = [path]
+    if path.is_dir():
+        files = sorted((*path.glob("*.json"), *path.glob("*.parquet")))
+        if not files:
+            cure = "give main/ or advanced_planning/ of the data set, or one of its files"
+            raise DatasetError(f"{path}: holds neither .json nor .parquet; {cure}")
+    for file in files:
+        for row in _rows(file):
+            yield _entry(row, _split_of(file))
+
+
+def _rows(file: Path) -> Iterator[Node]:
+    if file.suffix != ".parquet":
+        yield from read_node(file).rows()
+        return
+    from stepline.parquet import ParquetError, ParquetReader
+
+    try:
+        for number, row in enumerate(ParquetReader(file).rows(list(COLUMNS))):
+            yield Node(row, f"{file}: row {number}")
+    except (ParquetError, KeyError) as error:
+        reason = first_line(error)
+        raise DatasetError(f"{file}: not a file of this data set ({reason})") from error
+
+
+def _split_of(file: Path) -> str | None:
+    """Return the split that the file's name ends with or, of Parquet, begins with."""
+    stem = file.name.partition(".")[0]
+    words = (stem.rpartition("_")[2], stem.partition("-")[0])
+    return next((SPLITS[word] for word in words if word in SPLITS), None)
+
+
+def _entry(row: Node, subset: str | None) -> DatasetEntry:
+    builder = RecordBuilder(row["video_id"].name())
+    texts = [text.text() for text in row["output_texts"].rows()]
+    seconds = [second.number() for second in row["output_timestamps"].rows()]
+    kinds = [kind.text() for kind in row["output_types"].rows()]
+    if not len(texts) == len(seconds) == len(kinds):
+        counts = f"{len(texts)} texts, {len(seconds)} times, {len(kinds)} types"
+        raise DatasetError(f"{row.location}: {counts}; give as many of each")
+    marks = [n for n, kind in enumerate(kinds) if kind == INSTRUCTION or FINISH in kind]
+    instructions = [n for n in marks if kinds[n] == INSTRUCTION]
+    for number, place in enumerate(instructions):
+        ends = [seconds[mark] for mark in marks if mark > place]
+        id = str(number)
+        if ends:
+            builder.add_span(id, texts[place], seconds[place], ends[0], keep=True)
+        else:
+            builder.add_step(id, texts[place])
+    return builder.entry(subset=subset, task=row.optional_text("activity_name"))

@@ -1,0 +1,137 @@
+"""GRACE: steps or chapters scored many to one, so that a coarser or finer cut of the same video is
+not a fault.
+
+Both sides are split, in their order, into pairs of groups; of each pair one side is a single event.
+The split is that with the greatest sum of IoU over the pairs of events in its groups, found by
+dynamic programming. A pair of groups is worth its mean IoU times the likeness of its texts, each
+side's joined to one.
+
+Source: Pu et al. 2025 (ARC-Chapter), section 4.3, read in a transcript: its equations are pictures
+there. Differs: likeness is METEOR, the paper's BERTScore needs a network; a video's score is the
+mean over its pairs of groups, where the paper is read as a plain sum. So values compare with each
+other, not with published ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+
+from stepline.datasets import read_predictions
+from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.dense_captioning import read_reference
+from stepline.evaluate.events import Event, EventTokenizer, Matrix, segment_iou, times
+from stepline.evaluate.meteor import Meteor
+from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import ScoringTask, match_ids, prediction_notes
+from stepline.evaluate.soda import PairScorer
+
+METRICS = ("GRACE", "GRACE time", "GRACE text")
+
+
+@dataclass(frozen=True)
+class GroupPair:
+    """Neighbouring reference events (rows) and neighbouring predictions (columns) that go
+    together."""
+
+    rows: range
+    columns: range
+
+
+def best_groups(overlaps: Matrix) -> list[GroupPair]:
+    """Return the split with the greatest sum of overlaps, in order.
+
+    overlaps: (N, M) IoU of reference and prediction, N and M at least 1. Every event is in one
+    group; ties take the smaller group at the end.
+    """
+    count, width = overlaps.shape
+    down = np.vstack([np.zeros(width), np.cumsum(overlaps, axis=0)])  # (N + 1, M)
+    across = np.hstack([np.zeros((count, 1)), np.cumsum(overlaps, axis=1)])  # (N, M + 1)
+    best = np.full((count + 1, width + 1), -np.inf)
+    best[0, 0] = 0.0
+    steps = np.zeros((count + 1, width + 1, 2), dtype=np.int64)
+    for row in range(1, count + 1):
+        for column in range(1, width + 1):
+            # several reference events to this prediction, and the other way round
+            many_rows = best[:row, column - 1] + down[row, column - 1] - down[:row, column - 1]
+            many_columns = best[row - 1, :column] + across[row - 1, column]
+            many_columns = many_columns - across[row - 1, :column]
+            rows = row - _last_best(many_rows)
+            columns = column - _last_best(many_columns)
+            if many_columns[column - columns] > many_rows[row - rows]:
+                best[row, column] = many_columns[column - columns]
+                steps[row, column] = 1, columns
+            else:
+                best[row, column] = many_rows[row - rows]
+                steps[row, column] = rows, 1
+    pairs = []
+    row, column = count, width
+    while row and column:
+        rows, columns = steps[row, column].tolist()
+        pairs.append(GroupPair(range(row - rows, row), range(column - columns, column)))
+        row, column = row - rows, column - columns
+    return pairs[::-1]
+
+
+def _last_best(values: Floats) -> int:
+    """Return the last place of the greatest value."""
+    return len(values) - 1 - int(np.argmax(values[::-1]))
+
+
+class GraceScorer:
+    """Scores single videos. meteor: by default METEOR in Python."""
+
+    def __init__(self, meteor: PairScorer | None = None) -> None:
+        self._meteor: PairScorer = Meteor() if meteor is None else meteor
+        self._tokenizer = EventTokenizer()
+
+    def score(
+        self, reference: Sequence[Event], predictions: Sequence[Event]
+    ) -> tuple[float, float, float]:
+        """Return GRACE of a video, the mean IoU of its groups, and the mean likeness of their
+        texts; 0 without predictions."""
+        if not predictions:
+            return 0.0, 0.0, 0.0
+        truth = sorted(reference, key=itemgetter(0))
+        events = sorted(predictions, key=itemgetter(0))
+        overlaps = segment_iou(times(truth), times(events))  # (N, M)
+        references = self._tokenizer.tokens(truth)
+        hypotheses = self._tokenizer.tokens(events)
+        overlap = []
+        texts = []
+        for pair in best_groups(overlaps):
+            overlap.append(float(overlaps[np.ix_(pair.rows, pair.columns)].mean()))
+            written = " ".join(references[row] for row in pair.rows)
+            predicted = " ".join(hypotheses[column] for column in pair.columns)
+            texts.append(((written,), predicted))
+        likeness = np.array(self._meteor.compare(texts).segments)
+        in_time = np.array(overlap)
+        return float((in_time * likeness).mean()), float(in_time.mean()), float(likeness.mean())
+
+
+def score(scoring: ScoringTask) -> Scores:
+    """Return GRACE and its two factors, each a mean over the reference's videos."""
+    reference = read_reference(scoring)
+    predictions = read_predictions(scoring.predictions)
+    segments = match_ids(predictions.segments, reference)
+    scorer = GraceScorer()
+    rows = [
+        scorer.score(events, [row[:3] for row in segments.get(id, ())])
+        for id, events in reference.items()
+    ]
+    values = np.array(rows, dtype=np.float64).reshape(len(rows), len(METRICS))
+    ones = np.ones(len(rows))
+    columns: dict[str, Floats] = {}
+    statistics: dict[str, Statistic] = {}
+    for number, name in enumerate(METRICS):
+        columns[name] = values[:, number]
+        statistics[name] = Ratio(columns[name], ones)
+    return scoring.scores(
+        statistics if rows else {},
+        columns if rows else {},
+        items=sum(map(len, reference.values())),
+        reference_ids=reference,
+        predicted_ids=segments,
+        notes=prediction_notes(predictions),
+    )

@@ -1,0 +1,45 @@
+"""What a process that does the main job on several videos and its parent say to each other."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepline.device import ComputeType
+from stepline.pipeline.batch import OutputOptions, VideoResult
+from stepline.pipeline.request import StepsSettings
+
+LOGGERS = ("", "faster_whisper")  # whose levels a worker has from the process that started it
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What the main job does with every video.
+
+    request_parts: what goes to `VideoSource.open`. device, compute: as of `set_device`.
+    log_levels: of `LOGGERS`.
+    """
+
+    settings: StepsSettings
+    output: OutputOptions
+    request_parts: Mapping[str, Any]
+    device: str = "auto"
+    compute: ComputeType = "auto"
+    log_levels: tuple[int, ...] = (logging.WARNING, logging.ERROR)
+
+
+@dataclass(frozen=True)
+class WorkerReady:
+    """A worker has started and loaded the networks that the settings name."""
+
+
+@dataclass(frozen=True)
+class VideoOutcome:
+    """What became of a video: its result, or the error that ended it.
+
+    label: what messages call the video.
+    """
+
+    label: str
+    result: VideoResult | None = None
+    error: Exception | None = None

@@ -1,0 +1,224 @@
+"""InternVideo-MM as a backbone: a row of features is a clip of 8 pictures, in one space with
+texts.
+
+It reads the user's own checkpoint, InternVideo-MM-L-14.ckpt or -B-16.ckpt, and with it the words of
+CLIP's tokenizer, bpe_simple_vocab_16e6.txt.gz. With it a network that was released for
+InternVideo's features answers a video of the user's own. Source: Wang et al. 2022 (InternVideo).
+"""
+
+import gzip
+import html
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepline.device import current_device
+from stepline.errors import ModelError, SettingsError, ShapeError, first_line
+from stepline.records import Matrix
+from stepline.state_dict import read_tensors
+from stepline.vision.encode import Clips, Pictures, check_pictures
+from stepline.vision.internvideo_network import InternVideoNetwork, network_sizes
+from stepline.vision.settings import VisionSettings
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+CLIP_FRAMES = 8  # at one row per second that is 8 frames/s, the rate of the released features
+KEPT_SIDE = 224 / 256  # of a picture's shorter side: pictures are cut to 224 after a resize to 256
+MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training pictures, by colour
+SPREAD = (0.26862954, 0.26130258, 0.27577711)
+PREFIX = "clip."  # begins the names of the two towers' weights
+TOWERS = ("visual.", "transformer.")  # of whose weights none may be left over
+MAX_NAMES = 3  # wrong names that an error repeats
+
+MERGES_FILE = "bpe_simple_vocab_16e6.txt.gz"
+TEXT_START, TEXT_END = "<|startoftext|>", "<|endoftext|>"
+WORD_END = "</w>"
+PIECE_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+# bytes that stand for themselves in the file of merges; the rest are moved up to 256 and above
+PLAIN_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
+
+
+def byte_characters() -> list[str]:
+    """Return the character of each of the 256 bytes, in the order of CLIP's tokens."""
+    moved = 256 - len(PLAIN_BYTES)
+    return [chr(code) for code in (*PLAIN_BYTES, *range(256, 256 + moved))]
+
+
+def read_tokenizer(path: Path, words: int) -> "Tokenizer":
+    """Return CLIP's tokenizer with as many tokens as a network knows.
+
+    path: bpe_simple_vocab_16e6.txt, packed or not: a line that names its version, then a merge of
+    two pieces a line. Raises ModelError for another file, or one with too few merges.
+    """
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    cure = f"give CLIP's {MERGES_FILE} as vision.dictionary, or put it next to the weights"
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+        lines = content.decode("utf-8").split("\n")[1:]
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: no file of merges ({first_line(error)}); {cure}") from error
+    characters = byte_characters()
+    pieces = [*characters, *(character + WORD_END for character in characters)]
+    count = words - len(pieces) - 2
+    pairs = [line.split() for line in lines[: max(0, count)]]
+    if count < 0 or len(pairs) < count or any(len(pair) != 2 for pair in pairs):
+        raise ModelError(f"{path}: not {count} merges, which the weights ask for; {cure}")
+    merges = [(first, second) for first, second in pairs]
+    pieces += [first + second for first, second in merges]
+    vocabulary = {piece: number for number, piece in enumerate([*pieces, TEXT_START, TEXT_END])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END))
+    split = pre_tokenizers.Split(Regex(PIECE_PATTERN), "removed", invert=True)
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
+    return tokenizer
+
+
+def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Tensor:
+    """Return (K, length) tokens: start, the text's, end, then 0; a longer text is cut before its
+    end token."""
+    start = tokenizer.token_to_id(TEXT_START)
+    end = tokenizer.token_to_id(TEXT_END)
+    rows = torch.zeros((len(texts), length), dtype=torch.int64)
+    for row, text in zip(rows, texts, strict=True):
+        plain = html.unescape(html.unescape(text))
+        plain = re.sub(r"\s+", " ", plain).strip().lower()
+        numbers = [start, *tokenizer.encode(plain).ids[: length - 2], end]
+        row[: len(numbers)] = torch.tensor(numbers)
+    return rows
+
+
+def read_internvideo(path: Path) -> InternVideoNetwork:
+    """Return both towers of a checkpoint at rest.
+
+    Raises ModelError, naming what does not fit, for any other file. Weights of the checkpoint that
+    neither tower has, such as those of its decoder, are left aside.
+    """
+    name = "InternVideo-MM"
+    cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
+    tensors = read_tensors(path, name, cure)
+    own = {
+        key.removeprefix(PREFIX): torch.from_numpy(value)
+        for key, value in tensors.items()
+        if key.startswith(PREFIX)
+    }
+    try:
+        sizes = network_sizes({key: tuple(value.shape) for key, value in own.items()})
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}; {cure}") from error
+    with torch.device("meta"):
+        network = InternVideoNetwork(sizes)
+    expected = network.state_dict()
+    faults = [f"{key} is missing" for key in expected if key not in own]
+    faults += [f"{key} is unknown" for key in own if key.startswith(TOWERS) and key not in expected]
+    for key, value in own.items():
+        if key in expected and value.shape != expected[key].shape:
+            faults.append(f"{key} is {tuple(value.shape)}, not {tuple(expected[key].shape)}")
+        elif key in expected and not value.isfinite().all():
+            faults.append(f"{key} holds NaN or infinity")
+    if faults:
+        names = ", ".join(faults[:MAX_NAMES])
+        raise ModelError(f"{path}: not the weights of {name}: {names}; {cure}")
+    network.load_state_dict({key: own[key] for key in expected}, assign=True)
+    network.eval()
+    return network
+
+
+class InternVideoBackbone:
+    """Clips and texts as vectors of one space.
+
+    unit: rows have length 1; else the lengths that the network gives, as in the released features.
+    """
+
+    name = "internvideo"
+    clip_frames = CLIP_FRAMES
+
+    def __init__(
+        self, network: InternVideoNetwork, tokenizer: "Tokenizer", *, batch: int, unit: bool
+    ) -> None:
+        """batch: how many texts are encoded together."""
+        self._device = current_device()
+        self._network = network.to(self._device.name)
+        self._tokenizer = tokenizer
+        self._batch = batch
+        self._unit = unit
+        self.dim = network.sizes.joint
+
+    def encode_clips(self, clips: Clips) -> Matrix:
+        """Return (B, D) rows for uint8 RGB clips (B, T, H, W, 3)."""
+        if clips.ndim != 5 or not clips.shape[1]:
+            raise ShapeError(f"clips must be (B, T, H, W, 3) with T above 0, not {clips.shape}")
+        check_pictures(clips.reshape(-1, *clips.shape[2:]))
+        if not len(clips):
+            return np.empty((0, self.dim), dtype=np.float32)
+        pixels = torch.from_numpy(np.ascontiguousarray(clips))
+        inputs = prepare(pixels, self._network.sizes.side).to(self._device.name)
+        with torch.inference_mode(), self._device.autocast():
+            return self._rows(self._network.encode_clips(inputs))
+
+    def encode_images(self, pictures: Pictures) -> Matrix:
+        """Return (B, D) rows of clips in which each picture stands still."""
+        check_pictures(pictures)
+        shape = (len(pictures), CLIP_FRAMES, *pictures.shape[1:])
+        return self.encode_clips(np.broadcast_to(pictures[:, None], shape))
+
+    def encode_texts(self, texts: Sequence[str]) -> Matrix:
+        """Return (K, D) rows; a text longer than the network's limit is cut there."""
+        rows = [np.empty((0, self.dim), dtype=np.float32)]
+        length = self._network.sizes.max_tokens
+        for start in range(0, len(texts), self._batch):
+            batch = texts[start : start + self._batch]
+            tokens = text_tokens(batch, self._tokenizer, length).to(self._device.name)
+            with torch.inference_mode(), self._device.autocast():
+                rows.append(self._rows(self._network.encode_texts(tokens)))
+        return np.concatenate(rows)
+
+    def _rows(self, vectors: Tensor) -> Matrix:
+        vectors = vectors.float()
+        if self._unit:
+            vectors = F.normalize(vectors, dim=1)
+        rows: Matrix = vectors.cpu().numpy()
+        return rows
+
+
+def prepare(clips: Tensor, side: int) -> Tensor:
+    """Return the network's input (B, 3, T, side, side) for uint8 clips (B, T, H, W, 3).
+
+    The middle square of 7/8 of the shorter side, less CLIP's mean and over its spread.
+    """
+    b, t, h, w, _ = clips.shape
+    square = max(1, round(min(h, w) * KEPT_SIDE))
+    y, x = (h - square) // 2, (w - square) // 2
+    middle = clips[:, :, y : y + square, x : x + square].reshape(b * t, square, square, 3)
+    middle = middle.permute(0, 3, 1, 2)  # (B T, 3, square, square)
+    if square != side:
+        middle = F.interpolate(middle, (side, side), mode="bilinear", antialias=True)
+    mean = torch.tensor(MEAN).view(1, 3, 1, 1)
+    spread = torch.tensor(SPREAD).view(1, 3, 1, 1)
+    scaled = (middle.float() / 255 - mean) / spread
+    return scaled.view(b, t, 3, side, side).transpose(1, 2)
+
+
+def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:
+    """Return InternVideo-MM with the weights in `settings.path` and the merges beside them, or in
+    `settings.dictionary`.
+
+    Raises SettingsError without a path, ModelError when a file is missing, damaged or of another
+    network.
+    """
+    if settings.path is None:
+        needs = f"vision.path=InternVideo-MM-L-14.ckpt, with {MERGES_FILE} next to it"
+        raise SettingsError(f"vision.backbone=internvideo needs {needs}")
+    network = read_internvideo(settings.path)
+    merges = settings.dictionary or settings.path.parent / MERGES_FILE
+    tokenizer = read_tokenizer(merges, network.sizes.words)
+    return InternVideoBackbone(network, tokenizer, batch=settings.batch, unit=settings.unit)

@@ -1,0 +1,164 @@
+"""Shown spans end where the next step's begin, by whatever path steps are placed."""
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from known_steps import NAMES, SECONDS, SHOTS, grounded
+
+from stepline.grounding.fusion import part_neighbours
+from stepline.grounding.ground import ground
+from stepline.grounding.settings import GroundSettings
+from stepline.nasva.align import TextScores
+from stepline.nasva.predict import ground_by_aligner
+from stepline.nasva.settings import AlignerSettings
+from stepline.pipeline.networks import Networks
+from stepline.pipeline.pictures import VisualFeatures
+from stepline.pipeline.placing import place_steps
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.speech import drop_speech_past_end
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
+from stepline.vision_language.places import move_steps, picture_seconds, place_beliefs, video_places
+
+
+def shown(name, at, start, end):
+    return Step(id=name, text=name, at=at, spans=(Span(start, end),), status="shown", score=0.9)
+
+
+def assert_apart(steps):
+    """Assert that no two spans overlap, but of steps that are likeliest at the same second."""
+    placed = [step for step in steps if step.spans]
+    assert placed
+    for first, second in itertools.combinations(placed, 2):
+        if first.at != second.at:
+            assert first.spans[0].overlap(second.spans[0]) == 0, (first, second)
+    for step in placed:
+        assert step.spans[0].start <= step.at <= step.spans[0].end
+
+
+def test_spans_that_overlap_between_the_seconds_of_their_steps_meet_halfway():
+    steps = (shown("a", 10.5, 6.0, 15.0), shown("b", 16.5, 12.0, 20.0))
+    first, second = part_neighbours(steps)
+    assert (first.spans, second.spans) == ((Span(6.0, 14.0),), (Span(14.0, 20.0),))
+
+
+def test_spans_meet_inside_their_overlap():
+    steps = (shown("a", 10.5, 6.0, 12.0), shown("b", 20.5, 11.0, 24.0))
+    first, second = part_neighbours(steps)
+    assert (first.spans, second.spans) == ((Span(6.0, 12.0),), (Span(12.0, 24.0),))
+
+
+def test_steps_of_one_second_share_what_is_theirs_and_end_together():
+    steps = (shown("a", 10.5, 6.0, 15.0), shown("b", 10.5, 6.0, 15.0), shown("c", 16.5, 12.0, 20.0))
+    first, twin, last = part_neighbours(steps)
+    assert first.spans == twin.spans == (Span(6.0, 14.0),)
+    assert last.spans == (Span(14.0, 20.0),)
+
+
+def test_spans_of_drawn_places_never_overlap():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        steps = []
+        for number in range(6):
+            at = float(rng.integers(0, 120)) / 3
+            reach = rng.uniform(0.1, 12.0, 2)
+            steps.append(shown(str(number), at, max(0.0, at - reach[0]), at + reach[1]))
+        assert_apart(part_neighbours(steps))
+
+
+def spoken_steps(starts):
+    sentences = []
+    steps = []
+    for number, start in enumerate(starts):
+        span = Span(start, start + 3.0)
+        sentences.append(Sentence(text=f"do thing {number}", span=span))
+        steps.append(Step(id=str(number), text=f"thing {number}", said=span, sources=(number,)))
+    return steps, Transcript(language="en", sentences=tuple(sentences))
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["written steps", "a user's lines"])
+def test_grounded_steps_are_apart(written):
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        starts = sorted(rng.uniform(0.0, 100.0, 8).tolist())
+        steps, transcript = spoken_steps(starts)
+        tellings = None if written else np.eye(8)
+        grounding = ground(
+            steps, duration=110.0, transcript=transcript, written=written, tellings=tellings
+        )
+        assert_apart(grounding.steps)
+
+
+def test_steps_of_long_videos_are_apart_over_the_borders_of_windows():
+    starts = np.arange(5.0, 200.0, 6.0).tolist()
+    steps, transcript = spoken_steps(starts)
+    settings = GroundSettings(window=40.0, context=10.0)
+    grounding = ground(steps, duration=210.0, transcript=transcript, settings=settings)
+    assert_apart(grounding.steps)
+
+
+class LoadedScores:
+    """An aligner that fits every step to the same forty rows, one after the other."""
+
+    aligner, calibration, sha256 = None, None, "0"
+
+    def check(self, features):
+        """Take any features."""
+
+
+@pytest.mark.parametrize("rule", ["grown", "start"])
+def test_steps_that_a_network_places_are_apart_unless_the_paper_s_rule_is_asked_for(
+    rule, monkeypatch
+):
+    scores = np.zeros((4, 40), np.float32)
+    for row, center in zip(scores, (10, 14, 18, 22), strict=True):
+        row[:] = np.exp(-np.abs(np.arange(40) - center) / 6.0)
+    fit = TextScores(scores, None, 1.0)
+    monkeypatch.setattr("stepline.nasva.predict.score_texts", lambda *_, **__: fit)
+    steps = [Step(id=str(k), text=str(k)) for k in range(4)]
+    features = FeatureSequence(np.zeros((40, 3), np.float32), 1.0, "drawn")
+    settings = AlignerSettings(spans=rule, compete=0.0, order="none", grow=0.3)
+    placed = ground_by_aligner(
+        steps, LoadedScores(), features, np.zeros((4, 3), np.float32), settings=settings
+    )
+    if rule == "grown":
+        assert_apart(placed.steps)
+    else:
+        assert placed.steps[0].spans[0].overlap(placed.steps[1].spans[0]) > 0
+
+
+def test_steps_that_a_model_of_pictures_moves_are_apart():
+    grounding = grounded()
+    places = video_places(SHOTS)
+    before = place_beliefs(grounding.steps, grounding.alignment, places)
+    after = np.roll(before, 1, axis=0)  # each step where its neighbour was
+    steps, _ = move_steps(
+        grounding.steps,
+        grounding.alignment,
+        SHOTS,
+        picture_seconds(grounding.alignment, places, float(SECONDS)),
+        before,
+        after,
+        duration=float(SECONDS),
+        settings=GroundSettings(),
+    )
+    assert len(steps) == len(NAMES)
+    assert_apart(steps)
+
+
+def test_steps_that_a_writer_saw_in_one_place_are_apart():
+    steps = tuple(Step(id=str(at), text="seen", at=at) for at in (2.0, 5.0, 5.5))
+    inside = drop_speech_past_end(12.0, Transcript(), steps, keep_all_steps=True)
+    placed = place_steps(
+        Request(Path("v.mp4"), "v"),
+        SimpleNamespace(has_picture=True),
+        inside,
+        VisualFeatures(),
+        StepsSettings(),
+        Networks(),
+        12.0,
+    )
+    assert [step.status for step in placed.steps] == ["shown"] * 3
+    assert_apart(placed.steps)

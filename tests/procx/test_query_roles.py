@@ -1,0 +1,214 @@
+"""Queries by role: a second set for words, which reads at the boxes of the first and moves none."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
+from torch.testing import assert_close
+
+from stepline.procx.beam_search import generate
+from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
+from stepline.procx.losses import (
+    batch_losses,
+    caption_loss,
+    caption_matches,
+    localization_losses,
+    overlap_loss,
+    role_loss,
+    training_losses,
+)
+from stepline.procx.matcher import Matches, QueryIndex, build_targets
+from stepline.procx.model import ModelOutput, Predictions
+from stepline.procx.settings import PDVC_LOSSES, LossSettings
+
+OLD_FILE = Path(__file__).parents[1] / "golden" / "inputs" / "networks" / "procx.safetensors"
+SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC_LOSSES)]
+# parts of the network that say where a step is, and how sure that is
+PLACE_PARTS = ("queries.", "query_places.", "reference.", "decoder.", "heads.")
+
+
+def by_role(form="key-aware", kind="transformer"):
+    return tiny(form, kind, query_form="roles")
+
+
+def look(model, samples, settings):
+    with torch.no_grad():
+        return model.eval()(made(samples, settings).videos)
+
+
+def gradient_sizes(model):
+    """Return the sum of the sizes of each weight's gradient, 0 without one."""
+    sizes = {}
+    for name, weight in model.named_parameters():
+        sizes[name] = 0.0 if weight.grad is None else float(weight.grad.abs().sum())
+    return sizes
+
+
+def test_words_have_queries_of_the_same_shape_and_shared_ones_are_the_same():
+    output = look(network(by_role()), three(), by_role())
+    assert output.word_queries.shape == output.queries.shape == (2, 3, 8, 32)
+    assert not torch.equal(output.word_queries, output.queries)
+    shared = look(network(), three(), tiny())
+    assert shared.word_queries is shared.queries
+
+
+@pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
+def test_a_second_set_changes_no_place(form, kind, settings):
+    shared = network(tiny(form, kind), stirred=True)
+    model = network(by_role(form, kind), seed=1)
+    model.load_state_dict(shared.state_dict(), strict=False)
+    before = look(shared, three(), tiny(form, kind)).predictions
+    after = look(model, three(), by_role(form, kind)).predictions
+    for name in ("logits", "boxes", "counts"):
+        assert torch.equal(getattr(before, name), getattr(after, name))
+
+
+@pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
+def test_no_gradient_of_words_reaches_what_places_them(form, kind, settings):
+    made_of = by_role(form, kind)
+    model, batch = network(made_of, stirred=True), made(three(), made_of)
+    changes = {"role_weight": 1.0}
+    losses = batch_losses(model, batch, settings.model_copy(update=changes))
+    words = {"caption", "contrast", "role"} & set(losses)
+    sum(losses[name].mean for name in words).backward()
+    sizes = gradient_sizes(model)
+    assert all(not size for name, size in sizes.items() if name.startswith(PLACE_PARTS))
+    for name, size in sizes.items():
+        if name.startswith(("word_", "encoder.")):
+            assert size > 0, name
+
+
+@pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
+def test_gradients_of_all_losses_reach_every_weight(form, kind, settings):
+    made_of = by_role(form, kind)
+    model, batch = network(made_of, stirred=True), made([sample(said=True), *three()], made_of)
+    changes = {"text_layers": "every", "role_weight": 1.0, "overlap_weight": 1.0}
+    losses = training_losses(model, batch, settings.model_copy(update=changes))
+    sum(loss.mean for loss in losses).backward()
+    without = {name for name, size in gradient_sizes(model).items() if not size}
+    assert without <= {"temperature.logarithm"}  # PDVC contrasts nothing
+
+
+@pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
+def test_words_are_read_at_the_boxes_and_other_videos_change_nothing(form, kind, settings):
+    made_of = by_role(form, kind)
+    model = network(made_of, stirred=True).eval()
+    together = look(model, [*three(), sample("none", rows=0, steps=0)], made_of)
+    alone = look(model, three()[1:2], made_of)
+    assert torch.isfinite(together.word_queries).all()
+    assert_close(together.word_queries[:, 1:2], alone.word_queries, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        boxes = alone.predictions.boxes
+        moved = model._decode_words((boxes + 0.3) % 1, alone.levels, alone.lengths, None)
+    assert (moved - alone.word_queries).abs().max() > 1e-3
+
+
+def outputs(words, places):
+    """Return the output of a network of one layer and one video, as far as `role_loss` reads it."""
+    boxes = torch.zeros(1, 1, len(words), 2)
+    predictions = Predictions(boxes[..., 0], boxes, torch.zeros(1, 1, 3))
+    sets = torch.tensor(places)[None, None], torch.tensor(words)[None, None]
+    return ModelOutput(predictions, *sets, torch.zeros(1, 1, 2), (1,), None, None)
+
+
+def matches_of(count, video=None):
+    number = torch.arange(count)
+    zero = torch.zeros(count, dtype=torch.int64)
+    return Matches(zero, zero if video is None else torch.tensor(video), number, number, 0)
+
+
+def test_the_contrast_between_roles_by_hand():
+    """Unit vectors at a right angle, temperature 1: each surprise is log(e + 1) - 1."""
+    output = outputs([[2.0, 0.0], [0.0, 3.0]], [[1.0, 0.0], [0.0, 1.0]])
+    loss = role_loss(output, matches_of(2), temperature=1.0)
+    assert loss.mean.item() == pytest.approx(math.log(math.e + 1) - 1, abs=1e-6)
+    crossed = outputs([[2.0, 0.0], [0.0, 3.0]], [[0.0, 1.0], [1.0, 0.0]])
+    assert role_loss(crossed, matches_of(2), temperature=1.0).mean > loss.mean
+    nothing = role_loss(output, matches_of(0), temperature=1.0)
+    assert float(nothing.mean) == 0
+
+
+def test_overlap_beyond_the_steps_own_by_hand():
+    """Boxes .2-.6 and .4-.8 overlap by a third; steps apart: all of it counts, steps as they are:
+    nothing."""
+    boxes = torch.tensor([[[[0.4, 0.4], [0.6, 0.4]]]])
+    apart = build_targets([[(10.0, 40.0), (60.0, 90.0)]], [100.0])
+    loss = overlap_loss(boxes, apart, matches_of(2))
+    assert int(loss.count) == 2
+    assert float(loss.total) == pytest.approx(1 / 3, abs=1e-4)
+    as_they_are = build_targets([[(20.0, 60.0), (40.0, 80.0)]], [100.0])
+    assert float(overlap_loss(boxes, as_they_are, matches_of(2)).total) == pytest.approx(
+        0, abs=1e-6
+    )
+    alone = build_targets([[(20.0, 60.0)]], [100.0])
+    assert float(overlap_loss(boxes, alone, matches_of(1)).total) == 0
+
+
+def test_further_losses_are_off_by_default():
+    model, batch = network(by_role()), made(three(), by_role())
+    assert {"role", "overlap"}.isdisjoint(batch_losses(model, batch))
+    settings = LossSettings(role_weight=0.1, overlap_weight=0.1)
+    assert {"role", "overlap"} <= set(batch_losses(model, batch, settings))
+    # without a second set there are no roles to contrast
+    shared = batch_losses(network(), made(three()), settings)
+    assert "overlap" in shared
+    assert "role" not in shared
+
+
+def test_a_network_with_roles_is_read_back_as_it_was_written(tmp_path):
+    model = network(by_role(), stirred=True).eval()
+    write_model(model, VOCABULARY, tmp_path / "procx.safetensors", TrainingFeatures("drawn"))
+    loaded = load_model(tmp_path)
+    assert loaded.model.settings == by_role()
+    before, after = (look(each, three(), by_role()) for each in (model, loaded.model))
+    assert torch.equal(before.word_queries, after.word_queries)
+    assert torch.equal(before.predictions.boxes, after.predictions.boxes)
+
+
+def test_an_older_file_is_read_with_shared_queries_and_its_own_positions():
+    with safe_open(OLD_FILE, framework="pt") as file:
+        settings = json.loads(file.metadata()["stepline"])["settings"]
+    assert {"query_form", "position_form"}.isdisjoint(settings)
+    loaded = load_model(OLD_FILE).model
+    assert loaded.settings.query_form == "shared"
+    assert loaded.settings.position_form == "end"
+    assert loaded.places.offset == 1.0
+
+
+def test_one_batch_is_learnt_word_for_word():
+    made_of = by_role()
+    model, batch = network(made_of), made(three(), made_of)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
+    for step in range(160):
+        optimizer.param_groups[0]["lr"] = 1e-2 * min(1.0, (step + 1) / 10, 2 * (1 - step / 160))
+        loss = sum(part.mean for part in training_losses(model, batch))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    output = look(model, three(), made_of)
+    losses, matches = localization_losses(output.predictions, batch.targets)
+    assert float(losses["giou"].mean) < 0.4  # over both layers
+    last = caption_matches(matches, LossSettings(), 2)
+    context = model.context(output, QueryIndex.last_layer(last.video, last.query))
+    captions = generate(model.captioner, context)
+    rows = batch.rows(last.video, last.step).tolist()
+    sentences = [VOCABULARY.decode(caption.tokens) for caption in captions]
+    assert sentences == [SENTENCES[row] for row in rows]
+
+
+def test_a_mean_over_captions_by_hand():
+    """Uniform over 4 tokens but for one caption's single token, which is certain: (log 4 + 0) / 2."""
+    token_pad = torch.tensor([[False, False, False], [False, True, True]])
+    logits = torch.zeros(2, 3, 4)
+    logits[1, 0, 0] = 100.0
+    tokens = torch.zeros(2, 3, dtype=torch.int64)
+    by_caption = caption_loss(logits, tokens, token_pad, 0.0, average="captions")
+    assert int(by_caption.count) == 2
+    assert by_caption.mean.item() == pytest.approx(math.log(4) / 2)
+    by_token = caption_loss(logits, tokens, token_pad, 0.0)
+    assert by_token.mean.item() == pytest.approx(3 * math.log(4) / 4)

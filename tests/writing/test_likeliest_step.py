@@ -1,0 +1,66 @@
+"""A sentence that surely tells a step gets its likeliest one where no word is sure."""
+
+import numpy as np
+import pytest
+
+from stepline.narration.tagger import SentenceReading
+from stepline.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS, spoken_words
+from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.step_editor import SentenceEditor
+
+FRONT_VERBS = (NO_VERB, "add", "put")
+
+
+def editor_of(text, kept, chance_of_verb, front=(0.9, 0.05, 0.05)):
+    """An editor of a sentence whose words `kept` stay; chance_of_verb: word -> P(an action)."""
+    words = spoken_words(text)
+    edits = np.zeros((len(words), len(WORD_EDITS)))
+    for place, word in enumerate(words):
+        bare = word.strip(",.").lower()
+        verb = chance_of_verb.get(bare, 0.0)
+        keep = 0.9 * (bare in kept)
+        edits[place, WORD_EDITS.index("verb")] = verb
+        edits[place, WORD_EDITS.index("keep")] = keep
+        edits[place, WORD_EDITS.index("drop")] = 1 - verb - keep
+    kinds = np.full(len(SENTENCE_KINDS), 1 / len(SENTENCE_KINDS))
+    (doc,) = parse([" ".join(words)])
+    return SentenceEditor(words, SentenceReading(kinds, edits, np.array(front)), doc, 0)
+
+
+def likeliest(editor):
+    return [step.text for step in editor.likeliest_step(FRONT_VERBS)]
+
+
+def test_the_likeliest_verb_begins_it_though_it_is_not_sure():
+    text = "So don't panic, put the onions in the pan."
+    kept = ("the", "onions", "in", "pan")
+    editor = editor_of(text, kept, {"panic": 0.02, "put": 0.4})
+    assert editor.steps(FRONT_VERBS) == []
+    assert likeliest(editor) == ["put the onions in the pan"]
+
+
+@pytest.mark.parametrize("chance", [0.05, 0.2])
+def test_a_verb_that_is_hardly_one_begins_none(chance):
+    editor = editor_of("We cook long.", ("long",), {"cook": chance})
+    assert likeliest(editor) == []
+
+
+def test_what_names_no_thing_is_no_step():
+    editor = editor_of("We cook this very long.", ("very", "long"), {"cook": 0.4})
+    assert likeliest(editor) == []
+
+
+def test_a_list_gets_the_verb_that_an_editor_would_put_first():
+    text = "Some salt in a bowl."
+    kept = ("some", "salt", "in", "a", "bowl")
+    assert likeliest(editor_of(text, kept, {}, (0.7, 0.25, 0.05))) == ["add some salt in a bowl"]
+    assert likeliest(editor_of(text, kept, {}, (0.9, 0.06, 0.04))) == []
+
+
+def test_an_of_whose_amount_goes_is_lost_with_it():
+    text = "Add just a little bit of water."
+    (step,) = editor_of(text, ("of", "water"), {"add": 0.9}).steps(FRONT_VERBS)
+    assert step.text == "add water"
+    text = "Dispose of the water."
+    (step,) = editor_of(text, ("of", "the", "water"), {"dispose": 0.9}).steps(FRONT_VERBS)
+    assert step.text == "dispose of the water"
