@@ -208,11 +208,11 @@ def _start_pool(
 ) -> "VideoPool":
     """Return the processes that work on several videos at the same time."""
     from stepline.device import wanted_compute, wanted_device
-    from stepline.pipeline.video_messages import LOGGERS, WorkerSetup
+    from stepline.pipeline.video_messages import WORKER_LOGGERS, VideoWorkerSetup
     from stepline.pipeline.video_pool import VideoPool
 
-    levels = tuple(logging.getLogger(name).level for name in LOGGERS)
-    setup = WorkerSetup(
+    levels = tuple(logging.getLogger(name).level for name in WORKER_LOGGERS)
+    setup = VideoWorkerSetup(
         settings, output, request_parts, wanted_device(), wanted_compute(), log_levels=levels
     )
     return VideoPool(setup, jobs)

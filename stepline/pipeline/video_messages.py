@@ -9,15 +9,18 @@ from stepline.device import ComputeType
 from stepline.pipeline.batch import OutputOptions, VideoResult
 from stepline.pipeline.request import StepsSettings
 
-LOGGERS = ("", "faster_whisper")  # whose levels a worker has from the process that started it
+WORKER_LOGGERS = (
+    "",
+    "faster_whisper",
+)  # whose levels a worker has from the process that started it
 
 
 @dataclass(frozen=True)
-class WorkerSetup:
+class VideoWorkerSetup:
     """What the main job does with every video.
 
     request_parts: what goes to `VideoSource.open`. device, compute: as of `set_device`.
-    log_levels: of `LOGGERS`.
+    log_levels: of `WORKER_LOGGERS`.
     """
 
     settings: StepsSettings
@@ -29,7 +32,7 @@ class WorkerSetup:
 
 
 @dataclass(frozen=True)
-class WorkerReady:
+class VideoWorkerReady:
     """A worker has started and loaded the networks that the settings name."""
 
 

@@ -29,7 +29,7 @@ from stepline.device import core_count, cpu_threads, current_device
 from stepline.errors import SteplineError
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import VideoSource
-from stepline.pipeline.video_messages import VideoOutcome, WorkerReady, WorkerSetup
+from stepline.pipeline.video_messages import VideoOutcome, VideoWorkerReady, VideoWorkerSetup
 
 WORKER_BYTES = 2**30  # bytes of a process; 731 MB at most were measured with the default settings
 MODEL_COPIES = 2  # times the size of a recogniser's file that it takes in memory, at most
@@ -90,7 +90,7 @@ def _cgroup_number(file: Path) -> int | None:
 class VideoWorker:
     """The parent's end of one worker process, with at most one video at a time."""
 
-    def __init__(self, setup: WorkerSetup, threads: int) -> None:
+    def __init__(self, setup: VideoWorkerSetup, threads: int) -> None:
         self.source: VideoSource | None = None  # that it works on
         self.is_ready = False
         self.connection, child_end = Pipe()
@@ -130,7 +130,7 @@ class VideoWorker:
             if self.source is not None:
                 message.msg = f"{self.source.label}: {message.msg}"
             logging.getLogger(message.name).handle(message)
-        elif isinstance(message, WorkerReady):
+        elif isinstance(message, VideoWorkerReady):
             self.is_ready = True
         return None
 
@@ -174,7 +174,7 @@ class VideoWorker:
 class VideoPool:
     """Worker processes that do the main job; started when there is work for them."""
 
-    def __init__(self, setup: WorkerSetup, size: int) -> None:
+    def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
         self._setup = setup
         self._size = size
         self._threads = max(1, core_count() // size)

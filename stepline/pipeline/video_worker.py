@@ -1,7 +1,7 @@
 """A process that does the main job on one video after another, among others that do the same.
 
-It gets a `WorkerSetup` and then videos through a pipe, and sends back what it logs and what became
-of each video: `python -m stepline.pipeline.video_worker PIPE`.
+It gets a `VideoWorkerSetup` and then videos through a pipe, and sends back what it logs and what
+became of each video: `python -m stepline.pipeline.video_worker PIPE`.
 """
 
 import faulthandler
@@ -20,7 +20,12 @@ from stepline.errors import error_line
 from stepline.pipeline.batch import run_video
 from stepline.pipeline.networks import Networks, load_networks
 from stepline.pipeline.sources import VideoSource
-from stepline.pipeline.video_messages import LOGGERS, VideoOutcome, WorkerReady, WorkerSetup
+from stepline.pipeline.video_messages import (
+    WORKER_LOGGERS,
+    VideoOutcome,
+    VideoWorkerReady,
+    VideoWorkerSetup,
+)
 
 INTERRUPTED_EXIT_CODE = 130  # as a shell reports a program that Ctrl-C ended
 
@@ -50,13 +55,13 @@ def main(pipe: int) -> None:
     connection = Connection(pipe)
     messages = PipeMessages(connection)
     try:
-        setup: WorkerSetup = connection.recv()
+        setup: VideoWorkerSetup = connection.recv()
         logging.basicConfig(handlers=[messages])
-        for name, level in zip(LOGGERS, setup.log_levels, strict=True):
+        for name, level in zip(WORKER_LOGGERS, setup.log_levels, strict=True):
             logging.getLogger(name).setLevel(level)
         set_device(setup.device, setup.compute)
         networks = load_networks(setup.settings, several=True)
-        messages.send(WorkerReady())
+        messages.send(VideoWorkerReady())
         while True:
             source: VideoSource = connection.recv()
             messages.send(finish_video(source, setup, networks))
@@ -66,7 +71,7 @@ def main(pipe: int) -> None:
         sys.exit(INTERRUPTED_EXIT_CODE)
 
 
-def finish_video(source: VideoSource, setup: WorkerSetup, networks: Networks) -> VideoOutcome:
+def finish_video(source: VideoSource, setup: VideoWorkerSetup, networks: Networks) -> VideoOutcome:
     """Do the main job on a video; an error is part of the outcome."""
     try:
         opened = source.open(setup.output.out, setup.settings, **setup.request_parts)

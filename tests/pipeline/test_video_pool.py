@@ -19,7 +19,7 @@ from stepline.pipeline import video_pool
 from stepline.pipeline.batch import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import name_sources
-from stepline.pipeline.video_messages import WorkerSetup
+from stepline.pipeline.video_messages import VideoWorkerSetup
 from stepline.pipeline.video_pool import VideoPool, machine_jobs
 from stepline.pipeline.video_worker import portable_error
 
@@ -128,7 +128,7 @@ def test_log_lines_have_their_time(films, tmp_path):
 
 def worker_setup(out):
     settings = StepsSettings()
-    return WorkerSetup(settings, OutputOptions(out, ("json",)), {"texts": ("pour water",)})
+    return VideoWorkerSetup(settings, OutputOptions(out, ("json",)), {"texts": ("pour water",)})
 
 
 def test_a_video_whose_process_is_killed_fails_alone(small_video, tmp_path):
