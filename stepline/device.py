@@ -201,12 +201,12 @@ def set_device(wanted: str = "auto", compute: ComputeType = "auto") -> None:
     _wanted = wanted, compute
 
 
-def wanted_device() -> str:
+def requested_device() -> str:
     """Return what `--device` says, "auto" where it is not given."""
     return _wanted[0]
 
 
-def wanted_compute() -> ComputeType:
+def requested_compute() -> ComputeType:
     """Return what `--compute-type` says, "auto" where it is not given."""
     return _wanted[1]
 

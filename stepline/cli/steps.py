@@ -207,13 +207,13 @@ def _start_pool(
     jobs: int, settings: "StepsSettings", output: "OutputOptions", request_parts: Mapping[str, Any]
 ) -> "VideoPool":
     """Return the processes that work on several videos at the same time."""
-    from stepline.device import wanted_compute, wanted_device
+    from stepline.device import requested_compute, requested_device
     from stepline.pipeline.video_messages import WORKER_LOGGERS, VideoWorkerSetup
     from stepline.pipeline.video_pool import VideoPool
 
     levels = tuple(logging.getLogger(name).level for name in WORKER_LOGGERS)
     setup = VideoWorkerSetup(
-        settings, output, request_parts, wanted_device(), wanted_compute(), log_levels=levels
+        settings, output, request_parts, requested_device(), requested_compute(), log_levels=levels
     )
     return VideoPool(setup, jobs)
 

@@ -10,7 +10,7 @@ from stepline.settings import Count, Fraction, NonNegative, Offset, Positive, Se
 Weight: TypeAlias = Annotated[float, Field(gt=0.0, le=100.0)]
 Window: TypeAlias = Annotated[float, Field(ge=1.0, le=1e9)]
 LabelRule: TypeAlias = Literal["covering", "inclusive"]
-Matching: TypeAlias = Literal["softmax", "line-model"]
+MatchMethod: TypeAlias = Literal["softmax", "line-model"]
 
 
 class CoarseSettings(Settings):
@@ -18,7 +18,7 @@ class CoarseSettings(Settings):
 
     # how steps are matched to sentences: softmax of cosines, NaSVA section 3.1; line-model: in
     # their order, `grounding/line_model.py`
-    matching: Matching = "softmax"
+    matching: MatchMethod = "softmax"
     # nu; the paper gives none, 0.07 is its tau elsewhere; smaller is sharper
     temperature: Positive = 0.07
     # zeta, share of the peak at which the window stops growing; NaSVA section 4.2
