@@ -219,7 +219,7 @@ def pad_lists(lists: Sequence[LineList]) -> Batch:
     return Batch(*(torch.from_numpy(array) for array in arrays))
 
 
-class TrainedChain(torch.nn.Module):
+class TrainedChain(torch.nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """The sums of `LineChain`, of a batch, with gradients."""
 
     def __init__(self, used: Sequence[bool]) -> None:
