@@ -82,8 +82,8 @@ class ResultPrinter:
                 if folder is not None:
                     folder.show()
         if folder is not None and total > 1:
-            done = total - folder.failed
-            counts = f"{done:,} of {total:,} {self._noun} done, {folder.failed:,} failed"
+            successes = total - folder.failed
+            counts = f"{successes:,} of {total:,} {self._noun} done, {folder.failed:,} failed"
             if folder.earlier:
                 counts += f"; {folder.earlier:,} were done before (--force does them again)"
             print_message(counts)
