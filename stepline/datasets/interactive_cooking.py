@@ -18,10 +18,10 @@ from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError, first_line
 
-INSTRUCTION = "instruction"
-FINISH = "finish_all"  # part of the type of the message that ends a recipe
-COLUMNS = ("video_id", "activity_name", "output_texts", "output_timestamps", "output_types")
-SPLITS = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
+INSTRUCTION_TYPE = "instruction"
+FINISH_TYPE = "finish_all"  # part of the type of the message that ends a recipe
+MESSAGE_COLUMNS = ("video_id", "activity_name", "output_texts", "output_timestamps", "output_types")
+SPLIT_NAMES = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
@@ -44,7 +44,7 @@ def _rows(file: Path) -> Iterator[Node]:
     from stepline.parquet import ParquetError, ParquetReader
 
     try:
-        for number, row in enumerate(ParquetReader(file).rows(list(COLUMNS))):
+        for number, row in enumerate(ParquetReader(file).rows(list(MESSAGE_COLUMNS))):
             yield Node(row, f"{file}: row {number}")
     except (ParquetError, KeyError) as error:
         reason = first_line(error)
@@ -55,7 +55,7 @@ def _split_of(file: Path) -> str | None:
     """Return the split that the file's name ends with or, of Parquet, begins with."""
     stem = file.name.partition(".")[0]
     words = (stem.rpartition("_")[2], stem.partition("-")[0])
-    return next((SPLITS[word] for word in words if word in SPLITS), None)
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
 
 
 def _entry(row: Node, subset: str | None) -> DatasetEntry:
@@ -66,8 +66,8 @@ def _entry(row: Node, subset: str | None) -> DatasetEntry:
     if not len(texts) == len(seconds) == len(kinds):
         counts = f"{len(texts)} texts, {len(seconds)} times, {len(kinds)} types"
         raise DatasetError(f"{row.location}: {counts}; give as many of each")
-    marks = [n for n, kind in enumerate(kinds) if kind == INSTRUCTION or FINISH in kind]
-    instructions = [n for n in marks if kinds[n] == INSTRUCTION]
+    marks = [n for n, kind in enumerate(kinds) if kind == INSTRUCTION_TYPE or FINISH_TYPE in kind]
+    instructions = [n for n in marks if kinds[n] == INSTRUCTION_TYPE]
     for number, place in enumerate(instructions):
         ends = [seconds[mark] for mark in marks if mark > place]
         id = str(number)
