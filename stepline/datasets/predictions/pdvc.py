@@ -56,7 +56,9 @@ def cut_proposals(rows: Sequence[Node]) -> list[Node]:
     if not math.isfinite(number):
         raise event_count.error("a number of events")
     size = max(0, int(number))
-    best = [rows[index] for index in ranking[:size]]
+    best = []
+    for index in ranking[:size]:
+        best.append(rows[index])
     return sorted(best, key=_times)
 
 
