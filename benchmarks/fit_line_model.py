@@ -219,7 +219,7 @@ def pad_lists(lists: Sequence[LineList]) -> Batch:
     return Batch(*(torch.from_numpy(array) for array in arrays))
 
 
-class TrainedChain(torch.nn.Module):
+class TrainedChain(torch.nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """The sums of `LineChain`, of a batch, with gradients."""
 
     def __init__(self, used: Sequence[bool]) -> None:
@@ -253,13 +253,23 @@ class TrainedChain(torch.nn.Module):
         """Return the fitted numbers, without those of P(said)."""
         evidence = tuple((self.evidence * self.used).detach().tolist())
         prices = dict(zip(PRICES, self.prices.detach().tolist(), strict=True))
-        unfitted = {
-            "said_weights": (),
-            "said_bias": 0.0,
-            "said_so_far": (),
-            "said_so_far_bias": 0.0,
-        }
-        return LineWeights(evidence=evidence, bias=self.bias.item(), **prices, **unfitted)
+        return LineWeights(
+            evidence=evidence,
+            bias=self.bias.item(),
+            stay=prices["stay"],
+            direct=prices["direct"],
+            enter=prices["enter"],
+            skip=prices["skip"],
+            skip_more=prices["skip_more"],
+            again=prices["again"],
+            back=prices["back"],
+            back_more=prices["back_more"],
+            end=prices["end"],
+            said_weights=(),
+            said_bias=0.0,
+            said_so_far=(),
+            said_so_far_bias=0.0,
+        )
 
     def _evidence(self, batch: Batch) -> Tensor:
         exponents = batch.features @ (self.evidence * self.used) + self.bias
@@ -382,7 +392,7 @@ def first_parts(item: LineList, seed: int) -> list[LineList]:
     for count in (*counts, sentences):
         features = item.features[:, :count].copy()
         features[..., FEATURE_NAMES.index("position")] = 0.0
-        is_told = item.hits[:, :count].any(axis=1).tolist()
+        is_told = np.asarray(item.hits[:, :count].any(axis=1)).tolist()
         spans = []
         for span, told in zip(item.spans, is_told, strict=True):
             spans.append(span if told else None)
@@ -494,10 +504,15 @@ def area_under_curve(values: np.ndarray, labels: np.ndarray) -> float:
     return float(above.mean() + equal.mean() / 2)
 
 
+def without_order(weights: LineWeights) -> LineWeights:
+    """Return the numbers with every jump, and the end, for nothing."""
+    return replace(weights, skip=0.0, skip_more=0.0, again=0.0, back=0.0, back_more=0.0, end=0.0)
+
+
 def cross_validate(
-    lists: dict[str, list[LineList]], used: Sequence[bool], changes: dict[str, float] | None = None
+    lists: dict[str, list[LineList]], used: Sequence[bool], *, with_order: bool = True
 ) -> dict[str, float]:
-    """Return the figures of dishes left out. changes: prices that are set after the fit."""
+    """Return the figures of dishes left out. with_order: lines have prices by their order."""
     dishes = sorted({item.dish for item in lists["own"]})
     random.Random(0).shuffle(dishes)
     outcome = Outcome([], [], {}, {})
@@ -505,8 +520,8 @@ def cross_validate(
         held_out = set(dishes[fold::FOLDS])
         train = [item for item in all_lists(lists) if item.dish not in held_out]
         weights = fit(train, used)
-        if changes:
-            weights = with_said_weights(replace(weights, **changes), train)
+        if not with_order:
+            weights = with_said_weights(without_order(weights), train)
         for kind, items in lists.items():
             test = [item for item in items if item.dish in held_out]
             outcome.add(kind, test, weights)
@@ -534,8 +549,7 @@ def ablation(lists: dict[str, list[LineList]]) -> dict[str, dict[str, float]]:
     for name, left_out in parts.items():
         rows[f"without {name}"] = cross_validate(lists, [n not in left_out for n in FEATURE_NAMES])
     everything = [True] * len(FEATURE_NAMES)
-    no_order = {"skip": 0.0, "skip_more": 0.0, "again": 0.0, "back": 0.0, "back_more": 0.0}
-    rows["without order"] = cross_validate(lists, everything, {**no_order, "end": 0.0})
+    rows["without order"] = cross_validate(lists, everything, with_order=False)
     return rows
 
 

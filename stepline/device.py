@@ -201,7 +201,7 @@ def set_device(wanted: str = "auto", compute: ComputeType = "auto") -> None:
     _wanted = wanted, compute
 
 
-def wanted_device() -> str:
+def requested_device() -> str:
     """Return what `--device` says, "auto" where it is not given."""
     return _wanted[0]
 

@@ -194,12 +194,12 @@ def _worker_setup(
     settings: "StepsSettings", output: "OutputOptions", request_parts: Mapping[str, Any]
 ) -> "VideoWorkerSetup":
     """Return what the main job does with every video, for this process and others."""
-    from stepline.device import requested_compute, wanted_device
+    from stepline.device import requested_compute, requested_device
     from stepline.pipeline.video_messages import LOGGER_NAMES, VideoWorkerSetup
 
     levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
     return VideoWorkerSetup(
-        settings, output, request_parts, wanted_device(), requested_compute(), log_levels=levels
+        settings, output, request_parts, requested_device(), requested_compute(), log_levels=levels
     )
 
 

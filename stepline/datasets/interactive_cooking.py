@@ -18,23 +18,30 @@ from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError, first_line
 
-INSTRUCTION = "instruction"
-FINISH = "finish_all"  # part of the type of the message that ends a recipe
-COLUMNS = ("video_id", "activity_name", "output_texts", "output_timestamps", "output_types")
-SPLITS = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
+INSTRUCTION_TYPE = "instruction"
+FINISH_TYPE = "finish_all"  # part of the type of the message that ends a recipe
+MESSAGE_COLUMNS = ("video_id", "activity_name", "output_texts", "output_timestamps", "output_types")
+SPLIT_NAMES = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a recording of a file, or of each file of a folder of one set."""
-    files = [path]
-    if path.is_dir():
-        files = sorted((*path.glob("*.json"), *path.glob("*.parquet")))
-        if not files:
-            cure = "give main/ or advanced_planning/ of the data set, or one of its files"
-            raise DatasetError(f"{path}: holds neither .json nor .parquet; {cure}")
-    for file in files:
+    for file in _files_of(path):
+        split = _split_of(file)
         for row in _rows(file):
-            yield _entry(row, _split_of(file))
+            yield _entry(row, split)
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return a file itself, the files of a folder in order; raises DatasetError without any."""
+    if not path.is_dir():
+        return [path]
+    files = list(path.glob("*.json"))
+    files += path.glob("*.parquet")
+    if not files:
+        cure = "give main/ or advanced_planning/ of the data set, or one of its files"
+        raise DatasetError(f"{path}: holds neither .json nor .parquet; {cure}")
+    return sorted(files)
 
 
 def _rows(file: Path) -> Iterator[Node]:
@@ -44,7 +51,8 @@ def _rows(file: Path) -> Iterator[Node]:
     from stepline.parquet import ParquetError, ParquetReader
 
     try:
-        for number, row in enumerate(ParquetReader(file).rows(list(COLUMNS))):
+        rows = ParquetReader(file).rows(list(MESSAGE_COLUMNS))
+        for number, row in enumerate(rows):
             yield Node(row, f"{file}: row {number}")
     except (ParquetError, KeyError) as error:
         reason = first_line(error)
@@ -53,26 +61,41 @@ def _rows(file: Path) -> Iterator[Node]:
 
 def _split_of(file: Path) -> str | None:
     """Return the split that the file's name ends with or, of Parquet, begins with."""
-    stem = file.name.partition(".")[0]
-    words = (stem.rpartition("_")[2], stem.partition("-")[0])
-    return next((SPLITS[word] for word in words if word in SPLITS), None)
+    stem, _, _ = file.name.partition(".")
+    _, _, last_word = stem.rpartition("_")
+    if last_word in SPLIT_NAMES:
+        return SPLIT_NAMES[last_word]
+    first_word, _, _ = stem.partition("-")
+    return SPLIT_NAMES.get(first_word)
 
 
 def _entry(row: Node, subset: str | None) -> DatasetEntry:
-    builder = RecordBuilder(row["video_id"].name())
+    name = row["video_id"].name()
+    builder = RecordBuilder(name)
     texts = [text.text() for text in row["output_texts"].rows()]
     seconds = [second.number() for second in row["output_timestamps"].rows()]
     kinds = [kind.text() for kind in row["output_types"].rows()]
     if not len(texts) == len(seconds) == len(kinds):
         counts = f"{len(texts)} texts, {len(seconds)} times, {len(kinds)} types"
         raise DatasetError(f"{row.location}: {counts}; give as many of each")
-    marks = [n for n, kind in enumerate(kinds) if kind == INSTRUCTION or FINISH in kind]
-    instructions = [n for n in marks if kinds[n] == INSTRUCTION]
+    instructions = []
+    marks = []
+    for place, kind in enumerate(kinds):
+        if kind == INSTRUCTION_TYPE:
+            instructions.append(place)
+            marks.append(place)
+        elif FINISH_TYPE in kind:
+            marks.append(place)
     for number, place in enumerate(instructions):
-        ends = [seconds[mark] for mark in marks if mark > place]
         id = str(number)
+        text = texts[place]
+        ends = []
+        for mark in marks:
+            if mark > place:
+                ends.append(seconds[mark])
         if ends:
-            builder.add_span(id, texts[place], seconds[place], ends[0], keep=True)
+            builder.add_span(id, text, seconds[place], ends[0], keep=True)
         else:
-            builder.add_step(id, texts[place])
-    return builder.entry(subset=subset, task=row.optional_text("activity_name"))
+            builder.add_step(id, text)
+    task = row.optional_text("activity_name")
+    return builder.entry(subset=subset, task=task)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.datasets import read_predictions
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
@@ -27,7 +28,7 @@ from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask, match_ids, prediction_notes
 from stepline.evaluate.soda import PairScorer
 
-METRICS = ("GRACE", "GRACE time", "GRACE text")
+METRIC_NAMES = ("GRACE", "GRACE time", "GRACE text")
 
 
 @dataclass(frozen=True)
@@ -45,33 +46,48 @@ def best_groups(overlaps: Matrix) -> list[GroupPair]:
     overlaps: (N, M) IoU of reference and prediction, N and M at least 1. Every event is in one
     group; ties take the smaller group at the end.
     """
+    sizes = _last_group_sizes(overlaps)
+    pairs = []
+    row, column = overlaps.shape
+    while row and column:
+        rows, columns = sizes[row, column].tolist()
+        pair = GroupPair(rows=range(row - rows, row), columns=range(column - columns, column))
+        pairs.append(pair)
+        row -= rows
+        column -= columns
+    pairs.reverse()
+    return pairs
+
+
+def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
+    """Return (N + 1, M + 1, 2): the size of the last group of each side in the best split of the
+    first events of both."""
     count, width = overlaps.shape
-    down = np.vstack([np.zeros(width), np.cumsum(overlaps, axis=0)])  # (N + 1, M)
-    across = np.hstack([np.zeros((count, 1)), np.cumsum(overlaps, axis=1)])  # (N, M + 1)
+    row_sums = np.cumsum(overlaps, axis=0)
+    down = np.vstack([np.zeros(width), row_sums])  # (N + 1, M)
+    column_sums = np.cumsum(overlaps, axis=1)
+    across = np.hstack([np.zeros((count, 1)), column_sums])  # (N, M + 1)
     best = np.full((count + 1, width + 1), -np.inf)
     best[0, 0] = 0.0
-    steps = np.zeros((count + 1, width + 1, 2), dtype=np.int64)
+    sizes = np.zeros((count + 1, width + 1, 2), dtype=np.int64)
     for row in range(1, count + 1):
         for column in range(1, width + 1):
             # several reference events to this prediction, and the other way round
-            many_rows = best[:row, column - 1] + down[row, column - 1] - down[:row, column - 1]
-            many_columns = best[row - 1, :column] + across[row - 1, column]
-            many_columns = many_columns - across[row - 1, :column]
+            above = down[:, column - 1]
+            many_rows = best[:row, column - 1] + above[row] - above[:row]
+            before = across[row - 1]
+            many_columns = best[row - 1, :column] + before[column] - before[:column]
             rows = row - _last_best(many_rows)
             columns = column - _last_best(many_columns)
-            if many_columns[column - columns] > many_rows[row - rows]:
-                best[row, column] = many_columns[column - columns]
-                steps[row, column] = 1, columns
+            most_by_rows = many_rows[row - rows]
+            most_by_columns = many_columns[column - columns]
+            if most_by_columns > most_by_rows:
+                best[row, column] = most_by_columns
+                sizes[row, column] = 1, columns
             else:
-                best[row, column] = many_rows[row - rows]
-                steps[row, column] = rows, 1
-    pairs = []
-    row, column = count, width
-    while row and column:
-        rows, columns = steps[row, column].tolist()
-        pairs.append(GroupPair(range(row - rows, row), range(column - columns, column)))
-        row, column = row - rows, column - columns
-    return pairs[::-1]
+                best[row, column] = most_by_rows
+                sizes[row, column] = rows, 1
+    return sizes
 
 
 def _last_best(values: Floats) -> int:
@@ -98,16 +114,19 @@ class GraceScorer:
         overlaps = segment_iou(times(truth), times(events))  # (N, M)
         references = self._tokenizer.tokens(truth)
         hypotheses = self._tokenizer.tokens(events)
-        overlap = []
+        group_overlaps = []
         texts = []
         for pair in best_groups(overlaps):
-            overlap.append(float(overlaps[np.ix_(pair.rows, pair.columns)].mean()))
-            written = " ".join(references[row] for row in pair.rows)
-            predicted = " ".join(hypotheses[column] for column in pair.columns)
-            texts.append(((written,), predicted))
-        likeness = np.array(self._meteor.compare(texts).segments)
-        in_time = np.array(overlap)
-        return float((in_time * likeness).mean()), float(in_time.mean()), float(likeness.mean())
+            block = overlaps[np.ix_(pair.rows, pair.columns)]
+            group_overlaps.append(float(block.mean()))
+            reference_text = " ".join(references[row] for row in pair.rows)
+            predicted_text = " ".join(hypotheses[column] for column in pair.columns)
+            texts.append(((reference_text,), predicted_text))
+        comparison = self._meteor.compare(texts)
+        likeness = np.array(comparison.segments)
+        in_time = np.array(group_overlaps)
+        both = in_time * likeness
+        return (float(both.mean()), float(in_time.mean()), float(likeness.mean()))
 
 
 def score(scoring: ScoringTask) -> Scores:
@@ -116,15 +135,16 @@ def score(scoring: ScoringTask) -> Scores:
     predictions = read_predictions(scoring.predictions)
     segments = match_ids(predictions.segments, reference)
     scorer = GraceScorer()
-    rows = [
-        scorer.score(events, [row[:3] for row in segments.get(id, ())])
-        for id, events in reference.items()
-    ]
-    values = np.array(rows, dtype=np.float64).reshape(len(rows), len(METRICS))
+    rows = []
+    for id, events in reference.items():
+        predicted = [row[:3] for row in segments.get(id, ())]
+        rows.append(scorer.score(events, predicted))
+    shape = (len(rows), len(METRIC_NAMES))
+    values = np.array(rows, dtype=np.float64).reshape(shape)
     ones = np.ones(len(rows))
     columns: dict[str, Floats] = {}
     statistics: dict[str, Statistic] = {}
-    for number, name in enumerate(METRICS):
+    for number, name in enumerate(METRIC_NAMES):
         columns[name] = values[:, number]
         statistics[name] = Ratio(columns[name], ones)
     return scoring.scores(

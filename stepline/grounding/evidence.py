@@ -35,7 +35,7 @@ MAX_STILL_CHANGE = 0.01
 MAX_HELD_SECONDS = 3
 # after its last frame of all; sound is longer by parts of a second in most files
 MAX_TAIL_SECONDS = 1
-# of a picture that does not change, from which it is a still; of 36 real clips the longest such
+# of a picture that does not change, from which it is a still; of 34 real clips the longest such
 # stretch is a card of 20 s, and 14 s of cards that show a step
 MIN_STILL_SECONDS = 25
 MAX_TOLD_STRETCHES = 3  # of a warning; the first

@@ -165,37 +165,46 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     return np.asarray(np.minimum(1.0, shown))
 
 
+@dataclass(frozen=True)
+class StepOccupancy:
+    """What grounding says of one step, if the pictures belong to the speech.
+
+    row: (T,) P(shown in the second). score: P(shown at all). basis: what placed the step.
+    """
+
+    row: Array
+    score: float
+    basis: Basis = "pictures"
+
+
 def with_verdict(
     step: Step,
-    row: Array,
-    score: float,
+    step_occupancy: StepOccupancy,
     shots: Sequence[slice],
     duration: float,
     settings: GroundSettings,
     *,
     probability: float = 1.0,
     trusted: bool = True,
-    basis: Basis = "pictures",
 ) -> Step:
-    """Return the step with spans, at, score, status and basis; row: its occupancy (T,). One not
-    shown has no spans.
+    """Return the step with spans, at, score, status and basis. One not shown has no spans.
 
-    score: P(shown) if the pictures belong to the speech, which they do with `probability`. trusted:
-    whether the pictures themselves say so; a step that is said is "unclear" where they do not.
-    basis: what placed it.
+    probability: that the pictures belong to the speech. trusted: whether the pictures themselves
+    say so; a step that is said is "unclear" where they do not.
     """
+    score = step_occupancy.score
     likely = score if step.said is None else probability * score
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"
         unplaced = {"spans": (), "at": None, "score": likely, "status": status, "basis": None}
         return step.model_copy(update=unplaced)
-    best = int(row.argmax())
+    best = int(step_occupancy.row.argmax())
     update = {
-        "spans": tuple(shown_spans(row, shots, duration, settings)),
+        "spans": tuple(shown_spans(step_occupancy.row, shots, duration, settings)),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
         "score": likely,
         "status": "shown" if trusted or step.said is None else "unclear",
-        "basis": basis,
+        "basis": step_occupancy.basis,
     }
     return step.model_copy(update=update)
 

@@ -32,6 +32,7 @@ from stepline.grounding.fusion import (
     Flags,
     ShownPosterior,
     SpeechPrior,
+    StepOccupancy,
     fuse,
     likeness_penalty,
     occupancy,
@@ -51,7 +52,7 @@ from stepline.grounding.shots import (
 )
 from stepline.grounding.windows import GroundingWindow, cut_into_windows, to_video_time
 from stepline.numeric import logit, sigmoid
-from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.records import Alignment, Basis, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
 from stepline.writing.types import under_condition
 
@@ -410,16 +411,15 @@ def verdicts(
     for step, row, score, seen in zip(
         inputs.steps, posterior.occupancy, posterior.score, is_seen, strict=True
     ):
+        basis: Basis = "pictures" if seen else "words"
         judged = with_verdict(
             step,
-            row,
-            float(score),
+            StepOccupancy(row, float(score), basis),
             shots,
             inputs.end,
             settings,
             probability=belief.probability,
             trusted=trusted,
-            basis="pictures" if seen else "words",
         )
         steps.append(judged)
     return tuple(steps)

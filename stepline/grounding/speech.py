@@ -187,7 +187,7 @@ def grow_window(
 
 
 @dataclass(frozen=True)
-class PlacedTexts:
+class TextPlacement:
     """steps: one a text, in the order given. tellings: (K, S) P(the sentence tells the text); rows
     sum to P(said)."""
 
@@ -234,7 +234,7 @@ def place_texts(
     so_far: bool = False,
     step_probabilities: npt.NDArray[np.float64] | None = None,
     settings: CoarseSettings | None = None,
-) -> PlacedTexts:
+) -> TextPlacement:
     """Return the steps of `steps_from_texts`, and how likely each sentence tells each."""
     settings = settings or CoarseSettings()
     steps = tuple(
@@ -243,7 +243,7 @@ def place_texts(
     )
     sentences = transcript.sentences
     if not steps or not sentences:
-        return PlacedTexts(steps, np.zeros((len(steps), len(sentences))))
+        return TextPlacement(steps, np.zeros((len(steps), len(sentences))))
     _check_vectors(text_vectors, sentence_vectors, (len(steps), len(sentences)))
     match = match_lines(
         texts,
@@ -270,7 +270,7 @@ def place_texts(
             said = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said, "sources": sources})
         placed.append(step)
-    return PlacedTexts(tuple(placed), match.places * match.said_probabilities[:, None])
+    return TextPlacement(tuple(placed), match.places * match.said_probabilities[:, None])
 
 
 def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

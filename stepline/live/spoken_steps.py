@@ -82,11 +82,10 @@ class SpokenSteps:
             sources = tuple(source + first for source in new.sources)
             if sources and max(sources) >= fresh:
                 written.append(new.model_copy(update={"sources": sources}))
-        emitted = [
-            present
-            for present in self._log.present_steps
-            if max(present.step.sources, default=-1) >= fresh
-        ]
+        emitted = []
+        for present in self._log.present_steps:
+            if max(present.step.sources, default=-1) >= fresh:
+                emitted.append(present)
         for step, earlier in match_steps(written, emitted):
             if earlier is None:
                 assert step is not None
@@ -102,8 +101,11 @@ class SpokenSteps:
 
     def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
         """Emit a step that is said. reason: why it is revised; None: it is new."""
+        name = "revised"
+        if reason is None:
+            name = "step_said"
         self._emit_event(
-            "step_said" if reason is None else "revised",
+            name,
             step=id,
             text=step.text,
             kind=step.kind,
@@ -118,17 +120,20 @@ class SpokenSteps:
         from stepline.grounding.speech import steps_from_texts
 
         transcript = self._log.transcript
+        sentences = [sentence.text for sentence in transcript.sentences]
+        sentence_vectors = self._embed(sentences)
         self._lines = steps_from_texts(
             self._texts,
             transcript,
-            self._embed([sentence.text for sentence in transcript.sentences]),
+            sentence_vectors,
             self._embed(self._texts),
             so_far=True,
             step_probabilities=self._read_step_probabilities(transcript, language),
             settings=self._settings.nasva.coarse,
         )
         for line in self._lines:
-            if line.said is not None and self._log.steps[line.id].step.said is None:
+            emitted = self._log.steps[line.id].step
+            if line.said is not None and emitted.said is None:
                 self._emit_said(line.id, line)
 
     def _read_step_probabilities(
@@ -145,7 +150,8 @@ class SpokenSteps:
                 begin = n
                 break
         first = max(0, begin - CONTEXT_SENTENCES)
-        recent = Transcript(language=language, sentences=transcript.sentences[first:])
+        sentences = transcript.sentences[first:]
+        recent = Transcript(language=language, sentences=sentences)
         probabilities = transcript_step_probabilities(recent, self._settings.writing)
         if probabilities is None:
             return None
@@ -156,7 +162,10 @@ class SpokenSteps:
     def _embed(self, texts: Sequence[str]) -> Any:
         from stepline.text import embed
 
-        new = [text for text in dict.fromkeys(texts) if text not in self._meanings]
+        new = []
+        for text in dict.fromkeys(texts):
+            if text not in self._meanings:
+                new.append(text)
         if new:
             self._meanings |= dict(zip(new, embed(new), strict=True))
         return np.stack([self._meanings[text] for text in texts])
@@ -177,8 +186,10 @@ def match_steps(
             if index in twins:
                 continue
             for candidate in unmatched:
-                shares = not set(candidate.step.sources).isdisjoint(step.sources)
-                if shares and (not same_text or candidate.step.text == step.text):
+                sources = set(candidate.step.sources)
+                if sources.isdisjoint(step.sources):
+                    continue
+                if not same_text or candidate.step.text == step.text:
                     twins[index] = candidate
                     unmatched.remove(candidate)
                     break

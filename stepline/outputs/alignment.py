@@ -9,30 +9,38 @@ or more, row by row, as scipy's CSR has them.
 
 import io
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import StoreError
-from stepline.records import Alignment
+from stepline.records import Alignment, Matrix
 
 MAX_SCORES = 200_000_000  # of a file that is read: 0.8 GB in memory
 MIN_SCORE = 0.01  # below which a score is not stored, and read back as 0
+# what numpy raises for a file that is none of its own, or that lacks an array
+READ_ERRORS = (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.BadZipFile)
 
 
 def alignment_npz(alignment: Alignment | None) -> bytes | None:
     """Return the file's bytes; None without an alignment."""
     if alignment is None:
         return None
-    rows, columns = np.nonzero(alignment.scores >= MIN_SCORE)
-    counts = np.bincount(rows, minlength=len(alignment.scores))
+    scores = alignment.scores
+    rows, columns = np.nonzero(scores >= MIN_SCORE)
+    counts = np.bincount(rows, minlength=len(scores))
+    ends = np.cumsum(counts)
+    starts = np.concatenate([[0], ends])
     stream = io.BytesIO()
     np.savez_compressed(
         stream,
-        data=alignment.scores[rows, columns],
+        data=scores[rows, columns],
         columns=columns.astype(np.int32),
-        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        shape=np.array(alignment.scores.shape, np.int64),
+        starts=starts.astype(np.int64),
+        shape=np.array(scores.shape, np.int64),
         rate=np.array(alignment.rate),
         kind=np.array(alignment.kind),
         texts=np.array(alignment.texts, dtype=np.str_),
@@ -46,15 +54,24 @@ def read_alignment(path: Path | str) -> Alignment:
     Raises StoreError for a file that is missing or anything else.
     """
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            steps, columns = stored["shape"].tolist()
-            if not 0 <= steps * columns <= MAX_SCORES:
-                raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")
-            scores = np.zeros((steps, columns), np.float32)
-            rows = np.repeat(np.arange(len(scores)), np.diff(stored["starts"]))
-            scores[rows, stored["columns"]] = stored["data"]
-            texts = tuple(stored["texts"].tolist())
-            return Alignment(texts, scores, float(stored["rate"]), stored["kind"].item())
-    except (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.BadZipFile) as error:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            scores = _dense_scores(arrays)
+            texts = tuple(arrays["texts"].tolist())
+            rate = float(arrays["rate"])
+            kind = arrays["kind"].item()
+            return Alignment(texts, scores, rate, kind)
+    except READ_ERRORS as error:
         cure = "write it again with `stepline steps --alignment --force`"
         raise StoreError(f"{path}: no alignment that can be read ({error}); {cure}") from error
+
+
+def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:
+    """Return the scores (K, T) of a file's arrays; raises ValueError for more than MAX_SCORES."""
+    steps, columns = arrays["shape"].tolist()
+    if not 0 <= steps * columns <= MAX_SCORES:
+        raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")
+    scores = np.zeros((steps, columns), np.float32)
+    counts = np.diff(arrays["starts"])
+    rows = np.repeat(np.arange(steps), counts)
+    scores[rows, arrays["columns"]] = arrays["data"]
+    return scores

@@ -33,7 +33,7 @@ def write_clips(
 
     clips = clip_spans(record, folder)
     cut = cut_clip
-    if (settings := heard_track(record)) is not None:
+    if (settings := sound_track_settings(record)) is not None:
         cut = functools.partial(cut_clip, settings=settings)
     with atomic_files() if files is None else contextlib.nullcontext(files) as together:
         for clip, span in clips.items():
@@ -42,7 +42,7 @@ def write_clips(
     return list(clips)
 
 
-def heard_track(record: Record) -> "MediaSettings | None":
+def sound_track_settings(record: Record) -> "MediaSettings | None":
     """Return the settings by which the sound of a video is the track that its record heard, None
     where there was one."""
     from stepline.media import MediaSettings

@@ -19,17 +19,16 @@ from stepline.records import Record, Step
 
 PAGE_WIDTH = 210.0
 PAGE_HEIGHT = 297.0
-MARGIN = 16.0
+PAGE_MARGIN = 16.0
 COLUMN_GAP = 8.0
 ROW_GAP = 3.5
 TEXT_GAP = 4.0  # between a picture and its words
 LINE_HEIGHT = 0.46  # mm of a line for each point of its type
 MAX_ONE_COLUMN = 8  # steps that stand below each other in one column
 # RGB, as the page has them
-INK = (27, 34, 38)
-MUTED = (90, 101, 108)
-ACCENT = (13, 110, 103)
-LINE = (227, 224, 216)
+TEXT_COLOR = (27, 34, 38)
+MUTED_COLOR = (90, 101, 108)
+ACCENT_COLOR = (13, 110, 103)
 FONT_FILES = (
     "DejaVuSans.ttf",
     "NotoSans-Regular.ttf",
@@ -65,7 +64,7 @@ class RowForm:
     def width(self) -> float:
         """Return the width of a column, mm."""
         gaps = COLUMN_GAP * (self.columns - 1)
-        return (PAGE_WIDTH - 2 * MARGIN - gaps) / self.columns
+        return (PAGE_WIDTH - 2 * PAGE_MARGIN - gaps) / self.columns
 
     @property
     def indent(self) -> float:
@@ -82,25 +81,25 @@ class PrintPages:
         self._document = FPDF(format="A4")
         self._document.set_creation_date(date)
         self._document.set_title(title(record))
-        self._document.set_margin(MARGIN)
-        self._document.set_auto_page_break(True, margin=MARGIN)
+        self._document.set_margin(PAGE_MARGIN)
+        self._document.set_auto_page_break(True, margin=PAGE_MARGIN)
         texts = [title(record), *map(step_line, record.steps), *map(step_time, record.steps)]
         texts += [material_text(thing) for _, things in needed_things(record) for thing in things]
         self._family = choose_font(self._document, "".join(texts))
         self._has_bold = self._family == "helvetica"
         self._document.add_page()
         self._column = 0
-        self._top = MARGIN  # of the columns of this page
+        self._top = PAGE_MARGIN  # of the columns of this page
 
     def write_head(self, record: Record, summary: str) -> None:
         """Write the title, the summary, and what the work needs."""
-        self._write(title(record), 20, INK, bold=True)
+        self._write(title(record), 20, TEXT_COLOR, bold=True)
         if summary:
-            self._write(summary, 10, MUTED)
+            self._write(summary, 10, MUTED_COLOR)
         for heading, things in needed_things(record):
             self._document.ln(3)
-            self._write(heading, 11, INK, bold=True)
-            self._write("\n".join(f"- {material_text(thing)}" for thing in things), 9.5, INK)
+            self._write(heading, 11, TEXT_COLOR, bold=True)
+            self._write("\n".join(f"- {material_text(thing)}" for thing in things), 9.5, TEXT_COLOR)
         self._document.ln(3)
 
     def write_steps(self, steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> None:
@@ -112,7 +111,7 @@ class PrintPages:
             height = self._text_height(words, form) + form.size * LINE_HEIGHT
             if step.id in keyframes:
                 height = max(height, form.picture_height)
-            if height > PAGE_HEIGHT - 2 * MARGIN:
+            if height > PAGE_HEIGHT - 2 * PAGE_MARGIN:
                 self._write_long(words, step_time(step))
                 continue
             self._make_room(height, form)
@@ -125,7 +124,7 @@ class PrintPages:
 
     def _make_room(self, height: float, form: RowForm) -> None:
         """Go to the next column, or page, where a row does not fit below the last one."""
-        if self._document.get_y() + height > PAGE_HEIGHT - MARGIN:
+        if self._document.get_y() + height > PAGE_HEIGHT - PAGE_MARGIN:
             self._column += 1
             if self._column >= form.columns:
                 self._next_page()
@@ -135,15 +134,15 @@ class PrintPages:
     def _next_page(self) -> None:
         self._document.add_page()
         self._column = 0
-        self._top = MARGIN
+        self._top = PAGE_MARGIN
 
     def _write_row(self, words: str, time: str, picture: bytes | None, form: RowForm) -> None:
         document = self._document
-        left = MARGIN + self._column * (form.width + COLUMN_GAP)
+        edge = PAGE_MARGIN + self._column * (form.width + COLUMN_GAP)
         if picture is not None:
             document.image(
                 io.BytesIO(picture),
-                x=left,
+                x=edge,
                 y=self._row_top,
                 w=form.picture_width,
                 h=form.picture_height,
@@ -151,18 +150,18 @@ class PrintPages:
             )
         # multi_cell alone would go on at the page's edge, and break pages where a row may not
         document.set_auto_page_break(False)
-        document.set_xy(left + form.indent, self._row_top)
+        document.set_xy(edge + form.indent, self._row_top)
         width = form.width - form.indent
-        self._write(words, form.size, INK, bold=True, width=width)
-        document.set_x(left + form.indent)
-        self._write(time, form.size - 1.5, ACCENT, width=width)
-        document.set_auto_page_break(True, margin=MARGIN)
+        self._write(words, form.size, TEXT_COLOR, bold=True, width=width)
+        document.set_x(edge + form.indent)
+        self._write(time, form.size - 1.5, ACCENT_COLOR, width=width)
+        document.set_auto_page_break(True, margin=PAGE_MARGIN)
 
     def _write_long(self, words: str, time: str) -> None:
         """Write a step whose words are longer than a page over as many as they need."""
         self._next_page()
-        self._write(words, 10, INK)
-        self._write(time, 9, ACCENT)
+        self._write(words, 10, TEXT_COLOR)
+        self._write(time, 9, ACCENT_COLOR)
         self._top = self._document.get_y() + ROW_GAP
         self._document.set_y(self._top)
 
@@ -230,10 +229,10 @@ def choose_font(document: Any, text: str) -> str:
         if not lacking:
             document.add_font("text", fname=path)
             return "text"
-    shown = " ".join(f"U+{letter:04X}" for letter in sorted(letters)[-3:])
+    examples = " ".join(f"U+{letter:04X}" for letter in sorted(letters)[-3:])
     cure = "install a font that does (DejaVu Sans, Noto Sans), or write --format docx"
     raise SettingsError(
-        f"--format pdf: no font found here holds all letters of the steps ({shown}); {cure}"
+        f"--format pdf: no font found here holds all letters of the steps ({examples}); {cure}"
     )
 
 

@@ -41,7 +41,9 @@ STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
 def status_verdict(status: Status | None, basis: Basis | None, span: Span | None) -> Verdict:
     """Return the verdict of a status that rests on `basis`; without a status, of the time alone."""
     if status is None:
-        return "unplaced" if span is None else "shown"
+        if span is None:
+            return "unplaced"
+        return "shown"
     if status == "shown" and basis == "words":
         return "likely"
     return STATUS_VERDICTS[status]
@@ -49,13 +51,20 @@ def status_verdict(status: Status | None, basis: Basis | None, span: Span | None
 
 def step_verdict(step: Step) -> Verdict:
     """Return the verdict on a step; one without a status is judged by the times it has."""
-    return status_verdict(step.status, step.basis, step.spans[0] if step.spans else None)
+    span = None
+    if step.spans:
+        span = step.spans[0]
+    return status_verdict(step.status, step.basis, span)
 
 
 def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
     """Return how many steps there are of each verdict that occurs, in the order of the table."""
     counts = Counter(map(step_verdict, steps))
-    return {verdict: counts[verdict] for verdict in VERDICT_TEXTS if counts[verdict]}
+    ordered = {}
+    for verdict in VERDICT_TEXTS:
+        if counts[verdict]:
+            ordered[verdict] = counts[verdict]
+    return ordered
 
 
 def likely_fraction(steps: Iterable[Step]) -> float | None:
@@ -65,7 +74,9 @@ def likely_fraction(steps: Iterable[Step]) -> float | None:
     for step in steps:
         if step_verdict(step) == "likely" and step.score is not None:
             scores.append(step.score)
-    return sum(scores) / len(scores) if scores else None
+    if not scores:
+        return None
+    return sum(scores) / len(scores)
 
 
 def verdict_lines(steps: Iterable[Step]) -> dict[Verdict, str]:
@@ -95,7 +106,11 @@ def step_time(step: Step) -> str:
     """Return when a step is shown, with the doubt there is, or what is known instead, in words."""
     span = shown_span(step)
     if span is not None:
+        time = f"{clock(span.start)}-{clock(span.end)}"
         reason = doubt(step)
-        suffix = "" if reason is None else f", {reason}"
-        return f"{clock(span.start)}-{clock(span.end)}{suffix}"
-    return f"said at {clock(step.said.start)}, not shown" if step.said is not None else "not found"
+        if reason is None:
+            return time
+        return f"{time}, {reason}"
+    if step.said is None:
+        return "not found"
+    return f"said at {clock(step.said.start)}, not shown"

@@ -52,7 +52,7 @@ def write_summary(
     """
     from stepline.media import join_clips
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
-    from stepline.outputs.clips import heard_track
+    from stepline.outputs.clips import sound_track_settings
 
     segments = summarize(record, settings, importance)
     film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
@@ -71,7 +71,7 @@ def write_summary(
             )
     with atomic_files() as files:
         spans = [segment.span for segment in segments]
-        join_clips(path, spans, files.partial(film), heard_track(record))
+        join_clips(path, spans, files.partial(film), sound_track_settings(record))
         media = os.path.relpath(path, out)
         shown = storyboard(
             record, segments, keyframes=keyframes(record, path), film=film.name, media=media

@@ -32,9 +32,9 @@ def choose_title(
         if any(letter.isalnum() for letter in title):
             return shorten(title, MAX_TITLE_CHARS), source
     if narration is not None:
-        from stepline.writing.extractive.titles import spoken_title
+        from stepline.writing.extractive.titles import narration_title
 
-        spoken = spoken_title(narration)
+        spoken = narration_title(narration)
         if spoken is not None:
             return shorten(spoken, MAX_TITLE_CHARS), "speech"
     return readable_name(request.path.stem) or request.id, "name"

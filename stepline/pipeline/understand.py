@@ -100,7 +100,7 @@ class SoundAndPicture:
 class StageResults:
     """What the stages found in one video. judge: who judged its sentences, if anybody did."""
 
-    read: SoundAndPicture
+    evidence: SoundAndPicture
     inside: SpeechInVideo
     placed: PlacedSteps
     descriptions: Descriptions
@@ -133,14 +133,14 @@ def understand(
     digest = sha256(request.path)
     made_from = fingerprint(request, settings, networks)
 
-    read = _read_sound_and_picture(run, progress, thumbnails)
+    evidence = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
-    duration = _decoded_seconds(run, read.speech, read.visual)
-    results = _find_steps(run, read, duration)
+    duration = _decoded_seconds(run, evidence.speech, evidence.visual)
+    results = _find_steps(run, evidence, duration)
 
     if request.part is not None:
         duration = round(whole.duration, MEDIA_DECIMALS)
-    title, title_source = choose_title(request, run.info, read.narration)
+    title, title_source = choose_title(request, run.info, evidence.narration)
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
@@ -177,14 +177,17 @@ def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> f
     return duration
 
 
-def _find_steps(run: VideoRun, read: SoundAndPicture, duration: float) -> StageResults:
+def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> StageResults:
     """Place, describe and judge: all that follows once sound and picture have been read."""
     request, settings, networks = run.request, run.settings, run.networks
-    visual = read.visual
+    visual = evidence.visual
     inside = drop_speech_past_end(
-        duration, read.speech.transcript, read.written.steps, keep_all_steps=bool(request.texts)
+        duration,
+        evidence.speech.transcript,
+        evidence.written.steps,
+        keep_all_steps=bool(request.texts),
     )
-    tellings = read.written.tellings if isinstance(read.written, UserLines) else None
+    tellings = evidence.written.tellings if isinstance(evidence.written, UserLines) else None
     placed = place_steps(
         request, run.info, inside, visual, settings, networks, duration, tellings=tellings
     )
@@ -214,7 +217,7 @@ def _find_steps(run: VideoRun, read: SoundAndPicture, duration: float) -> StageR
             networks.detector,
             request.path if request.part is None else None,
         )
-    return StageResults(read, inside, placed, descriptions, transcript, judge)
+    return StageResults(evidence, inside, placed, descriptions, transcript, judge)
 
 
 def _with_checked_amounts(
@@ -241,11 +244,13 @@ def _build_record(
     """Return the record of a video, with every warning and everything that was left out."""
     from stepline.grounding.fusion import part_neighbours
 
-    placed, descriptions, read = results.placed, results.descriptions, results.read
-    warnings = [*run.info.warnings, *read.speech.warnings, *read.visual.warnings]
-    warnings += read.written.notes
+    placed = results.placed
+    descriptions = results.descriptions
+    evidence = results.evidence
+    warnings = [*run.info.warnings, *evidence.speech.warnings, *evidence.visual.warnings]
+    warnings += evidence.written.notes
     seconds = run.info.duration if run.request.part else video.duration or 0.0
-    without_picture = _picture_warnings(read.visual, seconds)
+    without_picture = _picture_warnings(evidence.visual, seconds)
     warnings += without_picture
     is_placed = any(step.spans for step in placed.steps)
     # where nothing can be shown, that the pictures do not fit the words goes without saying
@@ -254,7 +259,7 @@ def _build_record(
     if placed.answers is not None:
         warnings += placed.answers.notes
     warnings += [*results.inside.warnings, *descriptions.notes]
-    dropped = read.speech.dropped + read.written.dropped + results.inside.dropped
+    dropped = evidence.speech.dropped + evidence.written.dropped + results.inside.dropped
     needed = _needed_things(results)
     return Record(
         id=run.request.id,
@@ -276,9 +281,9 @@ def _needed_things(results: StageResults) -> "NeededThings":
     """Return what the speaker says that the work needs, in the sentences that the video holds."""
     from stepline.writing.materials import NeededThings, find_materials, materials_within
 
-    if results.read.narration is None:
+    if results.evidence.narration is None:
         return NeededThings()
-    needed, count = find_materials(results.read.narration), len(results.transcript.sentences)
+    needed, count = find_materials(results.evidence.narration), len(results.transcript.sentences)
     return NeededThings(
         materials_within(needed.materials, count), materials_within(needed.tools, count)
     )
@@ -287,7 +292,7 @@ def _needed_things(results: StageResults) -> "NeededThings":
 def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
     """Return what recognised, wrote, encoded, placed and judged, the device where it is not a CPU
     and the sound track where there are several, as a record names them."""
-    placed, backbone = results.placed, results.read.visual.backbone
+    placed, backbone = results.placed, results.evidence.visual.backbone
     unwritten = run.request.texts or run.settings.procx.when == "alone"
     models: dict[str, JsonValue] = {
         "stepline": __version__,
@@ -300,8 +305,8 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
     }
     if placed.answers is not None:
         models["witness"] = placed.answers.report
-    if results.read.speech.audio_track is not None:
-        models["audio_track"] = results.read.speech.audio_track
+    if results.evidence.speech.audio_track is not None:
+        models["audio_track"] = results.evidence.speech.audio_track
     if current_device().label != "cpu":
         models["device"] = current_device().label
     return models

@@ -77,12 +77,12 @@ def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
     return NarrationSegment(text, span, sources)
 
 
-Assigned: TypeAlias = npt.NDArray[np.int64]
+StepIndices: TypeAlias = npt.NDArray[np.int64]
 
 IDLE_SENTENCE = -1  # the sentence tells no step
 
 
-def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
+def align_in_order(similarity: Matrix, floor: float) -> tuple[StepIndices, float]:
     """Return the step of each sentence, IDLE for none, and the total gain; step numbers never go
     back.
 
@@ -299,7 +299,7 @@ def steps_by_line_model(
         fits.append(DocumentFit(steps, vectors @ step_vectors.T, match))
     best = max(fits, key=lambda fit: fit.match.log_evidence)
     outcomes: list[SegmentOutcome] = []
-    for row, (segment, place) in enumerate(zip(narration, best.told_steps, strict=True)):
+    for row, (segment, place) in enumerate(zip(narration, best.segment_steps, strict=True)):
         if place is None:
             outcomes.append(SieveRejection(segment, NOT_TOLD))
             continue
@@ -322,7 +322,7 @@ class DocumentFit:
     match: LinePosterior
 
     @property
-    def told_steps(self) -> list[int | None]:
+    def segment_steps(self) -> list[int | None]:
         """(S,): the step that each segment tells, None where none is likely enough."""
         is_told = self.match.said_probabilities >= MIN_TOLD_PROBABILITY
         posterior = self.match.posterior * is_told[:, None]  # (K, S)

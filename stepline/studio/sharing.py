@@ -30,7 +30,8 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     allow.
     """
     if name not in OUTPUTS:
-        raise SettingsError(f"unknown output format {name!r}; known: {', '.join(OUTPUTS)}")
+        names = ", ".join(OUTPUTS)
+        raise SettingsError(f"unknown output format {name!r}; known: {names}")
     folder = Path(tempfile.mkdtemp(prefix="stepline-"))
     try:
         pictures = {}
@@ -94,9 +95,11 @@ def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bo
         packed = folder / "videos-and-steps.zip"
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files_below(pages):
-                # videos are packed already
-                form = zipfile.ZIP_STORED if file.parent.name == "videos" else None
-                archive.write(file, file.relative_to(folder), form)
+                name = file.relative_to(folder)
+                if file.parent.name == "videos":  # packed already
+                    archive.write(file, name, zipfile.ZIP_STORED)
+                else:
+                    archive.write(file, name)
         shutil.rmtree(pages)
         return packed
     except BaseException:
@@ -110,9 +113,12 @@ def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
     """Write the page of one video, without its video, under the name of its title."""
     record = library.corrected(id).record
     video = library.media_file(id, record.video)
-    pictures = {} if video is None else keyframes(record, video)
+    pictures = {}
+    if video is not None:
+        pictures = keyframes(record, video)
     named = record.video.model_copy(update={"path": None})
-    record = record.model_copy(update={"id": safe_stem(title(record)), "video": named})
+    stem = safe_stem(title(record))
+    record = record.model_copy(update={"id": stem, "video": named})
     write_outputs(record, folder, keyframes=pictures, formats=("html",))
     return output_path(record, folder, "html")
 
@@ -130,9 +136,13 @@ def _write_share(
             copy = folder / "videos" / f"{name}{video.suffix.lower()}"
             with atomic_path(copy) as partial:
                 shutil.copyfile(video, partial)
-        pictures = {} if video is None else keyframes(record, video)
+        pictures = {}
+        if video is not None:
+            pictures = keyframes(record, video)
         named = record.video.model_copy(update={"path": copy and copy.name})
-        length = clock(named.duration) if named.duration else ""
+        length = ""
+        if named.duration:
+            length = clock(named.duration)
         heading = title(record)
         record = record.model_copy(update={"id": name, "video": named})
         write_outputs(record, folder, keyframes=pictures, media=copy, formats=USUAL)
@@ -144,9 +154,11 @@ def _write_share(
                 "steps": [step_line(step) for step in record.steps],
             }
         )
-    template_text = (files("stepline.studio") / "pages" / "shared.html").read_text(encoding="utf-8")
-    style = (files("stepline.outputs.page") / "style.css").read_text(encoding="utf-8")
-    index = template(template_text).render(rows=rows, style=style, policy=policy(style))
+    page_file = files("stepline.studio") / "pages" / "shared.html"
+    page = page_file.read_text(encoding="utf-8")
+    style_file = files("stepline.outputs.page") / "style.css"
+    style = style_file.read_text(encoding="utf-8")
+    index = template(page).render(rows=rows, style=style, policy=policy(style))
     write_atomic(folder / INDEX_FILE, index)
     trim_memory()
     return folder / INDEX_FILE

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 CLIP_FRAMES = 8  # at one row per second that is 8 frames/s, the rate of the released features
 KEPT_SIDE = 224 / 256  # of a picture's shorter side: pictures are cut to 224 after a resize to 256
-MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training pictures, by colour
-SPREAD = (0.26862954, 0.26130258, 0.27577711)
-PREFIX = "clip."  # begins the names of the two towers' weights
-TOWERS = ("visual.", "transformer.")  # of whose weights none may be left over
+PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training pictures, by colour
+PIXEL_SPREAD = (0.26862954, 0.26130258, 0.27577711)
+TOWER_PREFIX = "clip."  # begins the names of the two towers' weights
+TOWER_NAMES = ("visual.", "transformer.")  # of whose weights none may be left over
 MAX_NAMES = 3  # wrong names that an error repeats
 
 MERGES_FILE = "bpe_simple_vocab_16e6.txt.gz"
@@ -107,9 +107,9 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
     cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
     tensors = read_tensors(path, name, cure)
     own = {
-        key.removeprefix(PREFIX): torch.from_numpy(value)
+        key.removeprefix(TOWER_PREFIX): torch.from_numpy(value)
         for key, value in tensors.items()
-        if key.startswith(PREFIX)
+        if key.startswith(TOWER_PREFIX)
     }
     try:
         sizes = network_sizes({key: tuple(value.shape) for key, value in own.items()})
@@ -119,7 +119,9 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
         network = InternVideoNetwork(sizes)
     expected = network.state_dict()
     faults = [f"{key} is missing" for key in expected if key not in own]
-    faults += [f"{key} is unknown" for key in own if key.startswith(TOWERS) and key not in expected]
+    faults += [
+        f"{key} is unknown" for key in own if key.startswith(TOWER_NAMES) and key not in expected
+    ]
     for key, value in own.items():
         if key in expected and value.shape != expected[key].shape:
             faults.append(f"{key} is {tuple(value.shape)}, not {tuple(expected[key].shape)}")
@@ -202,8 +204,8 @@ def prepare(clips: Tensor, side: int) -> Tensor:
     middle = middle.permute(0, 3, 1, 2)  # (B T, 3, square, square)
     if square != side:
         middle = F.interpolate(middle, (side, side), mode="bilinear", antialias=True)
-    mean = torch.tensor(MEAN).view(1, 3, 1, 1)
-    spread = torch.tensor(SPREAD).view(1, 3, 1, 1)
+    mean = torch.tensor(PIXEL_MEAN).view(1, 3, 1, 1)
+    spread = torch.tensor(PIXEL_SPREAD).view(1, 3, 1, 1)
     scaled = (middle.float() / 255 - mean) / spread
     return scaled.view(b, t, 3, side, side).transpose(1, 2)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stepline.grounding.fusion import occupancy, part_neighbours, with_verdict
+from stepline.grounding.fusion import StepOccupancy, occupancy, part_neighbours, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
@@ -107,7 +107,7 @@ def move_steps(
             shapes = occupancy(centers, shots, settings.typical)
             by_place = shapes * beliefs[likely, None] / score
             row = by_place.max(axis=0)  # not their sum, whose peak lies between two places
-        moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
+        moved[k] = with_verdict(steps[k], StepOccupancy(row, score), shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)
     return part_neighbours(moved), replace(alignment, scores=scores)

@@ -4,8 +4,8 @@ import pytest
 
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.granularity import ToldStep, half_text, join_halves
-from stepline.writing.extractive.stated_amounts import amount_told, with_amount, with_digits
+from stepline.writing.extractive.granularity import SentenceStep, half_text, join_halves
+from stepline.writing.extractive.stated_amounts import sentence_amount, with_amount, with_digits
 from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.settings import WritingSettings
 
@@ -41,9 +41,9 @@ def test_a_half_names_nothing_that_it_acts_on(text, half):
 
 def test_what_acts_on_the_same_thing_is_one_step():
     steps = [
-        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
-        ToldStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
-        ToldStep(step("return it to the pot", 6.0, sources=(1,)), meant=("pasta",)),
+        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
+        SentenceStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
+        SentenceStep(step("return it to the pot", 6.0, sources=(1,)), meant=("pasta",)),
     ]
     (joined,) = join_halves(steps, "usual").steps
     assert joined.text == "drain the pasta, rinse and return to the pot"
@@ -53,24 +53,24 @@ def test_what_acts_on_the_same_thing_is_one_step():
 
 def test_what_acts_on_something_else_stays_a_step():
     steps = [
-        ToldStep(step("remove the drain plug", 0.0, sources=(0,))),
-        ToldStep(step("slide it under", 3.0, sources=(1,)), meant=("pan",)),
+        SentenceStep(step("remove the drain plug", 0.0, sources=(0,))),
+        SentenceStep(step("slide it under", 3.0, sources=(1,)), meant=("pan",)),
     ]
     assert texts(steps) == ["remove the drain plug", "slide it under"]
 
 
 def test_a_half_that_comes_late_stays_a_step():
     steps = [
-        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
-        ToldStep(step("rinse it", 60.0, sources=(9,)), meant=("pasta",)),
+        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
+        SentenceStep(step("rinse it", 60.0, sources=(9,)), meant=("pasta",)),
     ]
     assert texts(steps) == ["drain the pasta", "rinse it"]
 
 
 def test_full_detail_joins_nothing():
     steps = [
-        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
-        ToldStep(step("rinse it", 3.0, sources=(0,)), meant=("pasta",)),
+        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
+        SentenceStep(step("rinse it", 3.0, sources=(0,)), meant=("pasta",)),
     ]
     assert texts(steps, "full") == ["drain the pasta", "rinse it"]
     assert texts(steps, "usual") == ["drain the pasta and rinse"]
@@ -78,8 +78,8 @@ def test_full_detail_joins_nothing():
 
 def test_brief_joins_what_is_done_in_the_same_way():
     steps = [
-        ToldStep(step("add a teaspoon of oil", 0.0, sources=(0,))),
-        ToldStep(step("add the garlic", 3.0, sources=(1,))),
+        SentenceStep(step("add a teaspoon of oil", 0.0, sources=(0,))),
+        SentenceStep(step("add the garlic", 3.0, sources=(1,))),
     ]
     assert texts(steps, "usual") == ["add a teaspoon of oil", "add the garlic"]
     assert texts(steps, "brief") == ["add a teaspoon of oil and the garlic"]
@@ -87,23 +87,25 @@ def test_brief_joins_what_is_done_in_the_same_way():
 
 def test_an_order_not_to_do_something_is_never_joined():
     steps = [
-        ToldStep(step("let the tofu sit", 0.0, sources=(0,))),
-        ToldStep(step("do not disturb it", 3.0, sources=(0,)), meant=("tofu",)),
-        ToldStep(step("turn it", 6.0, sources=(0,)), meant=("tofu",)),
+        SentenceStep(step("let the tofu sit", 0.0, sources=(0,))),
+        SentenceStep(step("do not disturb it", 3.0, sources=(0,)), meant=("tofu",)),
+        SentenceStep(step("turn it", 6.0, sources=(0,)), meant=("tofu",)),
     ]
     assert texts(steps) == ["let the tofu sit", "do not disturb it", "turn it"]
 
 
 def test_a_list_goes_on_in_the_next_sentence():
     steps = [
-        ToldStep(step("add two bouillon cubes", 0.0, sources=(0,))),
-        ToldStep(step("add a can of beans", 3.0, sources=(1,)), listed="a can of beans"),
+        SentenceStep(step("add two bouillon cubes", 0.0, sources=(0,))),
+        SentenceStep(step("add a can of beans", 3.0, sources=(1,)), listed="a can of beans"),
     ]
     assert texts(steps) == ["add two bouillon cubes, a can of beans"]
 
 
 def test_things_that_no_list_goes_before_are_refused_where_unsure():
-    item = ToldStep(step("add hair clips", 0.0, sources=(0,)), listed="hair clips", is_sure=False)
+    item = SentenceStep(
+        step("add hair clips", 0.0, sources=(0,)), listed="hair clips", is_sure=False
+    )
     joined = join_halves([item], "usual")
     assert joined.steps == ()
     assert [refused.text for refused in joined.refused] == ["add hair clips"]
@@ -112,10 +114,10 @@ def test_things_that_no_list_goes_before_are_refused_where_unsure():
 @pytest.mark.parametrize("detail", ["brief", "usual", "full"])
 def test_no_sentence_is_lost_by_joining(detail):
     steps = [
-        ToldStep(step("drain the pasta", 0.0, sources=(0,))),
-        ToldStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
-        ToldStep(step("add the sauce", 6.0, sources=(2,))),
-        ToldStep(step("stir", 9.0, sources=(2,))),
+        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
+        SentenceStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
+        SentenceStep(step("add the sauce", 6.0, sources=(2,))),
+        SentenceStep(step("stir", 9.0, sources=(2,))),
     ]
     joined = join_halves(steps, detail).steps
     assert sorted({source for item in joined for source in item.sources}) == [0, 1, 2]
@@ -137,7 +139,7 @@ def test_no_sentence_is_lost_by_joining(detail):
     ],
 )
 def test_a_short_sentence_may_tell_an_amount_and_nothing_else(sentence, amount):
-    assert amount_told(doc_of(sentence)) == amount
+    assert sentence_amount(doc_of(sentence)) == amount
 
 
 def test_an_amount_is_put_to_the_step_before_it():

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing.extractive.reading import read_narration
-from stepline.writing.extractive.titles import spoken_title
+from stepline.writing.extractive.titles import narration_title
 
 
 def title_of(*texts: str) -> str | None:
     sentences = [
         Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
     ]
-    return spoken_title(read_narration(Transcript(language="en", sentences=tuple(sentences))))
+    return narration_title(read_narration(Transcript(language="en", sentences=tuple(sentences))))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import psutil
 from stepline.curate.execution.scheduler import Phase, Scheduler
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import RunLog
-from stepline.device import cuda_gpus, current_device, wanted_device
+from stepline.device import cuda_gpus, current_device, requested_device
 from stepline.errors import SettingsError, StoreError
 from stepline.weights import cache_folder
 
@@ -46,7 +46,7 @@ def worker_devices(share: float) -> list[str]:
     """
     if not share:
         return []
-    if wanted_device() in ("auto", "cuda"):
+    if requested_device() in ("auto", "cuda"):
         gpus = [f"cuda:{number}" for number in range(cuda_gpus())]
     else:
         gpus = [current_device().name]
@@ -69,7 +69,7 @@ def gpus_a_worker(share: float) -> float:
     `--device cpu`: none; a GPU that is here, or that it names: a whole one, unless the recipe says
     otherwise.
     """
-    if wanted_device() == "cpu":
+    if requested_device() == "cpu":
         return 0.0
     return share or float(current_device().kind != "cpu")
 

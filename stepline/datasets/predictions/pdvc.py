@@ -15,7 +15,7 @@ from stepline.datasets.files import Node
 
 Cut: TypeAlias = Literal["pdvc"]
 
-FIELDS = ("proposal_score", "sentence_score", "pred_event_count")
+SCORE_FIELDS = ("proposal_score", "sentence_score", "pred_event_count")
 CAPTION_WEIGHT = 1.0  # of a caption's likelihood beside its proposal's confidence
 LENGTH_POWER = 2.0  # of the words by which a likelihood is divided
 WORD_EPSILON = 1e-5  # against captions without a word
@@ -28,14 +28,18 @@ UNCUT_RULE = (
 
 def has_scores(rows: Sequence[Node]) -> bool:
     """Tell whether any row of a video has the fields that PDVC ranks and cuts by."""
-    return any(isinstance(row.value, dict) and set(FIELDS) <= set(row.value) for row in rows)
+    fields = set(SCORE_FIELDS)
+    return any(isinstance(row.value, dict) and fields <= row.value.keys() for row in rows)
 
 
 def is_uncut(rows: Sequence[Node]) -> bool:
     """Tell whether a video has more of PDVC's proposals than PDVC counts events in it."""
-    if not has_scores(rows) or not isinstance(rows[0].value, dict):
+    if not has_scores(rows):
         return False
-    count = rows[0].value.get("pred_event_count")
+    first = rows[0].value
+    if not isinstance(first, dict):
+        return False
+    count = first.get("pred_event_count")
     return isinstance(count, int | float) and len(rows) > count
 
 
@@ -45,16 +49,29 @@ def cut_proposals(rows: Sequence[Node]) -> list[Node]:
     Raises DatasetError for a row without PDVC's scores.
     """
     scores = [joint_score(row) for row in rows]
-    ranking = sorted(range(len(rows)), key=lambda index: scores[index], reverse=True)
-    counted = rows[ranking[0]]["pred_event_count"]
-    if not math.isfinite(counted.number()):
-        raise counted.error("a number of events")
-    best = [rows[index] for index in ranking[: max(0, int(counted.number()))]]
-    return sorted(best, key=lambda row: row["timestamp"].pair())
+    ranking = sorted(range(len(rows)), key=scores.__getitem__, reverse=True)
+    likeliest = rows[ranking[0]]
+    event_count = likeliest["pred_event_count"]
+    number = event_count.number()
+    if not math.isfinite(number):
+        raise event_count.error("a number of events")
+    size = max(0, int(number))
+    best = []
+    for index in ranking[:size]:
+        best.append(rows[index])
+    return sorted(best, key=_times)
 
 
 def joint_score(row: Node) -> float:
     """Return what PDVC ranks a proposal by: its confidence and its caption's likelihood."""
-    words = len(row["sentence"].text().split())
-    likelihood = row["sentence_score"].number() / (math.pow(words, LENGTH_POWER) + WORD_EPSILON)
-    return row["proposal_score"].number() + CAPTION_WEIGHT * likelihood
+    sentence = row["sentence"].text()
+    words = len(sentence.split())
+    length = math.pow(words, LENGTH_POWER) + WORD_EPSILON
+    likelihood = row["sentence_score"].number() / length
+    confidence = row["proposal_score"].number()
+    return confidence + CAPTION_WEIGHT * likelihood
+
+
+def _times(row: Node) -> tuple[float, float]:
+    """Return the start and end of a proposal."""
+    return row["timestamp"].pair()

@@ -27,7 +27,7 @@ from stepline.evaluate.meteor.words import stem, words
 
 Positions: TypeAlias = dict[str, list[int]]
 Starts: TypeAlias = tuple[tuple[int, int, dict[int, int]], ...]
-Reached: TypeAlias = dict[int, tuple[int, list[int]]]
+PhrasePlaces: TypeAlias = dict[int, tuple[int, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class IndexedCaption:
     stems: Positions
     synsets: frozenset[str]
     starts: Starts
-    reached: Reached
+    reached: PhrasePlaces
     functions: int
 
     def __len__(self) -> int:
@@ -105,10 +105,10 @@ def _positions(keys: Iterable[str]) -> Positions:
     return positions
 
 
-def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Starts, Reached]:
+def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Starts, PhrasePlaces]:
     """Find the phrases of up to MAX_PHRASE_WORDS words that the table knows, by place and then by length."""
     starts: list[tuple[int, int, dict[int, int]]] = []
-    reached: Reached = {}
+    reached: PhrasePlaces = {}
     values = [item.number for item in items]
     spans, numbers = [], []  # (place, length) and number of every phrase
     for position in range(len(values)):

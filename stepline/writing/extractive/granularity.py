@@ -36,7 +36,7 @@ OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
 
 
 @dataclass(frozen=True)
-class ToldStep:
+class SentenceStep:
     """A step as one sentence tells it.
 
     listed: its words without a verb, where the sentence has none and one was put in front: they may
@@ -59,7 +59,7 @@ class JoinedSteps:
     refused: tuple[Rejected, ...]
 
 
-def join_halves(steps: Sequence[ToldStep], detail: Detail) -> JoinedSteps:
+def join_halves(steps: Sequence[SentenceStep], detail: Detail) -> JoinedSteps:
     """Return the steps in their order, halves joined to the step before as far as `detail` says."""
     docs = parse([item.step.text for item in steps])
     joined: list[_JoinedStep] = []
@@ -125,7 +125,7 @@ class _JoinedStep:
 
 
 def _lengthened(
-    before: _JoinedStep, item: ToldStep, doc: "Doc", detail: Detail
+    before: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
     """Return the step before with this one at its end; None where they are two."""
     if detail == "full":
@@ -157,7 +157,7 @@ def _lengthened(
     return longer
 
 
-def _means_the_same(before: _JoinedStep, item: ToldStep) -> bool:
+def _means_the_same(before: _JoinedStep, item: SentenceStep) -> bool:
     """Tell whether a half goes on with what the step before names.
 
     Within one sentence it does nearly always; else its pronouns must stand for that.

@@ -23,7 +23,7 @@ UNIT_AND_HALF_PATTERN: Final = re.compile(
 MANY_INCHES: Final = "inches"
 
 
-def amount_told(doc: "Doc") -> str | None:
+def sentence_amount(doc: "Doc") -> str | None:
     """Return the amount that a short sentence tells, as said; None where it tells more than that."""
     words = [token for token in doc if token.is_alpha or token.like_num]
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:

@@ -59,7 +59,7 @@ SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do 
 TELLING_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
 
 
-def spoken_title(narration: NarrationReading) -> str | None:
+def narration_title(narration: NarrationReading) -> str | None:
     """Return what the speaker says the video is about, in sentence case; None where nobody says."""
     steps = 0
     rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)

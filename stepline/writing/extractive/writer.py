@@ -19,7 +19,7 @@ from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.text import embed
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
-from stepline.writing.extractive.granularity import ToldStep, join_halves
+from stepline.writing.extractive.granularity import SentenceStep, join_halves
 from stepline.writing.extractive.instruction import instruction_log_bayes
 from stepline.writing.extractive.reading import (
     NarrationReading,
@@ -28,7 +28,7 @@ from stepline.writing.extractive.reading import (
     read_narration,
 )
 from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
-from stepline.writing.extractive.stated_amounts import amount_told, with_amount, with_digits
+from stepline.writing.extractive.stated_amounts import sentence_amount, with_amount, with_digits
 from stepline.writing.extractive.step_editor import (
     DraftStep,
     DraftWord,
@@ -91,7 +91,7 @@ def write_extractive(
     chances = step_probabilities(readings, narration.texts)
     threshold = MIN_STEP_PROBABILITY[settings.steps]
     namer = StepNamer(docs, readings)
-    steps: list[ToldStep] = []
+    steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
         chance = float(chances[number])
@@ -120,7 +120,7 @@ def write_extractive(
                 meant = namer.likely_names(number, draft.places)
                 listed = _listed(named)
                 is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
-                steps.append(ToldStep(_step(named, unit), listed, is_sure, meant))
+                steps.append(SentenceStep(_step(named, unit), listed, is_sure, meant))
     joined = join_halves(steps, settings.detail)
     dropped += joined.refused
     folded = fold_by_meaning(merge_repeats(joined.steps))
@@ -204,9 +204,9 @@ def _as_draft(action: GrammarAction, number: int) -> DraftStep:
     return DraftStep((*words, *others), number, action.is_negated, action.verb)
 
 
-def _adds_amount(steps: list[ToldStep], doc: "Doc", unit: NarrationUnit) -> bool:
+def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
     """Give the last step the amount that this sentence tells of it; tell whether it does."""
-    amount = amount_told(doc) if steps else None
+    amount = sentence_amount(doc) if steps else None
     if amount is None:
         return False
     step = with_amount(steps[-1].step, amount, unit.first)

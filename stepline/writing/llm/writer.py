@@ -102,13 +102,15 @@ def write_llm(
     jpegs = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
     start = seeing.start if seeing else 0.0
     is_english = foreign_note(transcript) is None
-    asking = Asking(chunks, prompt, settings, jpegs, start, title, embed or _minilm, is_english)
+    asking = TranscriptRequest(
+        chunks, prompt, settings, jpegs, start, title, embed or _minilm, is_english
+    )
     written = _write_by_model(asking, transcript, fallback, withheld, second_pass=second_pass)
     return replace(written, dropped=(*hidden, *written.dropped))
 
 
 @dataclass(frozen=True)
-class Asking:
+class TranscriptRequest:
     """What the model is asked about a transcript. start: of the part of the video, in seconds.
     is_english: so that talk among its steps is known by reading."""
 
@@ -129,7 +131,7 @@ class Asking:
 
 
 def _write_by_model(
-    asking: Asking,
+    asking: TranscriptRequest,
     transcript: Transcript,
     fallback: Fallback,
     withheld: Sequence[int],
@@ -185,7 +187,7 @@ class AskingNotes:
         return [f"pictures went to {self.server}: those at {', '.join(seconds)} s"]
 
 
-def _ask_chunks(runner: RequestRunner, asking: Asking) -> list[ChunkSteps]:
+def _ask_chunks(runner: RequestRunner, asking: TranscriptRequest) -> list[ChunkSteps]:
     """Return the steps of each chunk, a late one with none.
 
     Raises WriterError where the server refuses every question: then the settings are wrong, not the
@@ -209,7 +211,9 @@ def _ask_chunks(runner: RequestRunner, asking: Asking) -> list[ChunkSteps]:
     return [parts[n][1] for n in range(len(chunks))]
 
 
-def _ask_in_turn(runner: RequestRunner, asking: Asking) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
+def _ask_in_turn(
+    runner: RequestRunner, asking: TranscriptRequest
+) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
     """Return the reply and the steps of each chunk by its index; each prompt holds the steps of
     those before."""
     texts: list[str] = []

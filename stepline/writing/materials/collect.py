@@ -13,7 +13,7 @@ from typing import Final
 from stepline.narration.words import SENTENCE_KINDS
 from stepline.records import Amount, Material, Sentence
 from stepline.writing.extractive.reading import NarrationReading
-from stepline.writing.materials.mentions import Mention, find_mentions
+from stepline.writing.materials.mentions import ThingMention, find_mentions
 from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
 from stepline.writing.quantities import UNITS
 
@@ -37,10 +37,10 @@ class NeededThings:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _UnitMention:
     """A mention, the number of its unit, and whether that lists what is needed."""
 
-    mention: Mention
+    mention: ThingMention
     unit: int
     is_list: bool
 
@@ -50,7 +50,7 @@ class _Thing:
     """A thing while others are merged into it. is_listed: its amount is of the list of what is
     needed, which says how much in all."""
 
-    mention: Mention
+    mention: ThingMention
     amounts: tuple[Amount, ...]
     at: float
     sources: tuple[int, ...]
@@ -73,7 +73,7 @@ def find_materials(narration: NarrationReading) -> NeededThings:
     return NeededThings(_as_records(materials), _as_records(tools))
 
 
-def _all_mentions(narration: NarrationReading) -> Iterator[_Row]:
+def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
     """Yield what sentences of the work name."""
     rows = zip(narration.docs, narration.readings, strict=True)
     for number, (doc, reading) in enumerate(rows):
@@ -87,17 +87,17 @@ def _all_mentions(narration: NarrationReading) -> Iterator[_Row]:
         for mention in find_mentions(doc, is_list=is_list):
             is_measured = _is_measured(mention) and not is_option
             if is_work or is_measured:
-                yield _Row(mention, number, is_list)
+                yield _UnitMention(mention, number, is_list)
 
 
-def _is_measured(mention: Mention) -> bool:
+def _is_measured(mention: ThingMention) -> bool:
     """Return whether an amount in grams, cups or metres stands with a mention."""
     amount = mention.amount
     return amount is not None and amount.unit in UNITS
 
 
 def _kind(
-    row: _Row, chance: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
+    row: _UnitMention, chance: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
 ) -> ThingKind:
     """Return what a mention is: what it was before, else by its name and how it is named."""
     mention = row.mention
@@ -116,7 +116,7 @@ def _kind(
     return _named_kind(mention, material, tool)
 
 
-def _named_kind(mention: Mention, material: float, tool: float) -> ThingKind:
+def _named_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
     """Return what a thing that a step names is: a tool is neither counted nor added."""
     amount = mention.amount
     is_counted = amount is not None and not amount.is_article
@@ -132,7 +132,7 @@ def _named_kind(mention: Mention, material: float, tool: float) -> ThingKind:
     return "tool"
 
 
-def _listed_kind(mention: Mention, material: float, tool: float) -> ThingKind:
+def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
     """Return what a thing of a list of needed things is: nothing but a material is measured."""
     if material + tool < MIN_LISTED:
         return "other"
@@ -143,13 +143,13 @@ def _listed_kind(mention: Mention, material: float, tool: float) -> ThingKind:
     return "tool"
 
 
-def _has_unit(mention: Mention) -> bool:
+def _has_unit(mention: ThingMention) -> bool:
     """Return whether an amount with a unit stands with a mention, be it "slice"."""
     amount = mention.amount
     return amount is not None and bool(amount.unit)
 
 
-def _thing(row: _Row, narration: NarrationReading) -> _Thing:
+def _thing(row: _UnitMention, narration: NarrationReading) -> _Thing:
     """Return a mention with its sentence, and the second at which that names it."""
     unit = narration.units[row.unit]
     doc = narration.docs[row.unit]
@@ -195,7 +195,7 @@ def _add(things: list[_Thing], thing: _Thing) -> None:
         things[number] = _merged(things[number], thing)
 
 
-def _find(things: Sequence[_Thing], mention: Mention) -> int | None:
+def _find(things: Sequence[_Thing], mention: ThingMention) -> int | None:
     """Return the number of the first thing that a mention can be of."""
     for number, thing in enumerate(things):
         if _is_same(thing.mention, mention):
@@ -203,7 +203,7 @@ def _find(things: Sequence[_Thing], mention: Mention) -> int | None:
     return None
 
 
-def _is_same(earlier: Mention, later: Mention) -> bool:
+def _is_same(earlier: ThingMention, later: ThingMention) -> bool:
     """Return whether a later naming can be of the same thing: the same noun, and no word that the
     first does not have, unless it only says how the thing was prepared."""
     if earlier.lemmas[-1] != later.lemmas[-1]:

@@ -67,7 +67,7 @@ NOT_FIRST_IN_NAME: Final = EMPTY_WORDS.union(UNITS)
 
 
 @dataclass(frozen=True)
-class Mention:
+class ThingMention:
     """A thing that is named. words: its name, with the lemmas of them. at: its token.
 
     is_definite: it is spoken of as known ("the dough", "a cup of the milk").
@@ -92,7 +92,7 @@ class Mention:
         return text
 
 
-def find_mentions(doc: "Doc", *, is_list: bool) -> list[Mention]:
+def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
     """Return the things that a parsed sentence names, in order, those with an amount first.
 
     is_list: it says what is needed, so that all it names counts.
@@ -146,7 +146,7 @@ def _spelt(token: "Token") -> str:
     return word
 
 
-def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[Mention]:
+def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
     """Yield each amount with the name after it, or before it and a comma: "sugar, 50 grams"."""
     place = 0
     unit = ""  # of the amount before, for "one spoon of mustard and two of honey"
@@ -181,7 +181,7 @@ def _with_unit_before(words: Sequence[str], place: int, unit: str) -> StatedAmou
     return StatedAmount(low, high, unit, place, after)
 
 
-def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[Mention]:
+def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
     """Yield the thing of an amount; of "a pan of water" both, the water by the pan."""
     words = [token.lower_ for token in name]
     place = 0
@@ -213,13 +213,13 @@ def _with_unit_behind(name: "list[Token]", amount: StatedAmount) -> StatedAmount
     return replace(amount, unit=unit, is_article=False)
 
 
-def _mention(name: "list[Token]", role: Role, amount: StatedAmount | None) -> Mention:
+def _mention(name: "list[Token]", role: Role, amount: StatedAmount | None) -> ThingMention:
     doc = name[0].doc
     begin = name[0].i
     is_definite = begin > 0 and doc[begin - 1].lower_ in KNOWN_DETERMINERS
     if amount is not None and _is_rest(doc, amount.begin):
         is_definite = True
-    return Mention(
+    return ThingMention(
         words=tuple(token.text for token in name),
         lemmas=tuple(token.lemma_.lower() for token in name),
         at=name[-1].i,
@@ -234,7 +234,7 @@ def _is_rest(doc: "Doc", begin: int) -> bool:
     return begin > 0 and doc[begin - 1].lower_ in REST_WORDS
 
 
-def _places(mention: Mention) -> set[int]:
+def _places(mention: ThingMention) -> set[int]:
     begin = mention.at - len(mention.words) + 1
     places = set(range(begin, mention.at + 1))
     amount = mention.amount
