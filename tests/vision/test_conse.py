@@ -49,7 +49,7 @@ def test_the_stored_vectors_are_the_embeddings_of_the_names():
     assert_allclose(read_class_vectors()[rows], embed([names[row] for row in rows]), atol=1e-3)
 
 
-def test_the_network_is_loaded_once_for_many_videos_and_anew_for_other_threads(monkeypatch):
+def test_the_network_is_loaded_once_for_many_videos_and_any_number_of_threads(monkeypatch):
     first = load_backbone(VisionSettings())
     assert load_backbone(VisionSettings(classes=5))._network is first._network
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
