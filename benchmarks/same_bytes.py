@@ -42,8 +42,11 @@ SIDES = {
     "OpenBLAS of AVX2": Side({"OPENBLAS_CORETYPE": "Haswell"}),
     "OpenBLAS of AVX-512": Side({"OPENBLAS_CORETYPE": "SkylakeX"}),
     "NumPy without AVX-512": Side({"NPY_DISABLE_CPU_FEATURES": AVX512_FEATURES}),
-    "CTranslate2 of AVX2": Side({"CT2_FORCE_CPU_ISA": "AVX2"}),
-    "CTranslate2 of any processor": Side({"CT2_FORCE_CPU_ISA": "GENERIC"}),
+    "CTranslate2 of AVX2": Side({"CT2_FORCE_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}),
+    "CTranslate2 of AVX-512": Side({"CT2_FORCE_CPU_ISA": "AVX512"}),
+    "CTranslate2 of any processor": Side(
+        {"CT2_FORCE_CPU_ISA": "GENERIC", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+    ),
     "CTranslate2 of Intel": Side({"CT2_USE_MKL": "1"}),
     "CTranslate2 of Intel, 4 threads": Side(
         {"CT2_USE_MKL": "1", **dict.fromkeys(THREAD_VARIABLES, "4")}

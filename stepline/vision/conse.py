@@ -33,7 +33,7 @@ NAMES_FILE = Path(__file__).with_name(
 VECTORS_FILE = Path(__file__).with_name("imagenet_classes.safetensors")
 
 # One network per file, kept from one video to the next.
-_loaded: dict[tuple[Path, Device, int], "EfficientNetLite0"] = {}
+_loaded: dict[tuple[Path, Device], "EfficientNetLite0"] = {}
 
 
 class ConSEBackbone:
