@@ -17,7 +17,8 @@ import logging
 import os
 import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, cast
@@ -122,6 +123,20 @@ def cpu_threads(beside: int = 0) -> int:
     """
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdecimal() and int(given) else max(1, core_count() - beside)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Have torch compute on one thread of the CPU: how many there are decides the last bits of a
+    sum."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def core_count() -> int:

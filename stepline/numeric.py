@@ -5,6 +5,7 @@ Each keeps the precision of what it is given: float32 in, float32 out.
 """
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -18,16 +19,48 @@ MAX_NEWTON_STEPS = 50  # of a logistic fit, which usually ends in ten
 MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero rows zero
 
 
+class _BlasLimit:
+    """The limit of OpenBLAS's threads, which is one of the whole process, while anybody needs
+    it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._user_count = 0
+        self._limit: Any = None  # threadpoolctl's
+
+    def begin(self) -> None:
+        """Set it for one more user."""
+        from threadpoolctl import ThreadpoolController
+
+        with self._lock:
+            if self._user_count == 0:
+                libraries = ThreadpoolController().select(internal_api="openblas")
+                self._limit = libraries.limit(limits=1)
+            self._user_count += 1
+
+    def end(self) -> None:
+        """Lift it where the last user has ended."""
+        with self._lock:
+            self._user_count -= 1
+            if self._user_count == 0:
+                self._limit.restore_original_limits()
+
+
+_blas_limit = _BlasLimit()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Have NumPy's matrix products use one thread: how many there are decides their last bits.
 
-    Networks in ONNX Runtime, CTranslate2 and torch keep their threads.
+    It holds for the whole process until the last one that entered leaves. Networks in CTranslate2
+    and torch keep their threads.
     """
-    from threadpoolctl import ThreadpoolController
-
-    with ThreadpoolController().select(internal_api="openblas").limit(limits=1):
+    _blas_limit.begin()
+    try:
         yield
+    finally:
+        _blas_limit.end()
 
 
 def sigmoid(log_odds: Array) -> Array:

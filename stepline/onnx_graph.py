@@ -10,22 +10,24 @@ Source: onnx.proto, IR version 8; the few messages that a graph needs are writte
 buffers here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.device import cpu_threads
 from stepline.progress import trim_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 Array: TypeAlias = npt.NDArray[Any]
+Batch = TypeVar("Batch")
 Message: TypeAlias = list[bytes | memoryview]  # in pieces, so that weights are copied but once
 
+MAX_BATCH_THREADS = 16  # batches in memory at the same time
 IR_VERSION: Final = 8
 # ONNX's own set, and ONNX Runtime's kernels for transformers
 OPERATOR_SETS: Final = (("", 17), ("com.microsoft", 1))
@@ -105,17 +107,14 @@ class OnnxGraph:
         ]
         return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
 
-    def compile(self, output: str, *, threads: int | None = None) -> Callable[..., Array]:
+    def compile(self, output: str) -> Callable[..., Array]:
         """Return a function that takes the inputs by name and returns the output; the graph is used
-        up.
-
-        threads: as `start_session` takes them.
-        """
+        up."""
         self._outputs += _field(12, _value(output, "float32"))
         model = self.serialize()
         # they are in the model, and soon in the session: what is held twice is freed
         self._constants.clear()
-        session = start_session(model, threads=threads)
+        session = start_session(model)
         del model
         trim_memory()
 
@@ -126,18 +125,17 @@ class OnnxGraph:
         return run
 
 
-def start_session(model: bytes | Path, *, threads: int | None = None) -> "InferenceSession":
+def start_session(model: bytes | Path) -> "InferenceSession":
     """Return a session of ONNX Runtime that runs a model, its bytes or its file, on the CPU.
 
-    threads: None: `cpu_threads()`.
+    A run of it takes one thread, the caller's: more of them would cut matrices elsewhere, on which
+    the last bits of a sum may depend. `run_batches` takes more cores all the same.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or cpu_threads()
-    # Threads that wait would take the core that recognition runs on; the arena keeps memory for the
-    # largest run.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.intra_op_num_threads = 1
+    # The arena keeps memory for the largest run.
     options.enable_cpu_mem_arena = False
     given = str(model) if isinstance(model, Path) else model
     session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
@@ -145,6 +143,19 @@ def start_session(model: bytes | Path, *, threads: int | None = None) -> "Infere
     # MiniLM's weights twice.
     session._model_bytes = None
     return session
+
+
+def run_batches(
+    run: Callable[[Batch], Array], batches: Sequence[Batch], *, threads: int
+) -> list[Array]:
+    """Return what `run` makes of each batch, several of them at the same time on a thread each.
+
+    No batch knows of the others, so that the numbers are the same whatever `threads` is.
+    """
+    if threads == 1 or len(batches) < 2:
+        return [run(batch) for batch in batches]
+    with ThreadPoolExecutor(min(threads, len(batches), MAX_BATCH_THREADS)) as pool:
+        return list(pool.map(run, batches))
 
 
 def _varint(number: int) -> bytes:

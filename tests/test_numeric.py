@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 from stepline.numeric import (
     cosine,
     cosine_matrix,
     fit_logistic_weights,
     logit,
+    one_blas_thread,
     sigmoid,
     softmax,
     sum_to_one,
@@ -75,3 +77,20 @@ def test_a_sharper_prior_keeps_a_logistic_fit_closer():
         for p in (1.0, 10.0)
     )
     assert 0 < sharp[0] < loose[0]
+
+
+def blas_threads():
+    """How many threads OpenBLAS uses for NumPy."""
+    libraries = ThreadpoolController().select(internal_api="openblas").info()
+    return {library["num_threads"] for library in libraries}
+
+
+def test_blas_keeps_to_one_thread_until_the_last_of_several_jobs_has_ended():
+    with ThreadpoolController().limit(limits=2):
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == {2}

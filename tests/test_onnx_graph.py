@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepline.onnx_graph import OnnxGraph, start_session
+from stepline.onnx_graph import OnnxGraph, run_batches, start_session
 
 RNG = np.random.default_rng(0)
 
@@ -47,3 +47,19 @@ def test_a_session_does_not_hold_its_model_twice():
     assert session.run(None, {"rows": np.full((1, 3), -1, np.float32)})[0].tolist() == [
         [1.0, 1.0, 1.0]
     ]
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_a_session_runs_on_one_thread_whatever_the_environment_says(threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    graph = OnnxGraph()
+    graph.output("positive", graph.add("Abs", graph.input("rows", ("B", 3))))
+    session = start_session(graph.serialize())
+    assert session.get_session_options().intra_op_num_threads == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_batches_give_their_results_in_order_on_any_number_of_threads(threads):
+    rows = np.arange(10.0)
+    sums = run_batches(lambda batch: batch.sum(), [rows[:1], rows[:5], rows], threads=threads)
+    assert sums == [0.0, 10.0, 45.0]

@@ -22,6 +22,7 @@ from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.live.speech import Recognise
 from stepline.media.addresses import display_url
 from stepline.media.opening import LiveInput
+from stepline.numeric import one_blas_thread
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import OutputOptions, lock_video, run_video
 from stepline.pipeline.pictures import FRAMES_PER_ROW
@@ -53,6 +54,7 @@ class LiveJob:
     options: LiveOptions = field(default_factory=LiveOptions)
 
 
+@one_blas_thread()
 def run_live(
     job: LiveJob,
     settings: StepsSettings,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.device import one_torch_thread
 from stepline.errors import SettingsError
 from stepline.outputs.text import one_line
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
@@ -67,15 +68,16 @@ def describe_pictures(
     from stepline.procx.inference import describe
 
     describer.check(features)
-    found = describe(
-        describer.model,
-        describer.vocabulary,
-        features,
-        settings,
-        duration=duration,
-        speech=transcript.sentences,
-        around=describer.trained.around or 0.0,
-    )
+    with one_torch_thread():
+        found = describe(
+            describer.model,
+            describer.vocabulary,
+            features,
+            settings,
+            duration=duration,
+            speech=transcript.sentences,
+            around=describer.trained.around or 0.0,
+        )
     network: JsonValue = {"network": describer.sha256, "speech": settings.speech}
     if written:
         return Descriptions(captions=found.steps, dropped=found.dropped, network=network)

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.device import Device, cpu_threads, current_device
+from stepline.onnx_graph import run_batches
 from stepline.records import Matrix
 from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder
 
-# One model a folder, for the life of the process; threads decide the last bits of a sum.
-_loaded: dict[tuple[Path, Device, int], "SentenceEncoder"] = {}
+# One model a folder, for the life of the process.
+_loaded: dict[tuple[Path, Device], "SentenceEncoder"] = {}
 _loading = threading.Lock()
 CPU_BATCH_TEXTS = 32  # embedded together
 
@@ -69,9 +70,14 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
     vectors = np.empty((len(rows_of), encoder.dim), dtype=np.float32)
     tokens = encoder.tokenize(list(rows_of))
     longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
-    for start in range(0, len(tokens), batch):
-        rows = longest_first[start : start + batch]
-        vectors[rows] = encoder.encode([tokens[row] for row in rows])
+    batches = [longest_first[start : start + batch] for start in range(0, len(tokens), batch)]
+
+    def encode(rows: list[int]) -> Matrix:
+        return encoder.encode([tokens[row] for row in rows])
+
+    threads = 1 if encoder.device.needs_torch else cpu_threads()
+    for rows, encoded in zip(batches, run_batches(encode, batches, threads=threads), strict=True):
+        vectors[rows] = encoded
     if len(rows_of) == len(texts):
         return vectors
     return vectors[[rows_of[text] for text in texts]]
@@ -82,7 +88,7 @@ def load_encoder(model: str = "minilm") -> "SentenceEncoder":
     several threads."""
     folder = find_weights(model)
     device = current_device()
-    key = (folder, device, cpu_threads())
+    key = (folder, device)
     with _loading:
         if key not in _loaded:
             from stepline.text.encoder import SentenceEncoder

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.device import Device, cpu_threads, current_device
+from stepline.device import Device, current_device
 from stepline.errors import ModelError
 from stepline.numeric import softmax, unit_rows
 from stepline.records import Matrix
@@ -33,7 +33,7 @@ NAMES_FILE = Path(__file__).with_name(
 VECTORS_FILE = Path(__file__).with_name("imagenet_classes.safetensors")
 
 # One network per file, kept from one video to the next.
-_loaded: dict[tuple[Path, Device, int], "EfficientNetLite0"] = {}
+_loaded: dict[tuple[Path, Device], "EfficientNetLite0"] = {}
 
 
 class ConSEBackbone:
@@ -73,7 +73,7 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
     from stepline.vision.efficientnet import EfficientNetLite0
 
     path = settings.path or find_weights("efficientnet-lite0")
-    key = path, current_device(), cpu_threads(beside=1)
+    key = path, current_device()
     if key not in _loaded:
         _loaded[key] = EfficientNetLite0(path)
     model = settings.text_model

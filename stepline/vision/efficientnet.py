@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stepline.device import cpu_threads, current_device
 from stepline.errors import ModelError
-from stepline.onnx_graph import TENSOR_TYPES, OnnxGraph
+from stepline.onnx_graph import TENSOR_TYPES, OnnxGraph, run_batches
 from stepline.progress import trim_memory
 from stepline.records import Matrix
 from stepline.state_dict import Array, read_tensors
@@ -213,10 +213,14 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
                 hidden = graph.add("Add", hidden, block_input)
     pooled = graph.add("Flatten", graph.add("GlobalAveragePool", hidden))  # (B, 1280)
     scores = graph.add("Gemm", pooled, *map(graph.constant, classifier), transB=1)  # (B, 1000)
-    run = graph.compile(scores, threads=cpu_threads(beside=1))
-    # One by one: as fast as four at once, in half the memory.
+    run = graph.compile(scores)
+
+    def classify(image: Pictures) -> Matrix:
+        return run(pictures=resize(image[None]))
+
+    # One picture a run: as fast as four, in half the memory.
     return lambda pictures: np.concatenate(
-        [run(pictures=resize(image[None])) for image in pictures]
+        run_batches(classify, list(pictures), threads=cpu_threads(beside=1))
     )
 
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.device import cpu_threads
 from stepline.onnx_graph import start_session
 from stepline.records import Span
 from stepline.vision.faces import Image, box_iou, resize
@@ -61,7 +60,7 @@ class _PictureNetwork:
     """A network of one picture, in ONNX's format."""
 
     def __init__(self, path: Path) -> None:
-        self.session = start_session(path, threads=cpu_threads(beside=1))
+        self.session = start_session(path)
 
     def __call__(self, pixels: npt.NDArray[Any]) -> Floats:
         """Return the output for pixels (H, W, 3) of blue, green and red."""

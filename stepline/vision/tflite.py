@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.device import cpu_threads
 from stepline.errors import ModelError
 from stepline.onnx_graph import OnnxGraph
 
@@ -256,5 +255,5 @@ def _convert(data: bytes) -> TfliteNetwork:
     # all outputs as one row
     outputs = main.numbers(2).tolist()
     flat = [graph.add("Flatten", conversion.channels_last(n), axis=0) for n in outputs]
-    run = graph.compile(graph.add("Concat", *flat, axis=1), threads=cpu_threads(beside=1))
+    run = graph.compile(graph.add("Concat", *flat, axis=1))
     return TfliteNetwork(shapes[source][1], tuple(shapes[n][1:] for n in outputs), run)

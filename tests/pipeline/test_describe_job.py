@@ -79,6 +79,27 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
     assert "done before" in stepline(*job, "--describe", network).stderr
 
 
+def test_threads_of_torch_do_not_reach_the_network(
+    stepline, network, silent, tmp_path, monkeypatch
+):
+    counts = []
+    forward = ProcX.forward
+
+    def forward_and_count(*arguments, **options):
+        counts.append(torch.get_num_threads())
+        return forward(*arguments, **options)
+
+    monkeypatch.setattr(ProcX, "forward", forward_and_count)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        stepline("steps", silent, "--out", tmp_path, "--describe", network)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(counts) == {1}
+
+
 def test_the_network_is_part_of_what_decides_the_result(network, silent):
     from stepline.pipeline.networks import fingerprint, load_networks
     from stepline.pipeline.request import Request, StepsSettings

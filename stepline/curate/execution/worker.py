@@ -33,6 +33,7 @@ from stepline.curate.stage import LeftOutError, Stage, VideoContext
 from stepline.curate.store.results import ResultStore
 from stepline.device import current_device, gpu_gave_out, set_device
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
+from stepline.numeric import one_blas_thread
 from stepline.remote import RemotePath
 from stepline.remote.retry import causes
 from stepline.version import minor_version
@@ -66,6 +67,7 @@ class TaskRunner:
         self._loaded: set[str] = set()
         self._usage = GpuUsage(setup.device) if setup.device.startswith("cuda") else None
 
+    @one_blas_thread()
     def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
         """Return what became of each of some tasks of one stage, whose results are stored where it
         went well.

@@ -1,0 +1,111 @@
+"""Whether a record depends on threads, cores or the processor: python benchmarks/same_bytes.py
+CLIPS [--clip NAME ...] [--side NAME ...]
+
+CLIPS is a folder of videos. The main job runs on them once as the machine is, and once per side, in
+a process of its own: with other numbers of threads in the environment, on one core, and, as far as
+the libraries have a switch for it, with the instructions of another processor (CTranslate2, NumPy
+and OpenBLAS have one, ONNX Runtime has none). Prints how many records are not the same bytes, and
+how many of them differ in words heard, in the text or status of a step, and in the number of steps.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepline.child_processes import THREAD_VARIABLES
+from stepline.records import Record
+from stepline.storage import read_record
+
+AVX512_FEATURES = "X86_V4 AVX512_ICL AVX512_SPR"  # as NumPy 2.4 names what it dispatches to
+
+
+@dataclass(frozen=True)
+class Side:
+    """Surroundings of a run. variables: of the environment; prefix: of the command line."""
+
+    variables: Mapping[str, str]
+    prefix: Sequence[str] = ()
+
+
+REFERENCE = "as it is"
+SIDES = {
+    REFERENCE: Side({}),
+    "1 thread": Side(dict.fromkeys(THREAD_VARIABLES, "1")),
+    "2 threads": Side(dict.fromkeys(THREAD_VARIABLES, "2")),
+    "4 threads": Side(dict.fromkeys(THREAD_VARIABLES, "4")),
+    "one core": Side({}, ("taskset", "-c", "0")),
+    "OpenBLAS of AVX2": Side({"OPENBLAS_CORETYPE": "Haswell"}),
+    "OpenBLAS of AVX-512": Side({"OPENBLAS_CORETYPE": "SkylakeX"}),
+    "NumPy without AVX-512": Side({"NPY_DISABLE_CPU_FEATURES": AVX512_FEATURES}),
+    "CTranslate2 of AVX2": Side({"CT2_FORCE_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}),
+    "CTranslate2 of AVX-512": Side({"CT2_FORCE_CPU_ISA": "AVX512"}),
+    "CTranslate2 of any processor": Side(
+        {"CT2_FORCE_CPU_ISA": "GENERIC", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+    ),
+    "CTranslate2 of Intel": Side({"CT2_USE_MKL": "1"}),
+    "CTranslate2 of Intel, 4 threads": Side(
+        {"CT2_USE_MKL": "1", **dict.fromkeys(THREAD_VARIABLES, "4")}
+    ),
+}
+
+
+def run(videos: Sequence[Path], side: Side, out: Path) -> dict[str, bytes]:
+    """Return the record that the main job writes for each video, by the video's stem."""
+    environment = {name: os.environ[name] for name in os.environ.keys() - {*THREAD_VARIABLES}}
+    environment.update(side.variables)
+    command = [*side.prefix, sys.executable, "-m", "stepline", "steps", *map(str, videos)]
+    command += ["--out", str(out), "--jobs", "1", "--quiet"]
+    subprocess.run(command, env=environment, check=True)
+    return {video.stem: (out / f"{video.stem}.json").read_bytes() for video in videos}
+
+
+def words(record: Record) -> str:
+    """Return what is heard."""
+    sentences = record.transcript.sentences if record.transcript else ()
+    return " ".join(sentence.text for sentence in sentences)
+
+
+def verdicts(record: Record) -> list[tuple[str, str | None]]:
+    """Return text and status of each step."""
+    return [(step.text, step.status) for step in record.steps]
+
+
+def main() -> None:
+    """Run each side and print a row about it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("clips", type=Path)
+    parser.add_argument("--clip", action="append", help="stem of a video; all, where none is named")
+    parser.add_argument("--side", action="append", choices=SIDES)
+    arguments = parser.parse_args()
+    videos = sorted(arguments.clips.glob("*.mp4"))
+    if arguments.clip:
+        videos = [video for video in videos if video.stem in arguments.clip]
+    names = [name for name in arguments.side or SIDES if name != REFERENCE]
+
+    print(f"{len(videos)} videos; records that are other than {REFERENCE!r}:")
+    print("| side | other bytes | other words | other steps | other number of steps |")
+    print("|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        reference = Path(folder) / REFERENCE
+        expected = run(videos, SIDES[REFERENCE], reference)
+        for name in names:
+            out = Path(folder) / name
+            contents = run(videos, SIDES[name], out)
+            different = [stem for stem in contents if contents[stem] != expected[stem]]
+            counts = [0, 0, 0]
+            for stem in different:
+                before, after = (read_record(base / f"{stem}.json") for base in (reference, out))
+                counts[0] += words(before) != words(after)
+                counts[1] += verdicts(before) != verdicts(after)
+                counts[2] += len(before.steps) != len(after.steps)
+            row = [name, len(different), *counts, ", ".join(different)]
+            print("|", *(f"{value} |" for value in row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
