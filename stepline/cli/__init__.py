@@ -12,6 +12,7 @@ import click
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
+from stepline.cli.compare import compare
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap
 from stepline.cli.doctor import completion, datasets, doctor
@@ -45,7 +46,7 @@ COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
         weights,
         completion,
     ),
-    "Correct and search": (studio, search, mcp, annotate, learn),
+    "Correct and search": (studio, search, compare, mcp, annotate, learn),
     "Data sets": (curate, datasets, features, text_base, sieve_swap, excluded),
     "Train": (train, refine, predict, evaluate, calibrate, export_onnx),
 }
