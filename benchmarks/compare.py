@@ -43,8 +43,8 @@ Scores: TypeAlias = dict[str, float]
 COVERING_COSINE = 0.6  # from which two steps do the same, by meaning
 COVERING_WORDS = 0.5  # share of the smaller one's content words
 MIN_VIDEOS = 3  # of a dish: one is left out, two are compared
-DRAWS = 2000  # of the bootstrap over dishes
-SEED = 7
+BOOTSTRAP_DRAWS = 2000  # of the bootstrap over dishes
+BOOTSTRAP_SEED = 7
 NO_FLOOR = CompareSettings(video_likeness=0.0)
 
 
@@ -170,8 +170,8 @@ def leave_one_out(
         )
         single = others[best_single(others, likeness, floor)]
         by_videos = sorted(comparison.steps, key=lambda step: -step.videos)
-        chosen = {step.id for step in by_videos[: len(single)]}
-        short = [step for step in comparison.steps if step.id in chosen]
+        short_ids = {step.id for step in by_videos[: len(single)]}
+        short = [step for step in comparison.steps if step.id in short_ids]
         arms = {
             "graph": list(comparison.steps),
             "common procedure": list(comparison.common_steps),
@@ -212,8 +212,8 @@ def nan_mean(values: Sequence[float]) -> float:
 def interval(values: Sequence[float]) -> str:
     """Return the mean and its 95 % interval over dishes."""
     numbers = np.array([value for value in values if not np.isnan(value)])
-    rng = np.random.default_rng(SEED)
-    draws = numbers[rng.integers(len(numbers), size=(DRAWS, len(numbers)))].mean(axis=1)
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    draws = numbers[rng.integers(len(numbers), size=(BOOTSTRAP_DRAWS, len(numbers)))].mean(axis=1)
     low, high = np.percentile(draws, [2.5, 97.5])
     return f"{numbers.mean():.3f} [{low:.3f}, {high:.3f}]"
 

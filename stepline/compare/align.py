@@ -25,6 +25,9 @@ class StepPlace(NamedTuple):
 StepGroup: TypeAlias = list[StepPlace]  # steps that do the same, of one video or several
 # number of a step -> number of its group
 GroupNumbers: TypeAlias = dict[int, int]
+FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in a group
+
+MIN_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
 def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
@@ -37,10 +40,10 @@ def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
     for first in range(count):
         for second in range(first):
             cosines = vectors[first] @ vectors[second].T  # (K, K')
-            mean = (cosines.max(axis=0).mean() + cosines.max(axis=1).mean()) / 2
-            likeness[first, second] = mean
-            likeness[second, first] = mean
-    return likeness
+            forward = cosines.max(axis=1).mean()
+            backward = cosines.max(axis=0).mean()
+            likeness[first, second] = (forward + backward) / 2
+    return np.maximum(likeness, likeness.T)
 
 
 def videos_of_one_task(likeness: Matrix, floor: float) -> list[int]:
@@ -52,7 +55,8 @@ def videos_of_one_task(likeness: Matrix, floor: float) -> list[int]:
     count = len(likeness)
     if count == 0:
         return []
-    members = [int(likeness.sum(axis=1).argmax())]
+    sums = likeness.sum(axis=1)  # (V,)
+    members = [int(sums.argmax())]
     while len(members) < count:
         means = likeness[:, members].mean(axis=1)  # (V,)
         means[members] = -np.inf
@@ -85,15 +89,21 @@ def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Mat
     """Return the mean direction of the steps of each group, unit rows (N, D)."""
     means = []
     for group in groups:
-        mean = np.mean([vectors[video][step] for video, step in group], axis=0)
-        means.append(mean / max(float(np.linalg.norm(mean)), 1e-9))
+        rows = [vectors[video][step] for video, step in group]
+        mean = np.mean(rows, axis=0)
+        length = np.linalg.norm(mean)
+        # opposite vectors have no mean direction
+        means.append(mean / max(length, MIN_LENGTH))
     return np.array(means, dtype=np.float32)
 
 
 def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:
     remaining = []
     for group in groups:
-        others = [place for place in group if place.video != video]
+        others = list(group)
+        for place in group:
+            if place.video == video:
+                others.remove(place)
         if others:
             remaining.append(others)
     return remaining
@@ -104,10 +114,11 @@ def _add_video(
 ) -> list[StepGroup]:
     """Return the groups with the steps of one more video, sorted again."""
     step_count = len(vectors[video])
-    extended = [list(group) for group in groups]
+    extended = list(map(list, groups))
     numbers: GroupNumbers = {}
     if groups:
-        cosines = vectors[video] @ group_vectors(groups, vectors).T  # (K, N)
+        centers = group_vectors(groups, vectors)  # (N, D)
+        cosines = vectors[video] @ centers.T  # (K, N)
         numbers = match_in_order(cosines, settings.step_likeness)
         _match_moved(cosines, numbers, settings)
     for step in range(step_count):
@@ -116,7 +127,8 @@ def _add_video(
             extended[numbers[step]].append(place)
         else:
             extended.append([place])
-    return sort_groups(extended, [len(rows) for rows in vectors])
+    step_counts = list(map(len, vectors))
+    return sort_groups(extended, step_counts)
 
 
 def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
@@ -126,17 +138,21 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
     """
     gains = cosines - floor
     step_count, group_count = gains.shape
+    # the largest sum of the first steps and the first groups
     best = np.zeros((step_count + 1, group_count + 1))
     for step in range(step_count):
-        joined = np.maximum(best[step, 1:], best[step, :-1] + gains[step])
-        best[step + 1, 1:] = np.maximum.accumulate(joined)
+        above = best[step]
+        with_step = above[:-1] + gains[step]
+        row = np.maximum(above[1:], with_step)
+        best[step + 1, 1:] = np.maximum.accumulate(row)
     numbers: GroupNumbers = {}
     step = step_count
     group = group_count
     while step and group:
-        if best[step, group] == best[step - 1, group]:
+        total = best[step, group]
+        if total == best[step - 1, group]:
             step -= 1
-        elif best[step, group] == best[step, group - 1]:
+        elif total == best[step, group - 1]:
             group -= 1
         else:
             step -= 1
@@ -150,12 +166,14 @@ def _match_moved(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettin
 
     A group that a step of the video has joined needs a greater cosine.
     """
-    floors = np.full(cosines.shape[1], settings.moved_likeness)  # (N,)
-    floors[list(numbers.values())] = settings.repeated_likeness
-    for step in range(len(cosines)):
+    group_count = cosines.shape[1]
+    floors = np.full(group_count, settings.moved_likeness)  # (N,)
+    joined = list(numbers.values())
+    floors[joined] = settings.repeated_likeness
+    for step, row in enumerate(cosines):
         if step in numbers:
             continue
-        allowed = np.where(cosines[step] >= floors, cosines[step], -np.inf)
+        allowed = np.where(row >= floors, row, -np.inf)
         group = int(allowed.argmax())
         if np.isfinite(allowed[group]):
             numbers[step] = group
@@ -170,35 +188,44 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
     """
 
     def mean_place(group: StepGroup) -> float:
-        places = [(step + 0.5) / step_counts[video] for video, step in group]
-        return sum(places) / len(places)
+        total = 0.0
+        for video, step in group:
+            total += (step + 0.5) / step_counts[video]
+        return total / len(group)
 
     ordered = sorted(groups, key=mean_place)
-    first_steps = [first_step_of_videos(group) for group in ordered]
     # each pass is a pass of bubble sort; majorities may go in circles, so passes are bounded
-    for _ in range(len(ordered)):
-        changed = False
-        for number in range(len(ordered) - 1):
-            before, after = count_orders(first_steps[number], first_steps[number + 1])
-            if after > before:
-                pair = slice(number, number + 2)
-                ordered[pair] = reversed(ordered[pair])
-                first_steps[pair] = reversed(first_steps[pair])
-                changed = True
-        if not changed:
+    for _ in groups:
+        if not _swap_neighbours(ordered):
             break
     return ordered
 
 
-def first_step_of_videos(group: Iterable[StepPlace]) -> dict[int, int]:
+def _swap_neighbours(groups: list[StepGroup]) -> bool:
+    """Swap the neighbours that more videos do the other way round; return whether there were."""
+    swapped = False
+    for number in range(1, len(groups)):
+        former = groups[number - 1]
+        latter = groups[number]
+        former_steps = first_step_of_videos(former)
+        latter_steps = first_step_of_videos(latter)
+        before, after = count_orders(former_steps, latter_steps)
+        if after > before:
+            groups[number - 1] = latter
+            groups[number] = former
+            swapped = True
+    return swapped
+
+
+def first_step_of_videos(group: Iterable[StepPlace]) -> FirstSteps:
     """Return the first step in the group of each video, by the number of the video."""
-    first: dict[int, int] = {}
+    first: FirstSteps = {}
     for video, step in sorted(group):
         first.setdefault(video, step)
     return first
 
 
-def count_orders(one: dict[int, int], other: dict[int, int]) -> tuple[int, int]:
+def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
     """Return in how many videos the one group comes before the other, and in how many after it."""
     before = 0
     after = 0

@@ -3,10 +3,14 @@
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepline.records import FrozenModel, Material
-from stepline.writing.quantities import COUNT, UNITS, quantities, stem, tokens
+from stepline.writing.quantities import COUNT, TEMPERATURE, UNITS, quantities, stem, tokens
+
+# of units that state how a step is done, whatever word comes next
+KINDS_OF_STEP = ("time", TEMPERATURE)
+DIGITS_AFTER_POINT = 3  # of what is stored
 
 
 @dataclass(frozen=True)
@@ -26,17 +30,15 @@ class StatedAmount:
     def kind(self) -> str:
         """What units can be converted into each other: volume, mass, time; else the unit itself."""
         unit = self.unit or COUNT
-        return UNITS[unit][0] if unit in UNITS else unit
+        kind, _ = UNITS.get(unit, (unit, 1.0))
+        return kind
 
-    def middle_in(self, unit: str | None) -> float:
-        """Return the middle of low and high in another unit of the same kind."""
+    def in_unit(self, unit: str | None) -> "StatedAmount":
+        """Return the same amount in another unit of the same kind."""
         factor = _unit_size(self.unit) / _unit_size(unit)
-        return (self.low + self.high) / 2 * factor
-
-    def range_in(self, unit: str | None) -> tuple[float, float]:
-        """Return low and high in another unit of the same kind."""
-        factor = _unit_size(self.unit) / _unit_size(unit)
-        return self.low * factor, self.high * factor
+        low = self.low * factor
+        high = self.high * factor
+        return replace(self, unit=unit, low=low, high=high)
 
 
 class AmountSpread(FrozenModel):
@@ -56,32 +58,33 @@ class AmountSpread(FrozenModel):
 
 def step_amounts(video: str, text: str) -> list[StatedAmount]:
     """Return the amounts that the text of a step states; bare counts only with their thing."""
-    words = tokens(text)
+    word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
     for quantity in quantities(text):
         thing = ""
-        # times and temperatures are of the step, whatever word comes next
-        if quantity.thing and quantity.kind not in ("time", "temperature"):
-            stems = (word for word in words if stem(word) == quantity.thing)
-            thing = next(stems, quantity.thing)
+        if quantity.thing and quantity.kind not in KINDS_OF_STEP:
+            thing = word_of_stem.get(quantity.thing, quantity.thing)
         if quantity.kind == COUNT and not thing:
             continue
         unit = quantity.unit or None
-        if quantity.kind == "temperature":
+        if quantity.kind == TEMPERATURE:
             unit = f"degrees {quantity.unit}".strip()
-        amounts.append(StatedAmount(video, thing, unit, quantity.low, quantity.high))
+        amount = StatedAmount(video, thing, unit, quantity.low, quantity.high)
+        amounts.append(amount)
     return amounts
 
 
 def material_amounts(video: str, material: Material) -> list[StatedAmount]:
     """Return what a video needs of a material: its amounts of one kind of unit are added up."""
-    stated = [StatedAmount(video, "", a.unit, a.low, a.high) for a in material.amounts]
     totals: dict[str, StatedAmount] = {}
-    for amount in stated:
+    for stated in material.amounts:
+        amount = StatedAmount(video, "", stated.unit, stated.low, stated.high)
         total = totals.get(amount.kind)
         if total is not None:
-            low, high = amount.range_in(total.unit)
-            amount = StatedAmount(video, "", total.unit, total.low + low, total.high + high)
+            amount = amount.in_unit(total.unit)
+            low = total.low + amount.low
+            high = total.high + amount.high
+            amount = replace(amount, low=low, high=high)
         totals[amount.kind] = amount
     return list(totals.values())
 
@@ -90,9 +93,10 @@ def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
     """Return the spread of each thing and kind of unit, those of most videos first."""
     of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
     for amount in amounts:
-        of_kind[stem(amount.thing), amount.kind].append(amount)
-    spreads = [_spread(group) for group in of_kind.values()]
-    spreads.sort(key=lambda spread: -len(spread.videos))
+        key = (stem(amount.thing), amount.kind)
+        of_kind[key].append(amount)
+    spreads = list(map(_spread, of_kind.values()))
+    spreads.sort(key=lambda spread: len(spread.videos), reverse=True)
     return tuple(spreads)
 
 
@@ -108,18 +112,34 @@ def spread_text(spread: AmountSpread) -> str:
 
 
 def _spread(amounts: Sequence[StatedAmount]) -> AmountSpread:
-    unit = Counter(amount.unit for amount in amounts).most_common(1)[0][0]
-    ranges = [amount.range_in(unit) for amount in amounts]
-    median = statistics.median(amount.middle_in(unit) for amount in amounts)
+    things = Counter(amount.thing for amount in amounts)
+    units = Counter(amount.unit for amount in amounts)
+    thing = things.most_common(1)[0][0]
+    unit = units.most_common(1)[0][0]
+    lows = []
+    middles = []
+    highs = []
+    videos: dict[str, None] = {}  # a set in order
+    for stated in amounts:
+        amount = stated.in_unit(unit)
+        lows.append(amount.low)
+        highs.append(amount.high)
+        middles.append((amount.low + amount.high) / 2)
+        videos[amount.video] = None
+    low = min(lows)
+    median = statistics.median(middles)
+    high = max(highs)
     return AmountSpread(
-        thing=Counter(amount.thing for amount in amounts).most_common(1)[0][0],
+        thing=thing,
         unit=unit,
-        low=round(min(low for low, _ in ranges), 3),
-        median=round(median, 3),
-        high=round(max(high for _, high in ranges), 3),
-        videos=tuple(dict.fromkeys(amount.video for amount in amounts)),
+        low=round(low, DIGITS_AFTER_POINT),
+        median=round(median, DIGITS_AFTER_POINT),
+        high=round(high, DIGITS_AFTER_POINT),
+        videos=tuple(videos),
     )
 
 
 def _unit_size(unit: str | None) -> float:
-    return UNITS[unit][1] if unit in UNITS else 1.0
+    """Return how many of its kind's own unit a unit is; 1 for a kind that has one unit."""
+    _, size = UNITS.get(unit or COUNT, ("", 1.0))
+    return size

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-
 from stepline.compare.amounts import AmountSpread, amount_spreads, material_amounts
 from stepline.records import FrozenModel, Material, Matrix, Seconds
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+NamedMaterial: TypeAlias = tuple[str, Material]  # with the id of the video
 VideoMaterials: TypeAlias = tuple[str, Sequence[Material]]  # id of a video, what it needs
 
 # cosine from which two names are one thing: "egg" and "eggs", but not "red onion" and "onion soup"
@@ -40,13 +39,17 @@ def compare_materials(
         names += [material.name.casefold() for material in materials]
     name_counts = Counter(names)
     main_names = _main_names(name_counts, embedder)
-    mentions: dict[str, list[tuple[str, Material]]] = {}
+    mentions: dict[str, list[NamedMaterial]] = {}
     for video, materials in videos:
         for material in materials:
-            main_name = main_names[material.name.casefold()]
-            mentions.setdefault(main_name, []).append((video, material))
-    things = [_compared(name, rows) for name, rows in mentions.items()]
-    things.sort(key=lambda thing: -len(thing.videos))
+            name = material.name.casefold()
+            main_name = main_names[name]
+            mention = (video, material)
+            mentions.setdefault(main_name, []).append(mention)
+    things = []
+    for name, rows in mentions.items():
+        things.append(_compared(name, rows))
+    things.sort(key=lambda thing: len(thing.videos), reverse=True)
     return tuple(things)
 
 
@@ -62,8 +65,9 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
         main_row = row
         if main_rows:
             cosines = vectors[main_rows] @ vectors[row]
-            best = int(np.argmax(cosines))
-            if cosines[best] >= NAME_LIKENESS:
+            best = int(cosines.argmax())
+            cosine = cosines[best]
+            if cosine >= NAME_LIKENESS:
                 main_row = main_rows[best]
         if main_row == row:
             main_rows.append(row)
@@ -71,14 +75,14 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
     return main_names
 
 
-def _compared(name: str, mentions: Sequence[tuple[str, Material]]) -> ComparedMaterial:
+def _compared(name: str, mentions: Sequence[NamedMaterial]) -> ComparedMaterial:
     first: dict[str, float] = {}
     amounts = []
     for video, material in mentions:
         first[video] = min(first.get(video, material.at), material.at)
         amounts += material_amounts(video, material)
-    return ComparedMaterial(
-        name=name,
-        videos=tuple(MaterialMention(video=video, at=at) for video, at in first.items()),
-        amounts=amount_spreads(amounts),
-    )
+    videos = []
+    for video, at in first.items():
+        videos.append(MaterialMention(video=video, at=at))
+    spreads = amount_spreads(amounts)
+    return ComparedMaterial(name=name, videos=tuple(videos), amounts=spreads)

@@ -7,10 +7,10 @@ for step in comparison.steps:
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
@@ -24,14 +24,12 @@ from stepline.compare.align import (
     videos_of_one_task,
 )
 from stepline.compare.amounts import AmountSpread, amount_spreads, step_amounts
-from stepline.compare.materials import ComparedMaterial, compare_materials
+from stepline.compare.materials import ComparedMaterial, Embedder, compare_materials
 from stepline.compare.settings import CompareSettings
 from stepline.errors import StoreError
 from stepline.outputs.text import shown_span, title
 from stepline.records import FrozenModel, Matrix, Probability, Record, Seconds, Span, Step, StepKind
 from stepline.text import embed
-
-Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 
 START_ID = "start"  # of the transitions: where every video begins
 END_ID = "end"
@@ -193,21 +191,21 @@ def compare(
             f"{len(records)} records, of which no two show the same task; give a folder of "
             "several videos of one task, or --set compare.video_likeness=0"
         )
-    chosen = [usable[number] for number in members]
-    chosen_vectors = [vectors[number] for number in members]
-    groups = align_videos(chosen_vectors, range(len(chosen)), settings)
-    aligned = AlignedSteps(chosen, chosen_vectors, _split_kinds(groups, chosen))
+    task_records = [usable[number] for number in members]
+    task_vectors = [vectors[number] for number in members]
+    groups = align_videos(task_vectors, range(len(task_records)), settings)
+    aligned = AlignedSteps(task_records, task_vectors, _split_kinds(groups, task_records))
     steps = _procedure_steps(aligned, settings)
     others = likeness[np.ix_(members, members)]
     return Comparison(
-        title=title(chosen[0]),
-        videos=tuple(_videos(chosen, others)),
+        title=title(task_records[0]),
+        videos=tuple(_videos(task_records, others)),
         left_out=tuple(left_out),
         steps=steps,
         orders=_orders(aligned, steps),
         transitions=_transitions(aligned),
-        materials=compare_materials([(r.id, r.materials) for r in chosen], embedder),
-        tools=compare_materials([(r.id, r.tools) for r in chosen], embedder),
+        materials=compare_materials([(r.id, r.materials) for r in task_records], embedder),
+        tools=compare_materials([(r.id, r.tools) for r in task_records], embedder),
     )
 
 

@@ -34,12 +34,15 @@ class MomentView:
 
 @dataclass(frozen=True)
 class StepView:
-    """A step of the procedure. number: None for what only some do; after: the common step before
-    it, None at the start. next_steps: what follows, with how often."""
+    """A step of the procedure.
+
+    number: None for what only some do; place: in words, between the common steps. next_steps: what
+    follows, with how often.
+    """
 
     id: str
     number: int | None
-    after: int | None
+    place: str
     text: str
     share: str
     percent: int
@@ -130,7 +133,7 @@ class _ViewBuilder:
             view = StepView(
                 id=step.id,
                 number=len(common) + 1 if step.common else None,
-                after=len(common) or None,
+                place=_place_text(len(common)),
                 text=step_text(step),
                 share=self._share(step.videos),
                 percent=round(step.share * 100),
@@ -210,6 +213,13 @@ def _distinct_titles(comparison: Comparison) -> dict[str, str]:
         if texts.count(title) > 1 and title != id:
             titles[id] = f"{title} ({id})"
     return titles
+
+
+def _place_text(common_count: int) -> str:
+    """Return where a step is that comes after so many common ones."""
+    if common_count == 0:
+        return "before step 1"
+    return f"after step {common_count}"
 
 
 def _step_facts(step: ProcedureStep) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The files of a comparison: JSON, a page, Markdown, and the common procedure as lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,10 +22,9 @@ def to_json(comparison: Comparison) -> str:
 
 def to_html(view: ComparisonView) -> str:
     """Return the page: one file that needs no script and fetches nothing but the linked videos."""
-    folder = files(__package__)
-    style = folder.joinpath("page.css").read_text(encoding="utf-8")
-    text = folder.joinpath("page.html").read_text(encoding="utf-8")
-    return template(text).render(view=view, style=style, policy=policy(style))
+    style = _file("page.css")
+    page = template(_file("page.html"))
+    return page.render(view=view, style=style, policy=policy(style))
 
 
 def to_markdown(view: ComparisonView) -> str:
@@ -36,15 +35,16 @@ def to_markdown(view: ComparisonView) -> str:
     for step in view.common:
         blocks += _step_blocks(step, f"### {step.number}. {_escape(step.text)}")
     if view.orders:
-        blocks += ["## Orders that vary", *_list(view.orders)]
-    for heading, things in (("Materials", view.materials), ("Tools", view.tools)):
-        if things:
-            blocks += [f"## {heading}", "\n".join(map(_thing_line, things))]
+        blocks.append("## Orders that vary")
+        blocks += _list(view.orders)
+    blocks += _thing_blocks("## Materials", view.materials)
+    blocks += _thing_blocks("## Tools", view.tools)
     if view.others:
         blocks.append("## What only some do")
     for step in view.others:
         blocks += _step_blocks(step, f"### {_escape(step.text)}")
-    blocks += ["## Videos", *_list(view.videos)]
+    blocks.append("## Videos")
+    blocks += _list(view.videos)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -63,62 +63,78 @@ def to_lines(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-Writer = Callable[[Comparison, ComparisonView], str]
-# The JSON comes last: where it is, the files before it are complete.
-FORMATS: dict[str, tuple[str, Writer]] = {
-    "markdown": (".md", lambda _, view: to_markdown(view)),
-    "html": (".html", lambda _, view: to_html(view)),
-    "json": (".json", lambda comparison, _: to_json(comparison)),
-}
+def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write a comparison into a folder as Markdown, page and JSON, and return the files.
 
-
-def write_comparison(
-    comparison: Comparison, folder: Path, *, formats: Sequence[str] = tuple(FORMATS)
-) -> list[Path]:
-    """Write a comparison into a folder and return its files.
-
-    formats: of FORMATS. Raises StoreError where the folder cannot be written.
+    Raises StoreError where the folder cannot be written.
     """
     view = comparison_view(comparison, folder)
+    # The JSON comes last: where it is, the files before it are complete.
+    texts = {".md": to_markdown(view), ".html": to_html(view), ".json": to_json(comparison)}
     paths = []
     with atomic_files() as together:
-        for name, (suffix, write) in FORMATS.items():
-            if name in formats:
-                path = folder / f"{FILE_STEM}{suffix}"
-                text = write(comparison, view)
-                together.partial(path).write_text(text, encoding="utf-8")
-                paths.append(path)
+        for suffix, text in texts.items():
+            path = folder / (FILE_STEM + suffix)
+            partial = together.partial(path)
+            partial.write_text(text, encoding="utf-8")
+            paths.append(path)
     return paths
 
 
 def _step_blocks(step: StepView, heading: str) -> list[str]:
-    lines = [step.share, *map(_escape, step.facts)]
+    share = step.share
     if step.number is None:
-        lines[0] += f", after step {step.after}" if step.after else ", before step 1"
-    return [heading, "; ".join(lines), "\n".join(map(_moment_line, step.moments))]
+        share += f", {step.place}"
+    facts = [share]
+    facts += map(_escape, step.facts)
+    moments = map(_moment_line, step.moments)
+    return [heading, "; ".join(facts), "\n".join(moments)]
+
+
+def _thing_blocks(heading: str, things: Sequence[ThingView]) -> list[str]:
+    """Return a list of things below its heading; nothing where there are none."""
+    if not things:
+        return []
+    lines = map(_thing_line, things)
+    return [heading, "\n".join(lines)]
 
 
 def _thing_line(thing: ThingView) -> str:
-    parts = [thing.share, *map(_escape, thing.amounts)]
-    moments = ", ".join(f"{_escape(m.title)} {_time(m)}" for m in thing.moments)
-    return f"- {_escape(thing.name)}: {'; '.join(parts)} ({moments})"
+    facts = [thing.share]
+    facts += map(_escape, thing.amounts)
+    moments = []
+    for moment in thing.moments:
+        title = _escape(moment.title)
+        moments.append(f"{title} {_time(moment)}")
+    name = _escape(thing.name)
+    return f"- {name}: {'; '.join(facts)} ({', '.join(moments)})"
 
 
 def _moment_line(moment: MomentView) -> str:
-    return f"- {_time(moment)} {_escape(moment.title)}: {_escape(moment.text)}"
+    title = _escape(moment.title)
+    text = _escape(moment.text)
+    return f"- {_time(moment)} {title}: {text}"
 
 
 def _time(moment: MomentView) -> str:
     """Return the time of a moment, as a link where its video is there."""
-    return moment.time if moment.link is None else f"[{moment.time}]({moment.link})"
+    if moment.link is None:
+        return moment.time
+    return f"[{moment.time}]({moment.link})"
 
 
 def _list(texts: Sequence[str], prefix: str = "") -> list[str]:
     """Return a list as one block; no block where it is empty."""
     if not texts:
         return []
-    return ["\n".join(f"- {prefix}{_escape(text)}" for text in texts)]
+    lines = [f"- {prefix}{_escape(text)}" for text in texts]
+    return ["\n".join(lines)]
 
 
 def _escape(text: str) -> str:
     return MARKUP_PATTERN.sub(r"\\\1", text)
+
+
+def _file(name: str) -> str:
+    path = files(__package__).joinpath(name)
+    return path.read_text(encoding="utf-8")
