@@ -2,6 +2,7 @@
 
     python benchmarks/compare.py NARRATION.json.gz
     python benchmarks/compare.py youcookii_annotations_trainval.json --dishes 60
+    python benchmarks/compare.py COIN.json.gz --tasks
 
 The first file is {id: {title: dish, steps: [{span, text}]}}; the second is YouCook2's own, whose
 recipe types are the dishes. From each dish of at least three videos, each video is left out once. A
@@ -16,12 +17,18 @@ the wordings of all its videos; and the single video, which covers most of the o
 (so it is chosen without the left-out one). Scores are means over a dish's videos, then over dishes,
 with a bootstrap interval over dishes. Also printed: how often an added video of another dish is
 left out, and a dish's own.
+
+The third reads {id: {class, steps: [{label}]}}, where every step is called by its label in the
+task's list. The labels that at least half of a task's videos do (20 videos at most) are the truth
+for the common steps: printed are recall and precision of the common procedure, the share of steps
+that are in a group with another label, and in how many pairs of common labels the order is that of
+most videos.
 """
 
 import argparse
 import gzip
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -43,6 +50,8 @@ Scores: TypeAlias = dict[str, float]
 COVERING_COSINE = 0.6  # from which two steps do the same, by meaning
 COVERING_WORDS = 0.5  # share of the smaller one's content words
 MIN_VIDEOS = 3  # of a dish: one is left out, two are compared
+MIN_TASK_VIDEOS = 10  # of a task of COIN
+MAX_TASK_VIDEOS = 20  # of it that are compared
 BOOTSTRAP_DRAWS = 2000  # of the bootstrap over dishes
 BOOTSTRAP_SEED = 7
 NO_FLOOR = CompareSettings(video_likeness=0.0)
@@ -218,6 +227,53 @@ def interval(values: Sequence[float]) -> str:
     return f"{numbers.mean():.3f} [{low:.3f}, {high:.3f}]"
 
 
+def task_scores(videos: Sequence[Sequence[str]], vectors: CachedVectors) -> Scores:
+    """Return how well the common steps of a task and their order are told. videos: labels."""
+    comparison = compare(
+        list(map(make_record, range(len(videos)), videos)), NO_FLOOR, embedder=vectors
+    )
+    counts: Counter[str] = Counter()
+    for labels in videos:
+        counts.update(set(labels))
+    least = max(2, len(videos) / 2)
+    common = {label for label, count in counts.items() if count >= least}
+    procedure = [step.text for step in comparison.common_steps]
+    mixed = []
+    for step in comparison.steps:
+        labels = [occurrence.text for occurrence in step.occurrences]
+        usual = Counter(labels).most_common(1)[0][0]
+        mixed += [label != usual for label in labels]
+    right = []
+    for one, other in combinations([text for text in procedure if text in common], 2):
+        both = [labels for labels in videos if one in labels and other in labels]
+        before = sum(labels.index(one) < labels.index(other) for labels in both)
+        if one != other and before * 2 != len(both):
+            right.append(before * 2 > len(both))
+    return {
+        "common steps": len(common),
+        "recall": len(common & set(procedure)) / len(common) if common else np.nan,
+        "precision": nan_mean([text in common for text in procedure]),
+        "mixed": float(np.mean(mixed)),
+        "order": nan_mean(right),
+    }
+
+
+def print_tasks(path: Path, count: int | None) -> None:
+    """Print the means over tasks with their intervals."""
+    tasks: Dishes = defaultdict(list)
+    for video in json.loads(gzip.decompress(path.read_bytes())).values():
+        if video["steps"] and len(tasks[video["class"]]) < MAX_TASK_VIDEOS:
+            tasks[video["class"]].append([step["label"] for step in video["steps"]])
+    chosen_tasks = [tasks[name] for name in sorted(tasks) if len(tasks[name]) >= MIN_TASK_VIDEOS]
+    chosen_tasks = chosen_tasks[:count]
+    texts = [text for videos in chosen_tasks for labels in videos for text in labels]
+    vectors = CachedVectors(texts)
+    rows = [task_scores(videos, vectors) for videos in chosen_tasks]
+    print(f"{len(rows)} tasks, {sum(map(len, chosen_tasks))} videos, {len(texts)} steps")
+    for name in rows[0]:
+        print(f"  {name} {interval([row[name] for row in rows])}")
+
+
 def print_table(dishes: Dishes, vectors: CachedVectors, likeness: Coverage, floor: float) -> None:
     """Print the arms with their intervals, and each one's difference from the single video."""
     results = [leave_one_out(videos, vectors, likeness, floor) for videos in dishes.values()]
@@ -257,8 +313,12 @@ def main() -> None:
     )
     parser.add_argument("annotations", type=Path)
     parser.add_argument("--dishes", type=int, help="only so many")
+    parser.add_argument("--tasks", action="store_true", help="the file is COIN's: labels, no words")
     parser.add_argument("--floors", type=float, nargs="*", default=[0.4, 0.45, 0.5, 0.55])
     arguments = parser.parse_args()
+    if arguments.tasks:
+        print_tasks(arguments.annotations, arguments.dishes)
+        return
     dishes = dict(list(read_dishes(arguments.annotations).items())[: arguments.dishes])
     texts = [text for videos in dishes.values() for video in videos for text in video]
     vectors = CachedVectors(texts)
