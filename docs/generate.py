@@ -27,6 +27,7 @@ from pydantic_core import PydanticUndefined
 import stepline
 from stepline.cli import main
 from stepline.cli.options import preset_files
+from stepline.compare.settings import CompareRunSettings
 from stepline.curate.stage import Recipe
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
@@ -45,6 +46,7 @@ CONTRACT_END = "<!-- end of the layers -->"
 MEASURES_BEFORE = DOCS.parent / "benchmarks" / "results" / "structure_before.json"
 STRUCTURE_SCRIPT = DOCS.parent / "benchmarks" / "structure.py"
 OTHERS = {  # commands with settings of their own
+    "`stepline compare`": CompareRunSettings,
     "`stepline curate` (a recipe)": Recipe,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": AlignerRunSettings,

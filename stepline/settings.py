@@ -59,6 +59,7 @@ SECTION_NAMES = frozenset(
             "clean",
             "clips",
             "coarse",
+            "compare",
             "contrast",
             "data",
             "detector",

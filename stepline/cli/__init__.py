@@ -12,6 +12,7 @@ import click
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
+from stepline.cli.compare import compare
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap
 from stepline.cli.doctor import completion, datasets, doctor
@@ -46,7 +47,7 @@ COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
         weights,
         completion,
     ),
-    "Correct and search": (studio, keys, search, mcp, annotate, learn),
+    "Correct and search": (studio, keys, search, compare, mcp, annotate, learn),
     "Data sets": (curate, datasets, features, text_base, sieve_swap, excluded),
     "Train": (train, refine, predict, evaluate, calibrate, export_onnx),
 }

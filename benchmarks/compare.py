@@ -1,0 +1,336 @@
+"""Comparison of videos: how much of a left-out video the procedure of the others tells.
+
+    python benchmarks/compare.py NARRATION.json.gz
+    python benchmarks/compare.py youcookii_annotations_trainval.json --dishes 60
+    python benchmarks/compare.py COIN.json.gz --tasks
+
+The first file is {id: {title: dish, steps: [{span, text}]}}; the second is YouCook2's own, whose
+recipe types are the dishes. From each dish of at least three videos, each video is left out once. A
+step of it is covered where a step of the procedure, or of the other video, does the same: by
+`meaning`, a cosine of MiniLM of at least .6, or by `words`, where they share at least half of the
+smaller one's content words. Pairs of its steps are predicted where both are covered by different
+steps that stand in the same order there. Steps and pairs that are not covered count as misses.
+
+Arms: the whole graph; the common procedure alone; as many steps of the graph as the single video
+has, those of most videos first; those in one wording each, where the other arms of the graph match
+the wordings of all its videos; and the single video, which covers most of the others on average
+(so it is chosen without the left-out one). Scores are means over a dish's videos, then over dishes,
+with a bootstrap interval over dishes. Also printed: how often an added video of another dish is
+left out, and a dish's own.
+
+The third reads {id: {class, steps: [{label}]}}, where every step is called by its label in the
+task's list. The labels that at least half of a task's videos do (20 videos at most) are the truth
+for the common steps: printed are recall and precision of the common procedure, the share of steps
+that are in a group with another label, and in how many pairs of common labels the order is that of
+most videos.
+"""
+
+import argparse
+import gzip
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from stepline.compare.align import video_likeness, videos_of_one_task
+from stepline.compare.procedure import Comparison, ProcedureStep, compare
+from stepline.compare.settings import CompareSettings
+from stepline.records import Matrix, Record, Step, Video
+from stepline.text import embed
+from stepline.writing.quantities import FUNCTION, stem, tokens
+
+Dishes: TypeAlias = dict[str, list[list[str]]]  # dish -> the steps of each video
+Coverage: TypeAlias = Callable[[Sequence[str], Sequence[str]], Matrix]
+Scores: TypeAlias = dict[str, float]
+
+COVERING_COSINE = 0.6  # from which two steps do the same, by meaning
+COVERING_WORDS = 0.5  # share of the smaller one's content words
+MIN_VIDEOS = 3  # of a dish: one is left out, two are compared
+MIN_TASK_VIDEOS = 10  # of a task of COIN
+MAX_TASK_VIDEOS = 20  # of it that are compared
+BOOTSTRAP_DRAWS = 2000  # of the bootstrap over dishes
+BOOTSTRAP_SEED = 7
+NO_FLOOR = CompareSettings(video_likeness=0.0)
+
+
+def read_dishes(path: Path) -> Dishes:
+    """Return the steps of the videos of each dish that has enough of them."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    tree = json.loads(data)
+    dishes: Dishes = defaultdict(list)
+    if "database" in tree:
+        for video in tree["database"].values():
+            texts = [row["sentence"] for row in video["annotations"]]
+            dishes[str(video["recipe_type"])].append(texts)
+    else:
+        for video in tree.values():
+            dishes[video["title"]].append([step["text"] for step in video["steps"]])
+    enough: Dishes = {}
+    for dish, videos in sorted(dishes.items()):
+        with_steps = [texts for texts in videos if texts]
+        if len(with_steps) >= MIN_VIDEOS:
+            enough[dish] = with_steps
+    return enough
+
+
+class CachedVectors:
+    """Vectors of texts, each embedded once."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        distinct = list(dict.fromkeys(texts))
+        self._row_of = {text: row for row, text in enumerate(distinct)}
+        self._vectors = embed(distinct)
+
+    def __call__(self, texts: Sequence[str]) -> Matrix:
+        """Return the vectors of known texts, (N, D)."""
+        return self._vectors[[self._row_of[text] for text in texts]]
+
+
+def content_words(text: str) -> set[str]:
+    """Return the stems of the words of meaning."""
+    return {stem(word) for word in tokens(text) if word.isalpha() and word not in FUNCTION}
+
+
+def shared_words(ones: Sequence[str], others: Sequence[str]) -> Matrix:
+    """Return the share of the smaller text's content words that both hold, (N, M)."""
+    shares = np.zeros((len(ones), len(others)), dtype=np.float32)
+    for row, one in enumerate(map(content_words, ones)):
+        for column, other in enumerate(map(content_words, others)):
+            smaller = max(1, min(len(one), len(other)))
+            shares[row, column] = len(one & other) / smaller
+    return shares
+
+
+def graph_likeness(
+    texts: Sequence[str], steps: Sequence[ProcedureStep], likeness: Coverage
+) -> Matrix:
+    """Return how like each text is to the most similar wording of each step, (K, N)."""
+    columns = []
+    for step in steps:
+        wordings = [occurrence.text for occurrence in step.occurrences]
+        columns.append(likeness(texts, wordings).max(axis=1))
+    return np.stack(columns, axis=1)
+
+
+def score(matches: Matrix, floor: float, precedes: Callable[[int, int], bool]) -> Scores:
+    """Return the shares of steps covered and of pairs predicted.
+
+    matches: (K, N) likeness of steps and of what covers them. precedes: whether one of the N is
+    done before another.
+    """
+    count = len(matches)
+    covering = [int(row.argmax()) if row.max() >= floor else None for row in matches]
+    right = 0
+    decided = 0
+    for first, second in combinations(covering, 2):
+        if first is not None and second is not None and first != second:
+            decided += 1
+            right += precedes(first, second)
+    pairs = count * (count - 1) / 2
+    return {
+        "covered": float(np.mean([number is not None for number in covering])),
+        "pairs": right / pairs if pairs else np.nan,
+        "decided right": right / decided if decided else np.nan,
+    }
+
+
+def graph_order(comparison: Comparison, steps: Sequence[ProcedureStep]) -> Callable[..., bool]:
+    """Return whether one step comes before another: by most videos, else by their places."""
+    before = {(order.first, order.then) for order in comparison.orders}
+
+    def precedes(first: int, second: int) -> bool:
+        one = steps[first]
+        other = steps[second]
+        if (one.id, other.id) in before or (other.id, one.id) in before:
+            return (one.id, other.id) in before
+        return ids.index(one.id) < ids.index(other.id)
+
+    ids = [step.id for step in comparison.steps]
+    return precedes
+
+
+def best_single(videos: Sequence[Sequence[str]], likeness: Coverage, floor: float) -> int:
+    """Return the number of the video that covers the most of the others on average."""
+    shares = []
+    for candidate in videos:
+        covered = []
+        for other in videos:
+            if other is not candidate:
+                covered.append((likeness(other, candidate).max(axis=1) >= floor).mean())
+        shares.append(np.mean(covered))
+    return int(np.argmax(shares))
+
+
+def leave_one_out(
+    videos: Sequence[Sequence[str]], vectors: CachedVectors, likeness: Coverage, floor: float
+) -> dict[str, dict[str, float]]:
+    """Return the mean scores of each arm over the videos of a dish, left out in turn."""
+    rows = defaultdict(list)
+    for number, texts in enumerate(videos):
+        others = [video for row, video in enumerate(videos) if row != number]
+        comparison = compare(
+            list(map(make_record, range(len(others)), others)), NO_FLOOR, embedder=vectors
+        )
+        single = others[best_single(others, likeness, floor)]
+        by_videos = sorted(comparison.steps, key=lambda step: -step.videos)
+        short_ids = {step.id for step in by_videos[: len(single)]}
+        short = [step for step in comparison.steps if step.id in short_ids]
+        arms = {
+            "graph": list(comparison.steps),
+            "common procedure": list(comparison.common_steps),
+            "graph, as short": short,
+            "graph, as short, one wording": short,
+        }
+        for arm, steps in arms.items():
+            scores = {"covered": 0.0, "pairs": 0.0, "decided right": np.nan}
+            if arm.endswith("one wording"):
+                matches = likeness(texts, [step.text for step in steps])
+                scores = score(matches, floor, graph_order(comparison, steps))
+            elif steps:
+                matches = graph_likeness(texts, steps, likeness)
+                scores = score(matches, floor, graph_order(comparison, steps))
+            rows[arm].append(scores | {"steps": len(steps)})
+        scores = score(likeness(texts, single), floor, lambda first, second: first < second)
+        rows["best single video"].append(scores | {"steps": len(single)})
+    means = {}
+    for arm, scores_of_arm in rows.items():
+        names = scores_of_arm[0]
+        means[arm] = {name: nan_mean([row[name] for row in scores_of_arm]) for name in names}
+    return means
+
+
+def make_record(number: int, texts: Sequence[str]) -> Record:
+    """Return a record that has steps alone."""
+    steps = tuple(Step(id=str(row), text=text) for row, text in enumerate(texts))
+    id = f"v{number}"
+    return Record(id=id, video=Video(id=id), steps=steps)
+
+
+def nan_mean(values: Sequence[float]) -> float:
+    """Return the mean of what is known; NaN where nothing is."""
+    numbers = [value for value in values if not np.isnan(value)]
+    return float(np.mean(numbers)) if numbers else float("nan")
+
+
+def interval(values: Sequence[float]) -> str:
+    """Return the mean and its 95 % interval over dishes."""
+    numbers = np.array([value for value in values if not np.isnan(value)])
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    draws = numbers[rng.integers(len(numbers), size=(BOOTSTRAP_DRAWS, len(numbers)))].mean(axis=1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return f"{numbers.mean():.3f} [{low:.3f}, {high:.3f}]"
+
+
+def task_scores(videos: Sequence[Sequence[str]], vectors: CachedVectors) -> Scores:
+    """Return how well the common steps of a task and their order are told. videos: labels."""
+    comparison = compare(
+        list(map(make_record, range(len(videos)), videos)), NO_FLOOR, embedder=vectors
+    )
+    counts: Counter[str] = Counter()
+    for labels in videos:
+        counts.update(set(labels))
+    least = max(2, len(videos) / 2)
+    common = {label for label, count in counts.items() if count >= least}
+    procedure = [step.text for step in comparison.common_steps]
+    mixed = []
+    for step in comparison.steps:
+        labels = [occurrence.text for occurrence in step.occurrences]
+        usual = Counter(labels).most_common(1)[0][0]
+        mixed += [label != usual for label in labels]
+    right = []
+    for one, other in combinations([text for text in procedure if text in common], 2):
+        both = [labels for labels in videos if one in labels and other in labels]
+        before = sum(labels.index(one) < labels.index(other) for labels in both)
+        if one != other and before * 2 != len(both):
+            right.append(before * 2 > len(both))
+    return {
+        "common steps": len(common),
+        "recall": len(common & set(procedure)) / len(common) if common else np.nan,
+        "precision": nan_mean([text in common for text in procedure]),
+        "mixed": float(np.mean(mixed)),
+        "order": nan_mean(right),
+    }
+
+
+def print_tasks(path: Path, count: int | None) -> None:
+    """Print the means over tasks with their intervals."""
+    tasks: Dishes = defaultdict(list)
+    for video in json.loads(gzip.decompress(path.read_bytes())).values():
+        if video["steps"] and len(tasks[video["class"]]) < MAX_TASK_VIDEOS:
+            tasks[video["class"]].append([step["label"] for step in video["steps"]])
+    chosen_tasks = [tasks[name] for name in sorted(tasks) if len(tasks[name]) >= MIN_TASK_VIDEOS]
+    chosen_tasks = chosen_tasks[:count]
+    texts = [text for videos in chosen_tasks for labels in videos for text in labels]
+    vectors = CachedVectors(texts)
+    rows = [task_scores(videos, vectors) for videos in chosen_tasks]
+    print(f"{len(rows)} tasks, {sum(map(len, chosen_tasks))} videos, {len(texts)} steps")
+    for name in rows[0]:
+        print(f"  {name} {interval([row[name] for row in rows])}")
+
+
+def print_table(dishes: Dishes, vectors: CachedVectors, likeness: Coverage, floor: float) -> None:
+    """Print the arms with their intervals, and each one's difference from the single video."""
+    results = [leave_one_out(videos, vectors, likeness, floor) for videos in dishes.values()]
+    single = [result["best single video"] for result in results]
+    for arm in results[0]:
+        cells = []
+        for name in results[0][arm]:
+            values = [result[arm][name] for result in results]
+            cells.append(f"{name} {interval(values)}")
+            if name in ("covered", "pairs") and arm != "best single video":
+                gains = [value - row[name] for value, row in zip(values, single, strict=True)]
+                cells.append(f"gain {interval(gains)}")
+        print(f"  {arm}: {'; '.join(cells)}")
+
+
+def print_foreign(dishes: Dishes, vectors: CachedVectors, floors: Sequence[float]) -> None:
+    """Print how often a video of the next dish is left out of a dish, and a dish's own is."""
+    names = list(dishes)
+    for floor in floors:
+        foreign_out = []
+        own_out = []
+        for number, name in enumerate(names):
+            stranger = dishes[names[(number + 1) % len(names)]][0]
+            rows = [vectors(texts) for texts in [*dishes[name], stranger]]
+            members = videos_of_one_task(video_likeness(rows), floor)
+            own = len(rows) - 1
+            foreign_out.append(own not in members)
+            own_out.append(1 - len(set(members) - {own}) / own)
+        shares = f"foreign left out {np.mean(foreign_out):.3f}, own left out {np.mean(own_out):.3f}"
+        print(f"  video_likeness {floor}: {shares}")
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("annotations", type=Path)
+    parser.add_argument("--dishes", type=int, help="only so many")
+    parser.add_argument("--tasks", action="store_true", help="the file is COIN's: labels, no words")
+    parser.add_argument("--floors", type=float, nargs="*", default=[0.4, 0.45, 0.5, 0.55])
+    arguments = parser.parse_args()
+    if arguments.tasks:
+        print_tasks(arguments.annotations, arguments.dishes)
+        return
+    dishes = dict(list(read_dishes(arguments.annotations).items())[: arguments.dishes])
+    texts = [text for videos in dishes.values() for video in videos for text in video]
+    vectors = CachedVectors(texts)
+    print(f"{len(dishes)} dishes, {sum(map(len, dishes.values()))} videos, {len(texts)} steps")
+    print("by meaning")
+    cosines: Coverage = lambda ones, others: vectors(ones) @ vectors(others).T  # noqa: E731
+    print_table(dishes, vectors, cosines, COVERING_COSINE)
+    print("by words")
+    print_table(dishes, vectors, shared_words, COVERING_WORDS)
+    print("a video of another dish")
+    print_foreign(dishes, vectors, arguments.floors)
+
+
+if __name__ == "__main__":
+    main()

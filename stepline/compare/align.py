@@ -1,0 +1,235 @@
+"""Multiple alignment of the steps of several videos, by meaning and order.
+
+It is progressive, as alignments of many sequences in biology are (Feng and Doolittle, 1987): the
+video most like all others gives the first groups of steps, and each further video is aligned with
+the groups. Then every video is taken out and aligned again. Letters: V videos, K steps of a video,
+N groups, D width of a vector.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from stepline.compare.settings import CompareSettings
+from stepline.records import Matrix
+
+
+class StepPlace(NamedTuple):
+    """A step by the number of its video and its number there, both from 0."""
+
+    video: int
+    step: int
+
+
+StepGroup: TypeAlias = list[StepPlace]  # steps that do the same, of one video or several
+# number of a step -> number of its group
+GroupNumbers: TypeAlias = dict[int, int]
+FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in a group
+
+MIN_LENGTH = 1e-9  # of a vector that is divided by its length
+
+
+def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
+    """Return how much each video is like each other, (V, V) with ones on the diagonal.
+
+    It is the mean cosine of each step with the most similar one of the other video, both ways.
+    """
+    count = len(vectors)
+    likeness = np.eye(count, dtype=np.float32)
+    for first in range(count):
+        for second in range(first):
+            cosines = vectors[first] @ vectors[second].T  # (K, K')
+            forward = cosines.max(axis=1).mean()
+            backward = cosines.max(axis=0).mean()
+            likeness[first, second] = (forward + backward) / 2
+    return np.maximum(likeness, likeness.T)
+
+
+def videos_of_one_task(likeness: Matrix, floor: float) -> list[int]:
+    """Return the numbers of the videos that are alike, the most typical first.
+
+    The first is most like all others. Videos join by their mean likeness to those that have joined,
+    the greatest first, while that is at least `floor`.
+    """
+    count = len(likeness)
+    if count == 0:
+        return []
+    sums = likeness.sum(axis=1)  # (V,)
+    members = [int(sums.argmax())]
+    while len(members) < count:
+        means = likeness[:, members].mean(axis=1)  # (V,)
+        means[members] = -np.inf
+        nearest = int(means.argmax())
+        if means[nearest] < floor:
+            break
+        members.append(nearest)
+    return members
+
+
+def align_videos(
+    vectors: Sequence[Matrix], videos: Sequence[int], settings: CompareSettings
+) -> list[StepGroup]:
+    """Return groups of steps that do the same, in the order in which they are usually done.
+
+    vectors: of the steps of all videos, unit rows (K, D). videos: the numbers of those to align,
+    the most typical first.
+    """
+    groups: list[StepGroup] = []
+    for video in videos:
+        groups = _add_video(groups, video, vectors, settings)
+    for _ in range(settings.rounds):
+        for video in videos:
+            groups = _remove_video(groups, video)
+            groups = _add_video(groups, video, vectors, settings)
+    return groups
+
+
+def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Matrix:
+    """Return the mean direction of the steps of each group, unit rows (N, D)."""
+    means = []
+    for group in groups:
+        rows = [vectors[video][step] for video, step in group]
+        mean = np.mean(rows, axis=0)
+        length = np.linalg.norm(mean)
+        # opposite vectors have no mean direction
+        means.append(mean / max(length, MIN_LENGTH))
+    return np.array(means, dtype=np.float32)
+
+
+def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:
+    remaining = []
+    for group in groups:
+        others = list(group)
+        for place in group:
+            if place.video == video:
+                others.remove(place)
+        if others:
+            remaining.append(others)
+    return remaining
+
+
+def _add_video(
+    groups: Sequence[StepGroup], video: int, vectors: Sequence[Matrix], settings: CompareSettings
+) -> list[StepGroup]:
+    """Return the groups with the steps of one more video, sorted again."""
+    step_count = len(vectors[video])
+    extended = list(map(list, groups))
+    numbers: GroupNumbers = {}
+    if groups:
+        centers = group_vectors(groups, vectors)  # (N, D)
+        cosines = vectors[video] @ centers.T  # (K, N)
+        numbers = match_in_order(cosines, settings.step_likeness)
+        _match_moved(cosines, numbers, settings)
+    for step in range(step_count):
+        place = StepPlace(video, step)
+        if step in numbers:
+            extended[numbers[step]].append(place)
+        else:
+            extended.append([place])
+    step_counts = list(map(len, vectors))
+    return sort_groups(extended, step_counts)
+
+
+def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
+    """Match steps with groups so that both rise and the cosines above `floor` have the largest sum.
+
+    cosines: (K, N). Source: Needleman and Wunsch, 1970, with gaps that cost nothing.
+    """
+    gains = cosines - floor
+    step_count, group_count = gains.shape
+    # the largest sum of the first steps and the first groups
+    best = np.zeros((step_count + 1, group_count + 1))
+    for step in range(step_count):
+        above = best[step]
+        with_step = above[:-1] + gains[step]
+        row = np.maximum(above[1:], with_step)
+        best[step + 1, 1:] = np.maximum.accumulate(row)
+    numbers: GroupNumbers = {}
+    step = step_count
+    group = group_count
+    while step and group:
+        total = best[step, group]
+        if total == best[step - 1, group]:
+            step -= 1
+        elif total == best[step, group - 1]:
+            group -= 1
+        else:
+            step -= 1
+            group -= 1
+            numbers[step] = group
+    return numbers
+
+
+def _match_moved(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
+    """Match also steps that have no group in order, with the most similar group, wherever it is.
+
+    A group that a step of the video has joined needs a greater cosine.
+    """
+    group_count = cosines.shape[1]
+    floors = np.full(group_count, settings.moved_likeness)  # (N,)
+    joined = list(numbers.values())
+    floors[joined] = settings.repeated_likeness
+    for step, row in enumerate(cosines):
+        if step in numbers:
+            continue
+        allowed = np.where(row >= floors, row, -np.inf)
+        group = int(allowed.argmax())
+        if np.isfinite(allowed[group]):
+            numbers[step] = group
+            floors[group] = settings.repeated_likeness
+
+
+def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list[StepGroup]:
+    """Return the groups in the order in which most videos do them.
+
+    They are sorted by their mean place in the videos, 0 at the start and 1 at the end. Then
+    neighbours change places while more videos do the second before the first.
+    """
+
+    def mean_place(group: StepGroup) -> float:
+        total = 0.0
+        for video, step in group:
+            total += (step + 0.5) / step_counts[video]
+        return total / len(group)
+
+    ordered = sorted(groups, key=mean_place)
+    # each pass is a pass of bubble sort; majorities may go in circles, so passes are bounded
+    for _ in groups:
+        if not _swap_neighbours(ordered):
+            break
+    return ordered
+
+
+def _swap_neighbours(groups: list[StepGroup]) -> bool:
+    """Swap the neighbours that more videos do the other way round; return whether there were."""
+    swapped = False
+    for number in range(1, len(groups)):
+        former = groups[number - 1]
+        latter = groups[number]
+        former_steps = first_step_of_videos(former)
+        latter_steps = first_step_of_videos(latter)
+        before, after = count_orders(former_steps, latter_steps)
+        if after > before:
+            groups[number - 1] = latter
+            groups[number] = former
+            swapped = True
+    return swapped
+
+
+def first_step_of_videos(group: Iterable[StepPlace]) -> FirstSteps:
+    """Return the first step in the group of each video, by the number of the video."""
+    first: FirstSteps = {}
+    for video, step in sorted(group):
+        first.setdefault(video, step)
+    return first
+
+
+def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
+    """Return in how many videos the one group comes before the other, and in how many after it."""
+    before = 0
+    after = 0
+    for video in one.keys() & other.keys():
+        before += one[video] < other[video]
+        after += one[video] > other[video]
+    return before, after

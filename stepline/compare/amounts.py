@@ -1,0 +1,145 @@
+"""Amounts and times that several videos state of one thing, with their spread."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from stepline.records import FrozenModel, Material
+from stepline.writing.quantities import COUNT, TEMPERATURE, UNITS, quantities, stem, tokens
+
+# of units that state how a step is done, whatever word comes next
+KINDS_OF_STEP = ("time", TEMPERATURE)
+DIGITS_AFTER_POINT = 3  # of what is stored
+
+
+@dataclass(frozen=True)
+class StatedAmount:
+    """An amount, low to high, that a video states of a thing. thing: "" where it is of the step.
+
+    unit: None for a bare count.
+    """
+
+    video: str
+    thing: str
+    unit: str | None
+    low: float
+    high: float
+
+    @property
+    def kind(self) -> str:
+        """What units can be converted into each other: volume, mass, time; else the unit itself."""
+        unit = self.unit or COUNT
+        kind, _ = UNITS.get(unit, (unit, 1.0))
+        return kind
+
+    def in_unit(self, unit: str | None) -> "StatedAmount":
+        """Return the same amount in another unit of the same kind."""
+        factor = _unit_size(self.unit) / _unit_size(unit)
+        low = self.low * factor
+        high = self.high * factor
+        return replace(self, unit=unit, low=low, high=high)
+
+
+class AmountSpread(FrozenModel):
+    """The least, median and greatest amount of a thing over videos, in one unit.
+
+    thing: a word of the step, "" where the amount is of the step itself ("bake for 20 minutes").
+    unit: the one that most videos use; None for a bare count. videos: ids.
+    """
+
+    thing: str = ""
+    unit: str | None = None
+    low: float
+    median: float
+    high: float
+    videos: tuple[str, ...]
+
+
+def step_amounts(video: str, text: str) -> list[StatedAmount]:
+    """Return the amounts that the text of a step states; bare counts only with their thing."""
+    word_of_stem = {stem(word): word for word in tokens(text)}
+    amounts = []
+    for quantity in quantities(text):
+        thing = ""
+        if quantity.thing and quantity.kind not in KINDS_OF_STEP:
+            thing = word_of_stem.get(quantity.thing, quantity.thing)
+        if quantity.kind == COUNT and not thing:
+            continue
+        unit = quantity.unit or None
+        if quantity.kind == TEMPERATURE:
+            unit = f"degrees {quantity.unit}".strip()
+        amount = StatedAmount(video, thing, unit, quantity.low, quantity.high)
+        amounts.append(amount)
+    return amounts
+
+
+def material_amounts(video: str, material: Material) -> list[StatedAmount]:
+    """Return what a video needs of a material: its amounts of one kind of unit are added up."""
+    totals: dict[str, StatedAmount] = {}
+    for stated in material.amounts:
+        amount = StatedAmount(video, "", stated.unit, stated.low, stated.high)
+        total = totals.get(amount.kind)
+        if total is not None:
+            amount = amount.in_unit(total.unit)
+            low = total.low + amount.low
+            high = total.high + amount.high
+            amount = replace(amount, low=low, high=high)
+        totals[amount.kind] = amount
+    return list(totals.values())
+
+
+def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
+    """Return the spread of each thing and kind of unit, those of most videos first."""
+    of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
+    for amount in amounts:
+        key = (stem(amount.thing), amount.kind)
+        of_kind[key].append(amount)
+    spreads = list(map(_spread, of_kind.values()))
+    spreads.sort(key=lambda spread: len(spread.videos), reverse=True)
+    return tuple(spreads)
+
+
+def spread_text(spread: AmountSpread) -> str:
+    """Return a spread as people write it: "1-3 cup flour, median 2"."""
+    text = f"{spread.low:g}"
+    if spread.high > spread.low:
+        text += f"-{spread.high:g}"
+    text = " ".join(filter(None, (text, spread.unit, spread.thing)))
+    if spread.high > spread.low:
+        text += f", median {spread.median:g}"
+    return text
+
+
+def _spread(amounts: Sequence[StatedAmount]) -> AmountSpread:
+    things = Counter(amount.thing for amount in amounts)
+    units = Counter(amount.unit for amount in amounts)
+    thing = things.most_common(1)[0][0]
+    unit = units.most_common(1)[0][0]
+    lows = []
+    middles = []
+    highs = []
+    videos: dict[str, None] = {}  # a set in order
+    for stated in amounts:
+        amount = stated.in_unit(unit)
+        lows.append(amount.low)
+        highs.append(amount.high)
+        middles.append((amount.low + amount.high) / 2)
+        videos[amount.video] = None
+    low = min(lows)
+    median = statistics.median(middles)
+    high = max(highs)
+    return AmountSpread(
+        thing=thing,
+        unit=unit,
+        low=round(low, DIGITS_AFTER_POINT),
+        median=round(median, DIGITS_AFTER_POINT),
+        high=round(high, DIGITS_AFTER_POINT),
+        videos=tuple(videos),
+    )
+
+
+def _unit_size(unit: str | None) -> float:
+    """Return how many of its kind's own unit a unit is; 1 for a kind that has one unit."""
+    _, size = UNITS.get(unit or COUNT, ("", 1.0))
+    return size

@@ -1,0 +1,88 @@
+"""The materials and tools of several videos: which videos need a thing, and how much of it."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from stepline.compare.amounts import AmountSpread, amount_spreads, material_amounts
+from stepline.records import FrozenModel, Material, Matrix, Seconds
+
+Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+NamedMaterial: TypeAlias = tuple[str, Material]  # with the id of the video
+VideoMaterials: TypeAlias = tuple[str, Sequence[Material]]  # id of a video, what it needs
+
+# cosine from which two names are one thing: "egg" and "eggs", but not "red onion" and "onion soup"
+NAME_LIKENESS = 0.85
+
+
+class MaterialMention(FrozenModel):
+    """A video that names a thing, and the second at which it does first."""
+
+    video: str
+    at: Seconds
+
+
+class ComparedMaterial(FrozenModel):
+    """A thing that videos need, by the name that most of them use."""
+
+    name: str
+    videos: tuple[MaterialMention, ...]
+    amounts: tuple[AmountSpread, ...]
+
+
+def compare_materials(
+    videos: Sequence[VideoMaterials], embedder: Embedder
+) -> tuple[ComparedMaterial, ...]:
+    """Return the things that the videos name, those of most videos first."""
+    names = []
+    for _, materials in videos:
+        names += [material.name.casefold() for material in materials]
+    name_counts = Counter(names)
+    main_names = _main_names(name_counts, embedder)
+    mentions: dict[str, list[NamedMaterial]] = {}
+    for video, materials in videos:
+        for material in materials:
+            name = material.name.casefold()
+            main_name = main_names[name]
+            mention = (video, material)
+            mentions.setdefault(main_name, []).append(mention)
+    things = []
+    for name, rows in mentions.items():
+        things.append(_compared(name, rows))
+    things.sort(key=lambda thing: len(thing.videos), reverse=True)
+    return tuple(things)
+
+
+def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
+    """Return for each name the most frequent one that means the same."""
+    names = [name for name, _ in name_counts.most_common()]
+    if not names:
+        return {}
+    vectors = embedder(names)
+    main_rows: list[int] = []
+    main_names = {}
+    for row, name in enumerate(names):
+        main_row = row
+        if main_rows:
+            cosines = vectors[main_rows] @ vectors[row]
+            best = int(cosines.argmax())
+            cosine = cosines[best]
+            if cosine >= NAME_LIKENESS:
+                main_row = main_rows[best]
+        if main_row == row:
+            main_rows.append(row)
+        main_names[name] = names[main_row]
+    return main_names
+
+
+def _compared(name: str, mentions: Sequence[NamedMaterial]) -> ComparedMaterial:
+    first: dict[str, float] = {}
+    amounts = []
+    for video, material in mentions:
+        first[video] = min(first.get(video, material.at), material.at)
+        amounts += material_amounts(video, material)
+    videos = []
+    for video, at in first.items():
+        videos.append(MaterialMention(video=video, at=at))
+    spreads = amount_spreads(amounts)
+    return ComparedMaterial(name=name, videos=tuple(videos), amounts=spreads)

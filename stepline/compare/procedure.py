@@ -1,0 +1,364 @@
+"""The procedure of a task: the steps of its videos with how many do them, their orders and amounts.
+
+comparison = compare(records)
+for step in comparison.steps:
+    print(step.share, step.text)
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Literal
+
+import numpy as np
+
+from stepline.compare.align import (
+    StepGroup,
+    align_videos,
+    count_orders,
+    first_step_of_videos,
+    group_vectors,
+    video_likeness,
+    videos_of_one_task,
+)
+from stepline.compare.amounts import AmountSpread, amount_spreads, step_amounts
+from stepline.compare.materials import ComparedMaterial, Embedder, compare_materials
+from stepline.compare.settings import CompareSettings
+from stepline.errors import StoreError
+from stepline.outputs.text import shown_span, title
+from stepline.records import FrozenModel, Matrix, Probability, Record, Seconds, Span, Step, StepKind
+from stepline.text import embed
+
+START_ID = "start"  # of the transitions: where every video begins
+END_ID = "end"
+MIN_COMMON_VIDEOS = 2  # what one video does is common to nobody
+
+
+class ComparedVideo(FrozenModel):
+    """A video of the task. path: of its file as its record has it. likeness: to the others."""
+
+    id: str
+    title: str
+    path: str | None
+    duration: float | None
+    steps: int
+    likeness: float
+
+
+class LeftOutVideo(FrozenModel):
+    """A record that is not part of the procedure, and why."""
+
+    id: str
+    title: str
+    reason: str
+
+
+class Occurrence(FrozenModel):
+    """A step of one video: video and step are ids; start and end where it is shown, else said."""
+
+    video: str
+    step: str
+    text: str
+    start: Seconds | None
+    end: Seconds | None
+
+
+class SecondsSpread(FrozenModel):
+    """How long a step is shown: the least, median and greatest seconds over its occurrences."""
+
+    low: float
+    median: float
+    high: float
+
+
+class ProcedureStep(FrozenModel):
+    """What several videos do, in the words of the most typical of them.
+
+    videos: how many do it; share: of all videos. common: whether it is of the common procedure.
+    place: mean place in its videos, 0 at the first step, 1 at the last.
+    """
+
+    id: str
+    text: str
+    kind: StepKind
+    videos: int
+    share: Probability
+    common: bool
+    place: Probability
+    seconds: SecondsSpread | None
+    amounts: tuple[AmountSpread, ...]
+    occurrences: tuple[Occurrence, ...]
+
+
+class StepOrder(FrozenModel):
+    """Of two steps the one that comes first in most of the videos that do both.
+
+    videos: how many do them in this order; of: how many do both.
+    """
+
+    first: str
+    then: str
+    videos: int
+    of: int
+
+
+class Transition(FrozenModel):
+    """An arrow of the task graph: how often `target` is the next step after `source`.
+
+    probability: of all arrows from `source`. Every video begins at "start" and ends at "end".
+    """
+
+    source: str
+    target: str
+    count: int
+    probability: Probability
+
+
+class Comparison(FrozenModel):
+    """The steps of many videos of one task as one procedure, in the order most of them keep.
+
+    title: of the most typical video.
+    """
+
+    version: Literal[1] = 1
+    title: str
+    videos: tuple[ComparedVideo, ...]
+    left_out: tuple[LeftOutVideo, ...]
+    steps: tuple[ProcedureStep, ...]
+    orders: tuple[StepOrder, ...]
+    transitions: tuple[Transition, ...]
+    materials: tuple[ComparedMaterial, ...]
+    tools: tuple[ComparedMaterial, ...]
+
+    @property
+    def common_steps(self) -> tuple[ProcedureStep, ...]:
+        """The steps of the common procedure."""
+        return tuple(step for step in self.steps if step.common)
+
+
+@dataclass(frozen=True)
+class AlignedSteps:
+    """Records of one task, and the groups of their steps that do the same, in order.
+
+    vectors: of each record's steps, unit rows (K, D).
+    """
+
+    records: Sequence[Record]
+    vectors: Sequence[Matrix]
+    groups: Sequence[StepGroup]
+
+    def step(self, video: int, step: int) -> Step:
+        """Return a step of a record by their numbers."""
+        return self.records[video].steps[step]
+
+
+def compare(
+    records: Sequence[Record],
+    settings: CompareSettings | None = None,
+    *,
+    embedder: Embedder = embed,
+) -> Comparison:
+    """Return the procedure that the videos of one task share.
+
+    Records without steps, of another task than most, and those whose id came before, are left out
+    and named.
+    Raises StoreError where fewer than two records are left.
+    """
+    settings = settings or CompareSettings()
+    left_out = []
+    usable = []
+    ids = set()
+    for record in records:
+        if not record.steps:
+            left_out.append(_left_out(record, "it has no steps"))
+        elif record.id in ids:
+            left_out.append(_left_out(record, "another record has the same id"))
+        else:
+            ids.add(record.id)
+            usable.append(record)
+    vectors = [embedder([step.text for step in record.steps]) for record in usable]
+    likeness = video_likeness(vectors)
+    members = videos_of_one_task(likeness, settings.video_likeness)
+    for number, record in enumerate(usable):
+        if number not in members:
+            mean = float(likeness[number, members].mean())
+            reason = f"its steps are of something else (likeness {mean:.2f} to the others)"
+            left_out.append(_left_out(record, reason))
+    if len(members) < MIN_COMMON_VIDEOS:
+        raise StoreError(
+            f"{len(records)} records, of which no two show the same task; give a folder of "
+            "several videos of one task, or --set compare.video_likeness=0"
+        )
+    task_records = [usable[number] for number in members]
+    task_vectors = [vectors[number] for number in members]
+    groups = align_videos(task_vectors, range(len(task_records)), settings)
+    aligned = AlignedSteps(task_records, task_vectors, _split_kinds(groups, task_records))
+    steps = _procedure_steps(aligned, settings)
+    others = likeness[np.ix_(members, members)]
+    return Comparison(
+        title=title(task_records[0]),
+        videos=tuple(_videos(task_records, others)),
+        left_out=tuple(left_out),
+        steps=steps,
+        orders=_orders(aligned, steps),
+        transitions=_transitions(aligned),
+        materials=compare_materials([(r.id, r.materials) for r in task_records], embedder),
+        tools=compare_materials([(r.id, r.tools) for r in task_records], embedder),
+    )
+
+
+def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list[StepGroup]:
+    """Return the groups so that what to do and what to avoid are never one step."""
+    parts: list[StepGroup] = []
+    for group in groups:
+        of_kind: dict[StepKind, StepGroup] = {}
+        for place in group:
+            kind = records[place.video].steps[place.step].kind
+            of_kind.setdefault(kind, []).append(place)
+        parts += of_kind.values()
+    return parts
+
+
+def _left_out(record: Record, reason: str) -> LeftOutVideo:
+    return LeftOutVideo(id=record.id, title=title(record), reason=reason)
+
+
+def _videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
+    """Return the videos with their mean likeness to the others."""
+    means = (likeness.sum(axis=1) - 1) / (len(records) - 1)
+    videos = []
+    for record, mean in zip(records, means, strict=True):
+        video = ComparedVideo(
+            id=record.id,
+            title=title(record),
+            path=record.video.path,
+            duration=record.video.duration,
+            steps=len(record.steps),
+            likeness=round(float(mean), 3),
+        )
+        videos.append(video)
+    return videos
+
+
+def _group_id(number: int) -> str:
+    return f"s{number + 1}"
+
+
+def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[ProcedureStep, ...]:
+    centers = group_vectors(aligned.groups, aligned.vectors)  # (N, D)
+    video_count = len(aligned.records)
+    least = max(MIN_COMMON_VIDEOS, settings.common_share * video_count)
+    steps = []
+    for number, group in enumerate(aligned.groups):
+        steps_of_group = [aligned.step(*place) for place in group]
+        likeness = [float(aligned.vectors[v][s] @ centers[number]) for v, s in group]
+        typical = steps_of_group[int(np.argmax(likeness))]
+        counts = [len(aligned.records[video].steps) for video, _ in group]
+        places = [p.step / max(1, n - 1) for p, n in zip(group, counts, strict=True)]
+        count = len({place.video for place in group})
+        occurrences = _occurrences(aligned, group)
+        amounts = []
+        for occurrence in occurrences:
+            amounts += step_amounts(occurrence.video, occurrence.text)
+        step = ProcedureStep(
+            id=_group_id(number),
+            text=typical.text,
+            kind=typical.kind,
+            videos=count,
+            share=round(count / video_count, 3),
+            common=count >= least,
+            place=round(statistics.mean(places), 3),
+            seconds=_seconds(steps_of_group),
+            amounts=amount_spreads(amounts),
+            occurrences=occurrences,
+        )
+        steps.append(step)
+    return tuple(steps)
+
+
+def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, ...]:
+    occurrences = []
+    for place in sorted(group):
+        step = aligned.step(*place)
+        span = _best_span(step)
+        occurrence = Occurrence(
+            video=aligned.records[place.video].id,
+            step=step.id,
+            text=step.text,
+            start=span.start if span else None,
+            end=span.end if span else None,
+        )
+        occurrences.append(occurrence)
+    return tuple(occurrences)
+
+
+def _best_span(step: Step) -> Span | None:
+    """Return where a step is shown, else where it is said."""
+    return shown_span(step) or step.said
+
+
+def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
+    """Return how long steps are shown; None where none is."""
+    durations = []
+    for step in steps:
+        span = shown_span(step)
+        if span is not None:
+            durations.append(span.duration)
+    if not durations:
+        return None
+    return SecondsSpread(
+        low=round(min(durations), 2),
+        median=round(statistics.median(durations), 2),
+        high=round(max(durations), 2),
+    )
+
+
+def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[StepOrder, ...]:
+    """Return the usual order of each two steps that several videos do both."""
+    orders = []
+    first_steps = [first_step_of_videos(group) for group in aligned.groups]
+    for one, other in combinations(range(len(steps)), 2):
+        before, after = count_orders(first_steps[one], first_steps[other])
+        if before + after < MIN_COMMON_VIDEOS:
+            continue
+        pair = [steps[one].id, steps[other].id]
+        if after > before:
+            pair.reverse()
+        order = StepOrder(first=pair[0], then=pair[1], videos=max(before, after), of=before + after)
+        orders.append(order)
+    return tuple(orders)
+
+
+def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
+    """Return the arrows of the task graph, those from earlier steps first."""
+    number_of = {}
+    for number, group in enumerate(aligned.groups):
+        for place in group:
+            number_of[place] = number
+    arrows: Counter[tuple[int, int]] = Counter()
+    start = -1
+    end = len(aligned.groups)
+    paths: dict[int, list[int]] = {video: [start] for video in range(len(aligned.records))}
+    for place in sorted(number_of):
+        path = paths[place.video]
+        # two steps of one group in a row are one visit
+        if path[-1] != number_of[place]:
+            path.append(number_of[place])
+    for path in paths.values():
+        arrows.update(pairwise([*path, end]))
+    leaving: Counter[int] = Counter()
+    for (source, _), count in arrows.items():
+        leaving[source] += count
+    names = {start: START_ID, end: END_ID}
+    transitions = []
+    for (source, target), count in sorted(arrows.items()):
+        transition = Transition(
+            source=names.get(source, _group_id(source)),
+            target=names.get(target, _group_id(target)),
+            count=count,
+            probability=count / leaving[source],
+        )
+        transitions.append(transition)
+    return tuple(transitions)

@@ -1,0 +1,242 @@
+"""Many videos of one task as one procedure: the same recipe in other words and another order."""
+
+import json
+
+import pytest
+
+from stepline.compare import Comparison, compare
+from stepline.compare.align import StepPlace, match_in_order, sort_groups
+from stepline.compare.settings import CompareSettings
+from stepline.compare.write import to_json, to_lines
+from stepline.errors import SettingsError, StoreError
+from stepline.records import Amount, Material, Record, Span, Step, Video
+from stepline.storage import write_record
+
+PANCAKES = {
+    "anna": (
+        "crack two eggs into a bowl",
+        "whisk the eggs with 1 cup of milk",
+        "sift 2 cups of flour into the bowl",
+        "melt butter in a hot pan",
+        "pour the batter into the pan",
+        "flip the pancake over",
+    ),
+    "ben": (
+        "break the eggs into a mixing bowl",
+        "pour in milk and beat with the eggs",
+        "add 3 cups of flour to the bowl",
+        "heat butter in the frying pan",
+        "ladle batter into the frying pan",
+        "turn the pancake to the other side",
+        "serve with maple syrup",
+    ),
+    # the butter first
+    "cleo": (
+        "melt some butter in a pan",
+        "crack three eggs into a bowl",
+        "sift 4 cups of flour into the bowl",
+        "pour batter into the hot pan",
+        "flip the pancake over",
+    ),
+}
+TYRE = (
+    "loosen the wheel nuts with a wrench",
+    "lift the car with a jack",
+    "take the flat tyre off",
+    "put the spare wheel on",
+)
+
+
+def make_record(id, texts, materials=()):
+    steps = []
+    for number, text in enumerate(texts):
+        start = 10.0 * number
+        span = Span(start, start + 4.0 + len(id))
+        steps.append(Step(id=f"a{number}", text=text, spans=(span,), status="shown"))
+    video = Video(id=id, title=f"Pancakes of {id}", duration=100.0)
+    return Record(id=id, video=video, steps=tuple(steps), materials=tuple(materials))
+
+
+def milk(cups, at):
+    amount = Amount(low=cups, high=cups, unit="cup", text=f"{cups} cups")
+    return Material(name="milk", amounts=(amount,), at=at)
+
+
+@pytest.fixture(scope="module")
+def records():
+    made = []
+    for number, (id, texts) in enumerate(PANCAKES.items()):
+        made.append(make_record(id, texts, [milk(1.0 + number, 5.0)]))
+    made.append(make_record("tyre", TYRE))
+    return made
+
+
+@pytest.fixture(scope="module")
+def comparison(records):
+    return compare(records)
+
+
+@pytest.fixture
+def folder(records, tmp_path):
+    for record in records:
+        write_record(record, tmp_path / "out" / f"{record.id}.json")
+    (tmp_path / "out" / "notes.json").write_text("[]")
+    return tmp_path / "out"
+
+
+def step_with(comparison, text):
+    for step in comparison.steps:
+        if text in [occurrence.text for occurrence in step.occurrences]:
+            return step
+    raise AssertionError(text)
+
+
+@pytest.mark.parametrize("texts", [(0, 0, 1), (3, 3, 0), (4, 4, 3), (5, 5, 4)])
+def test_one_act_in_three_wordings_is_one_step(comparison, texts):
+    wordings = [PANCAKES[id][row] for id, row in zip(PANCAKES, texts, strict=True)]
+    assert len({step_with(comparison, text).id for text in wordings}) == 1
+    step = step_with(comparison, wordings[0])
+    assert step.videos == 3
+    assert step.share == 1.0
+    assert step.common
+
+
+def test_what_one_video_does_is_not_common(comparison):
+    step = step_with(comparison, "serve with maple syrup")
+    assert step.videos == 1
+    assert not step.common
+
+
+def test_every_step_of_every_video_is_in_the_procedure_once(comparison):
+    places = [(o.video, o.step) for step in comparison.steps for o in step.occurrences]
+    assert len(places) == len(set(places)) == sum(map(len, PANCAKES.values()))
+
+
+def test_a_video_of_something_else_is_left_out_with_its_reason(comparison):
+    assert [video.id for video in comparison.left_out] == ["tyre"]
+    assert "something else" in comparison.left_out[0].reason
+    assert {video.id for video in comparison.videos} == set(PANCAKES)
+
+
+def test_an_occurrence_has_its_video_and_seconds(comparison):
+    step = step_with(comparison, "turn the pancake to the other side")
+    occurrence = next(o for o in step.occurrences if o.video == "ben")
+    assert (occurrence.start, occurrence.end) == (50.0, 57.0)
+    assert (step.seconds.low, step.seconds.median, step.seconds.high) == (7.0, 8.0, 8.0)
+
+
+def test_the_usual_order_comes_with_how_many_keep_it(comparison):
+    eggs = step_with(comparison, "crack two eggs into a bowl").id
+    butter = step_with(comparison, "melt butter in a hot pan").id
+    order = next(o for o in comparison.orders if {o.first, o.then} == {eggs, butter})
+    assert (order.first, order.videos, order.of) == (eggs, 2, 3)
+    ids = [step.id for step in comparison.steps]
+    assert ids.index(eggs) < ids.index(butter)
+
+
+def test_amounts_have_their_spread(comparison):
+    flour = step_with(comparison, "sift 2 cups of flour into the bowl")
+    spread = flour.amounts[0]
+    assert spread.thing == "flour"
+    assert (spread.low, spread.median, spread.high) == (2.0, 3.0, 4.0)
+    assert set(spread.videos) == set(PANCAKES)
+    needed = comparison.materials[0]
+    assert needed.name == "milk"
+    assert (needed.amounts[0].low, needed.amounts[0].median, needed.amounts[0].high) == (1, 2, 3)
+
+
+def test_the_arrows_that_leave_a_step_sum_to_one(comparison):
+    totals = {}
+    for arrow in comparison.transitions:
+        totals[arrow.source] = totals.get(arrow.source, 0.0) + arrow.probability
+    assert "start" in totals
+    assert "end" not in totals
+    assert list(totals.values()) == pytest.approx([1.0] * len(totals))
+    begin = [arrow for arrow in comparison.transitions if arrow.source == "start"]
+    assert sorted(arrow.count for arrow in begin) == [1, 2]
+
+
+def test_the_json_is_read_as_what_it_was(comparison):
+    text = to_json(comparison)
+    assert Comparison.model_validate_json(text) == comparison
+    assert json.loads(text)["version"] == 1
+
+
+def test_a_warning_is_no_step_of_the_same_words():
+    texts = ("stir the soup", "boil the water")
+    plain = make_record("a", texts)
+    warned = make_record("b", texts)
+    avoid = warned.steps[0].model_copy(update={"kind": "avoid"})
+    warned = warned.model_copy(update={"steps": (avoid, warned.steps[1])})
+    result = compare([plain, warned, make_record("c", texts)])
+    counts = {(step.text, step.kind): step.videos for step in result.steps}
+    assert counts["stir the soup", "do"] == 2
+    assert counts["stir the soup", "avoid"] == 1
+
+
+def test_no_two_videos_of_one_task_are_an_error_with_its_cure(records):
+    with pytest.raises(StoreError, match="no two show the same task"):
+        compare([records[0], records[-1]])
+    with pytest.raises(StoreError, match="no two show the same task"):
+        compare([make_record("a", ())])
+
+
+def test_a_second_record_of_an_id_is_left_out(records):
+    result = compare([*records[:3], records[0]])
+    assert [video.reason for video in result.left_out] == ["another record has the same id"]
+
+
+def test_no_common_step_is_an_error_with_its_cure(comparison):
+    steps = tuple(step.model_copy(update={"common": False}) for step in comparison.steps)
+    with pytest.raises(SettingsError, match="compare.common_share"):
+        to_lines(comparison.model_copy(update={"steps": steps}))
+
+
+def test_a_share_of_one_keeps_what_all_do(records):
+    strict = compare(records, CompareSettings(common_share=1.0))
+    assert {step.videos for step in strict.common_steps} == {3}
+
+
+def test_matches_in_order_have_the_greatest_sum(records):
+    import numpy as np
+
+    # step 0 likes group 1 best, but then step 1 would have none before it
+    cosines = np.array([[0.7, 0.8], [0.1, 0.9]], dtype=np.float32)
+    assert match_in_order(cosines, 0.5) == {0: 0, 1: 1}
+    assert match_in_order(cosines, 0.85) == {1: 1}
+
+
+def test_groups_come_in_the_order_of_most_videos():
+    stir = [StepPlace(0, 1), StepPlace(1, 0), StepPlace(2, 0)]
+    cut = [StepPlace(0, 0), StepPlace(1, 5), StepPlace(2, 5)]
+    assert sort_groups([cut, stir], [9, 9, 9]) == [stir, cut]
+
+
+def test_the_command_writes_three_files_and_lines_that_ground_takes(folder, tmp_path, stepline):
+    from stepline.pipeline.batch import read_texts
+
+    out = tmp_path / "compared"
+    lines = tmp_path / "lines.txt"
+    done = stepline("compare", folder, "--out", out, "--as-texts", lines)
+    assert done.exit_code == 0, done.stderr
+    assert "left out tyre" in done.stderr
+    assert "3 of 3" in done.stdout
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("comparison.html", "comparison.json", "comparison.md")
+    ]
+    read = Comparison.model_validate_json((out / "comparison.json").read_text())
+    assert read_texts(lines) == tuple(step.text for step in read.common_steps)
+
+
+def test_the_command_prints_json_and_takes_settings(folder, tmp_path, stepline):
+    options = ("--json", "--set", "compare.video_likeness=0")
+    done = stepline("compare", folder, "--out", tmp_path / "compared", *options)
+    assert done.exit_code == 0, done.stderr
+    assert len(json.loads(done.stdout)["videos"]) == 4
+
+
+def test_a_folder_without_records_is_one_line(tmp_path, stepline):
+    for path in (tmp_path, tmp_path / "none"):
+        done = stepline("compare", path, "--out", tmp_path / "compared")
+        assert done.exit_code == 1
+        assert "stepline steps" in done.stderr
