@@ -19,7 +19,8 @@ import numpy as np
 from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
-from stepline.pipeline.batch import OutputOptions, run_video
+from stepline.pipeline.batch import run_video
+from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Sentence, Span
 from stepline.wys2.judge import judged_span

@@ -72,7 +72,8 @@ def texts(folder: Path, size: int) -> None:
     """Look for `size` * 100 lines in the demo and write the usual outputs, as `stepline steps
     --texts` does."""
     from stepline.outputs import USUAL
-    from stepline.pipeline.batch import OutputOptions, run_video
+    from stepline.pipeline.batch import run_video
+    from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.settings import load_settings
 

@@ -318,7 +318,8 @@ def memory(video: Path, folder: Path) -> dict[str, float]:
 
 def run_memory(video: Path, out: Path) -> None:
     """Do the whole job and print the peak memory of this process."""
-    from stepline.pipeline.batch import OutputOptions, run_video
+    from stepline.pipeline.batch import run_video
+    from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
 
     began = time.perf_counter()

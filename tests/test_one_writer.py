@@ -194,7 +194,8 @@ def test_two_runs_over_one_video_make_it_once(
     )
 
     def second():
-        from stepline.pipeline.batch import OutputOptions, run_video
+        from stepline.pipeline.batch import run_video
+        from stepline.pipeline.output_files import OutputOptions
         from stepline.pipeline.request import Request, StepsSettings
         from stepline.settings import load_settings
 

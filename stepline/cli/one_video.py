@@ -281,7 +281,8 @@ def _find_steps(
 ) -> "tuple[Request, Record]":
     """Return what the main job is asked of one video, and its record, which OUT holds or is made
     now."""
-    from stepline.pipeline.batch import OutputOptions, run_video
+    from stepline.pipeline.batch import run_video
+    from stepline.pipeline.output_files import OutputOptions
 
     offer_weights()
     opened = open_only_video(video, settings, out, options["captions"], part_from_options(options))

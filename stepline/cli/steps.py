@@ -37,8 +37,9 @@ from stepline.errors import SettingsError
 from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
 
 if TYPE_CHECKING:
-    from stepline.pipeline.batch import OutputOptions, VideoResult
+    from stepline.pipeline.batch import VideoResult
     from stepline.pipeline.networks import Networks
+    from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
     from stepline.pipeline.video_messages import VideoOutcome, VideoWorkerSetup
@@ -270,7 +271,7 @@ def check_title(title: str | None, *, several: bool) -> None:
 
 def output_from_options(options: dict[str, Any], formats: Iterable[str]) -> "OutputOptions":
     """Return where to write these formats, and the JSON."""
-    from stepline.pipeline.batch import OutputOptions
+    from stepline.pipeline.output_files import OutputOptions
 
     names = tuple(dict.fromkeys((*formats, "json")))
     switches = {name: options[name] for name in ("clips", "force", "overwrite")}
@@ -316,7 +317,8 @@ def demo(out: Path, browse: bool) -> None:
     """
     from stepline.asr.settings import AsrSettings
     from stepline.outputs import output_path, step_table
-    from stepline.pipeline.batch import OutputOptions, run_video
+    from stepline.pipeline.batch import run_video
+    from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.request import Request, StepsSettings
 
     offer_weights(unasked=True)

@@ -260,7 +260,8 @@ class LibraryTools:
     def _process(self, video: Path) -> Path:
         """Return the record of a video, which the main job makes where it is missing."""
         from stepline.outputs import USUAL
-        from stepline.pipeline.batch import OutputOptions, run_video
+        from stepline.pipeline.batch import run_video
+        from stepline.pipeline.output_files import OutputOptions
         from stepline.pipeline.request import Request
         from stepline.pipeline.sources import name_videos
 

@@ -24,7 +24,8 @@ from stepline.media.addresses import display_url
 from stepline.media.opening import LiveInput
 from stepline.numeric import one_blas_thread
 from stepline.outputs import USUAL, safe_stem
-from stepline.pipeline.batch import OutputOptions, lock_video, run_video
+from stepline.pipeline.batch import lock_video, run_video
+from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.vision import Backbone, frames_per_row, load_backbone

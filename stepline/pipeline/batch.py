@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepline.atomic_files import atomic_files, check_writable, remove_partial_files
+from stepline.atomic_files import check_writable, remove_partial_files
 from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.limits import LINES, TEXTS, LimitError, read_limited
@@ -32,11 +32,12 @@ from stepline.pipeline.networks import (
     shared_recognisers,
     with_witness,
 )
+from stepline.pipeline.output_files import KEYFRAME_WIDTH, OutputOptions, write_files
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_sources, is_taken, open_only_source
 from stepline.pipeline.speech import recognise_speech
-from stepline.pipeline.understand import StepsResult, understand
+from stepline.pipeline.understand import understand
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
 from stepline.storage import read_record
@@ -44,44 +45,13 @@ from stepline.version import __version__
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
-    from stepline.media import Thumbnails
+    pass
 
 log = logging.getLogger(__name__)
 
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
 # in a warning: a deadline or a silent server made this result, so it is done again
 PROVISIONAL = "provisional"
-
-KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
-SMALL_WIDTH = 320  # pixels; about 9 kB, where a page has very many
-MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
-
-
-@dataclass(frozen=True)
-class OutputOptions:
-    """What to write for each video. formats: keys of `outputs.OUTPUTS`.
-
-    force: also where an earlier run has; overwrite: also in the place of files that no earlier run
-    wrote.
-    """
-
-    out: Path
-    formats: tuple[str, ...]
-    clips: bool = False
-    force: bool = False
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        from stepline.outputs import find_outputs
-
-        find_outputs(self.formats)
-
-    @property
-    def pictured(self) -> bool:
-        """Whether an output holds pictures of the steps."""
-        from stepline.outputs import OUTPUTS
-
-        return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
 
 
 @dataclass(frozen=True)
@@ -444,93 +414,6 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     cure = "give its words (--captions), your own lines (--texts), or --describe MODEL"
     advice = f"{reason}{left_out}; {cure}"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
-
-
-def write_files(
-    request: Request,
-    result: StepsResult,
-    options: OutputOptions,
-    thumbnails: "Thumbnails | None" = None,
-) -> tuple[Path, ...]:
-    """Write every file that is asked for of one video, all or none, and return their paths.
-    thumbnails: of it."""
-    from stepline.outputs import (
-        missing_outputs,
-        output_places,
-        remove_clips,
-        write_clips,
-        write_outputs,
-    )
-
-    record = result.record
-    with atomic_files() as files:
-        if missing_outputs(record, options.out, ["json"]):
-            remove_clips(record, options.out, files)  # of another result: they show other seconds
-        clips = write_clips(record, request.path, options.out, files) if options.clips else []
-        pictures: dict[str, bytes] = {}
-        if options.pictured:
-            pictures = keyframes(record, request.path, thumbnails, request.start)
-        outputs = write_outputs(
-            record,
-            options.out,
-            alignment=result.alignment,
-            keyframes=pictures,
-            media=None if request.captions_alone else request.path,
-            linked=request.kept,
-            formats=options.formats,
-            files=files,
-        )
-    # of a run that was killed; until now they told whose the files in place are
-    for name in options.formats:
-        for place in output_places(record, options.out, name):
-            if place.is_dir():
-                remove_partial_files(place)
-            else:
-                remove_partial_files(options.out, of=place)
-    return (*clips, *outputs)
-
-
-def keyframes(
-    record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
-) -> dict[str, bytes]:
-    """Return a JPEG of every step that is shown, by step id: of its most likely second.
-
-    Steps that share that second and their span get pictures of their own, spread evenly over it,
-    one a second at most.
-    thumbnails: pictures kept while the video was looked at, of which none is decoded again. start:
-    second of the video from which they count.
-    """
-    from stepline.media import encode_jpeg, read_frames_at
-    from stepline.outputs.text import shown_span
-
-    ids_by_place: dict[tuple[float, Span], list[str]] = {}
-    for step in record.steps:
-        span = shown_span(step)
-        if span is not None and step.at is not None:
-            ids_by_place.setdefault((step.at, span), []).append(step.id)
-    second_of: dict[str, float] = {}  # step id -> second of its picture
-    for (second, span), ids in ids_by_place.items():
-        count = min(len(ids), max(1, int(span.duration)))
-        seconds = [second]
-        if count > 1:
-            seconds = [span.start + (n + 0.5) / count * span.duration for n in range(count)]
-        for number, id in enumerate(ids):
-            second_of[id] = seconds[number * count // len(ids)]
-    width = KEYFRAME_WIDTH if len(second_of) < MANY_STEPS else SMALL_WIDTH
-    pictures: dict[float, bytes] = {}
-    for second in second_of.values():
-        picture = thumbnails.at(second - start, width) if thumbnails is not None else None
-        if picture is not None:
-            pictures[second] = picture
-    missing = [second for second in second_of.values() if second not in pictures]
-    try:
-        if missing:
-            for still in read_frames_at(path, missing, width):
-                pictures[still.time] = encode_jpeg(still.image)
-    except SteplineError as error:  # the page is still worth having; the reason goes to the log
-        log.warning("no key frames: %s", error)
-        return {}
-    return {id: pictures[second] for id, second in second_of.items() if second in pictures}
 
 
 def read_texts(path: Path) -> tuple[str, ...]:

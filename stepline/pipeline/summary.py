@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepline.atomic_files import atomic_files, partial_files, remove_partial_files
 from stepline.errors import MediaError, SettingsError
 from stepline.outputs.html import PAGE_MARK
-from stepline.pipeline.batch import keyframes
+from stepline.pipeline.output_files import keyframes
 from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress

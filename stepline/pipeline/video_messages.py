@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepline.device import ComputeType
-from stepline.pipeline.batch import OutputOptions, VideoResult
+from stepline.pipeline.batch import VideoResult
+from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 
 LOGGER_NAMES = ("", "faster_whisper")  # whose levels a worker has from the process that started it

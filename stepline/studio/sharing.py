@@ -15,7 +15,7 @@ from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_o
 from stepline.outputs.html import policy, template
 from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem, step_line, title
-from stepline.pipeline.batch import keyframes
+from stepline.pipeline.output_files import keyframes
 from stepline.progress import trim_memory
 from stepline.records import Record
 

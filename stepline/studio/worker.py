@@ -16,8 +16,9 @@ from typing import Any
 from stepline.errors import SteplineError, error_line
 from stepline.library.corrected_library import check_links, check_place
 from stepline.outputs import USUAL, output_path
-from stepline.pipeline.batch import OutputOptions, run_video
+from stepline.pipeline.batch import run_video
 from stepline.pipeline.networks import load_networks
+from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel

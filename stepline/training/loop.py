@@ -184,10 +184,8 @@ def fit(
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
             number = batch.step.number + 1
             state = replace(state, step=number)
-            score = None
-            if scorer is not None and (number % steps_per_score == 0 or number == steps):
-                score = _held_out_score(model, scorer, state.best)
-                state = state.scored(score)
+            is_due = number % steps_per_score == 0 or number == steps
+            state, score = _scored(model, scorer if is_due else None, state)
             is_last = number == steps or state.at_plateau(settings.patience)
             progress = Progress(
                 step=number,
@@ -209,8 +207,17 @@ def fit(
                 report(progress)
             if is_last:
                 break
-    model.eval()
-    return model
+    return model.eval()
+
+
+def _scored(
+    model: nn.Module, scorer: HeldOutScorer[S] | None, state: TrainingState
+) -> tuple[TrainingState, float | None]:
+    """Return the state with the held-out score of now, and the score; None without a scorer."""
+    if scorer is None:
+        return state, None
+    score = _held_out_score(model, scorer, state.best)
+    return state.scored(score), score
 
 
 def _check_run(steps: int, settings: TrainSettings, scorer: HeldOutScorer[S] | None) -> None:

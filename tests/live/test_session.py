@@ -26,7 +26,8 @@ from stepline.live.session import LiveSession
 from stepline.live.source import Gap
 from stepline.live.spoken_steps import match_steps
 from stepline.media import Frame, MediaReader
-from stepline.pipeline.batch import OutputOptions, run_video
+from stepline.pipeline.batch import run_video
+from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Sentence, Span, Step
 from stepline.settings import load_settings

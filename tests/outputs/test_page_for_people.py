@@ -10,7 +10,7 @@ from output_samples import make_alignment, make_step, picture_of, sample_record
 from PIL import Image
 
 from stepline.outputs import page, write_outputs
-from stepline.pipeline.batch import keyframes
+from stepline.pipeline.output_files import keyframes
 from stepline.records import Record, Rejected, Span, Step, Video
 
 DEMO = files("stepline") / "demo" / "demo.mp4"

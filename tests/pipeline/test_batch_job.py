@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from stepline.media import MediaReader, Thumbnails
-from stepline.pipeline.batch import KEYFRAME_WIDTH, MANY_STEPS, SMALL_WIDTH, keyframes
+from stepline.pipeline.output_files import KEYFRAME_WIDTH, MANY_STEPS, SMALL_WIDTH, keyframes
 from stepline.pipeline.sources import find_videos
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record

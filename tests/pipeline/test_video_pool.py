@@ -16,7 +16,7 @@ from stepline.cli.steps import DEMO_VIDEO
 from stepline.device import core_count
 from stepline.errors import SteplineError
 from stepline.pipeline import video_pool
-from stepline.pipeline.batch import OutputOptions
+from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import name_sources
 from stepline.pipeline.video_messages import VideoWorkerSetup
@@ -98,7 +98,7 @@ def test_verbose_prints_the_table_of_each_video(films, tmp_path):
     command = [sys.executable, "-m", "stepline", "-v"]
     command += map(str, job(films, tmp_path / "out", *BLIND, "--jobs", "1"))
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.stdout.count("slice the lemons") == 3
+    assert result.stdout.count("Slice the lemons") == 3
     assert f"wrote {tmp_path}/out/a.json" in result.stderr
 
 
