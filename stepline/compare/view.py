@@ -33,7 +33,7 @@ class MomentView:
 
 
 @dataclass(frozen=True)
-class StepView:
+class ProcedureStepView:
     """A step of the procedure.
 
     number: None for what only some do; place: in words, between the common steps. next_steps: what
@@ -68,8 +68,8 @@ class ComparisonView:
     title: str
     facts: tuple[str, ...]
     left_out: tuple[str, ...]
-    common: tuple[StepView, ...]
-    others: tuple[StepView, ...]
+    common: tuple[ProcedureStepView, ...]
+    others: tuple[ProcedureStepView, ...]
     orders: tuple[str, ...]
     materials: tuple[ThingView, ...]
     tools: tuple[ThingView, ...]
@@ -125,12 +125,12 @@ class _ViewBuilder:
             videos=tuple(self._titles.values()),
         )
 
-    def _steps(self) -> tuple[list[StepView], list[StepView]]:
-        common: list[StepView] = []
-        others: list[StepView] = []
+    def _steps(self) -> tuple[list[ProcedureStepView], list[ProcedureStepView]]:
+        common: list[ProcedureStepView] = []
+        others: list[ProcedureStepView] = []
         next_steps = self._next_steps()
         for step in self._comparison.steps:
-            view = StepView(
+            view = ProcedureStepView(
                 id=step.id,
                 number=len(common) + 1 if step.common else None,
                 place=_place_text(len(common)),

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from stepline.atomic_files import atomic_files
 from stepline.compare.procedure import Comparison
-from stepline.compare.view import ComparisonView, MomentView, StepView, ThingView, comparison_view
+from stepline.compare.view import (
+    ComparisonView,
+    MomentView,
+    ProcedureStepView,
+    ThingView,
+    comparison_view,
+)
 from stepline.errors import SettingsError, printable
 from stepline.outputs.documents import MARKUP_PATTERN
 from stepline.outputs.html import policy, template
@@ -81,7 +87,7 @@ def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
     return paths
 
 
-def _step_blocks(step: StepView, heading: str) -> list[str]:
+def _step_blocks(step: ProcedureStepView, heading: str) -> list[str]:
     share = step.share
     if step.number is None:
         share += f", {step.place}"

@@ -240,3 +240,11 @@ def test_a_folder_without_records_is_one_line(tmp_path, stepline):
         done = stepline("compare", path, "--out", tmp_path / "compared")
         assert done.exit_code == 1
         assert "stepline steps" in done.stderr
+
+
+def test_a_likeness_of_one_joins_only_equal_words(records):
+    settings = CompareSettings(
+        step_likeness=1.0, moved_likeness=1.0, repeated_likeness=1.0, rounds=1
+    )
+    apart = compare(records[:3], settings)
+    assert len(apart.steps) >= sum(map(len, PANCAKES.values())) - 2
