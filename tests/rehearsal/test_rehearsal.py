@@ -158,12 +158,10 @@ class Walk:
         second opinion."""
         scored = words[0] == "evaluate"
         typed = [*smaller(words), *(["--json"] if scored else [])]
-        if not (self.whole and weights_fetched("mpnet")):
-            if words[:2] == ["weights", "get"]:
-                print(f"not typed: stepline {shlex.join(words)}")
-                return
-            if words[0] in ("text-base", "sieve-swap"):
-                typed += SMALL_ENCODER
+        if not self._has_mpnet and words[:2] == ["weights", "get"]:
+            print(f"not typed: stepline {shlex.join(words)}")
+            return
+        typed += self._encoder_options(words)
         began = time.perf_counter()
         code, printed, told = self._run(typed)
         assert code == 0, f"stepline {shlex.join(words)}\n{told[-3000:]}"
@@ -175,11 +173,20 @@ class Walk:
 
     def refuse(self, words, message):
         """Type a command that must end with exit code 1 and one line that holds the message."""
-        code, _, told = self._run(smaller(words))
+        code, _, told = self._run([*smaller(words), *self._encoder_options(words)])
         errors = [line for line in told.splitlines() if line.startswith("stepline:")]
         assert (code, len(errors)) == (1, 1), f"stepline {shlex.join(words)}\n{told[-3000:]}"
         assert message in errors[0]
         print(f"         refused: stepline {shlex.join(words)}")
+
+    @property
+    def _has_mpnet(self):
+        return self.whole and weights_fetched("mpnet")
+
+    def _encoder_options(self, words):
+        """What a command gets where MiniLM stands for MPNet."""
+        reads_texts = words[0] in ("text-base", "sieve-swap")
+        return SMALL_ENCODER if reads_texts and not self._has_mpnet else ()
 
     def _run(self, words):
         return (self._process if self.whole else self._call)(words)
