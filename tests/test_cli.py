@@ -34,8 +34,8 @@ def finished(small_video, captions_file, tmp_path_factory):
 def test_the_main_job_prints_the_steps_and_names_what_it_wrote(finished):
     result, out = finished
     assert result.exit_code == 0, result.output
-    assert "slice the lemons" in result.stdout
-    assert "whisk the sugar into the water until it dissolves" in result.stdout
+    assert "Slice the lemons" in result.stdout
+    assert "Whisk the sugar into the water until it dissolves" in result.stdout
     assert "welcome" not in result.stdout
     assert f"wrote {out / 'small.html'}" in result.stderr
     assert {path.name for path in out.iterdir()} >= {
@@ -75,7 +75,7 @@ def test_a_second_run_does_nothing_and_changed_settings_do_it_again(
     again = stepline("steps", small_video, "--captions", captions_file, "--out", out)
     assert again.exit_code == 0
     assert "done before" in again.stderr
-    assert "slice the lemons" in again.stdout
+    assert "Slice the lemons" in again.stdout
     assert (out / "small.json").stat().st_mtime_ns == before
     changed = stepline(
         "steps", small_video, "--captions", captions_file, "--out", out, "--backbone", "none"
@@ -164,7 +164,7 @@ def test_verbose_and_quiet_are_taken_after_the_command_too(
     )
     quiet = stepline(*job, "-q")
     assert (quiet.exit_code, quiet.stderr) == (0, "")
-    assert "slice the lemons" in quiet.stdout
+    assert "Slice the lemons" in quiet.stdout
     assert stepline("-q", *job).stderr == ""
     assert "done before" in stepline(*job).stderr
     assert "stepline: none.mp4: no such file" in stepline("steps", "none.mp4", "-q").stderr

@@ -20,6 +20,7 @@ STORE = ("--features", "store")
 # what makes the files that a command needs: command -> command lines
 PREPARATIONS = {
     "search": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
+    "compare": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
     "mcp": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
     "learn": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
     "train": [("features", "import", "features", "--out", "store", "--backbone", "conse")],
@@ -46,6 +47,8 @@ CALLS = {
     "transcribe": (VIDEO, *CAPTIONS),
     "live": (VIDEO, "--speed", "100", "--backbone", "none", "--out", "out"),
     "search": ("out", "lemons"),
+    "compare": ("out",),
+    "keys": ("add", "keys.json", "shop", "--role", "read"),
     "studio": ("out", "--port", "0"),
     "mcp": ("out",),
     "doctor": (),
@@ -62,7 +65,10 @@ CALLS = {
     "annotate": ("vnd", "out/small.json", "--out", "vnd", "--port", "0"),
     "features": ("import", "features", "--out", "store", "--backbone", "conse"),
     "excluded": ("youcook2=references/youcook2.json", "--out", "excluded.txt"),
-    "sieve-swap": ("narrations", "--text-base", "base", "--out", "swapped"),
+    "sieve-swap": (
+        *("narrations", "--text-base", "base", "--out", "swapped"),
+        *("--set", "pairing.validation_iou=1"),
+    ),
     "train": (
         *("procx", *STORE, "--steps", YOUCOOK, "--out", "run", "--set", "train.epochs=1"),
         *("--set", "model.rows=16", "--set", "vocabulary.size=300"),
@@ -74,7 +80,11 @@ CALLS = {
 }
 
 # these find too little in such small files, and say so
-NEED_MORE_DATA = {"calibrate": "add videos", "refine": "give records with texts"}
+NEED_MORE_DATA = {
+    "compare": "of which no two show the same task",
+    "calibrate": "add videos",
+    "refine": "give records with texts",
+}
 NEED_MORE_DATA["learn"] = "no corrected video"
 SERVERS = {"studio": "open http://", "annotate": "http://"}  # what is printed once one serves
 ROW = re.compile(r"\| `pip install \"?\.(?:\[(\w+)\])?\"?` \| (.*) \|")

@@ -66,7 +66,7 @@ def list_keys(file: Path) -> None:
 @click.argument("file", type=PATH_TYPE)
 @click.argument("name")
 def revoke_key(file: Path, name: str) -> None:
-    """Revoke a key; a studio that runs refuses it from its next request on.
+    """Revoke a key: a running studio refuses it at once.
 
     \b
     Example:
