@@ -387,6 +387,15 @@ def offer_verbosity(command: click.Command) -> None:
 codecs.register_error(ESCAPES_HANDLER, replace_unencodable)
 
 
+def _start_server(start: "Callable[[], LocalServer]", port: int) -> "LocalServer":
+    try:
+        return start()
+    except OSError as error:
+        raise SettingsError(
+            f"--port {port}: {error.strerror or error}; give another, or 0"
+        ) from error
+
+
 def serve_until_stopped(
     start: "Callable[[], LocalServer]",
     port: int,
@@ -398,13 +407,8 @@ def serve_until_stopped(
     """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address};
     goodbye: at the end."""
     try:
-        server = start()
-    except OSError as error:
-        raise SettingsError(
-            f"--port {port}: {error.strerror or error}; give another, or 0"
-        ) from error
-    line = notice.format(address=server.address)
-    try:
+        server = _start_server(start, port)
+        line = notice.format(address=server.address)
         print_message(line)
         if browse:
             webbrowser.open(line.split()[0])
