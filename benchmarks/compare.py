@@ -1,4 +1,4 @@
-"""Comparison of videos: how much of a left-out video the procedure of the others tells.
+"""TaskComparison of videos: how much of a left-out video the procedure of the others tells.
 
     python benchmarks/compare.py NARRATION.json.gz
     python benchmarks/compare.py youcookii_annotations_trainval.json --dishes 60
@@ -37,7 +37,7 @@ from typing import TypeAlias
 import numpy as np
 
 from stepline.compare.align import video_likeness, videos_of_one_task
-from stepline.compare.procedure import Comparison, ProcedureStep, compare
+from stepline.compare.procedure import ProcedureStep, TaskComparison, compare
 from stepline.compare.settings import CompareSettings
 from stepline.records import Matrix, Record, Step, Video
 from stepline.text import embed
@@ -140,7 +140,7 @@ def score(matches: Matrix, floor: float, precedes: Callable[[int, int], bool]) -
     }
 
 
-def graph_order(comparison: Comparison, steps: Sequence[ProcedureStep]) -> Callable[..., bool]:
+def graph_order(comparison: TaskComparison, steps: Sequence[ProcedureStep]) -> Callable[..., bool]:
     """Return whether one step comes before another: by most videos, else by their places."""
     before = {(order.first, order.then) for order in comparison.orders}
 

@@ -16,7 +16,7 @@ from stepline.cli.options import (
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
-    from stepline.compare import Comparison
+    from stepline.compare import TaskComparison
 
 
 @click.command()
@@ -66,7 +66,7 @@ def compare(
     print_message(*(f"wrote {path}" for path in paths))
 
 
-def _table(comparison: "Comparison") -> str:
+def _table(comparison: "TaskComparison") -> str:
     """Return a line for each common step: how many videos do it, and what it is."""
     from stepline.compare.view import step_text
 

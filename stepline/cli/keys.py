@@ -39,10 +39,10 @@ def add_key(file: Path, name: str, role: str) -> None:
     Example:
       stepline keys add keys.json shop --role edit
     """
-    from stepline.studio.keys import ROLES, KeyFile
+    from stepline.studio.keys import KEY_ROLES, KeyFile
 
-    chosen = ROLES[[*ROLES].index(role)]  # type: ignore[arg-type]
-    print_data(KeyFile(file).add(name, chosen))
+    key_role = KEY_ROLES[[*KEY_ROLES].index(role)]  # type: ignore[arg-type]
+    print_data(KeyFile(file).add(name, key_role))
     print_message(f"{name} may {role}; keep this key now, for {file} holds its hash alone")
 
 
@@ -58,8 +58,8 @@ def list_keys(file: Path) -> None:
     from stepline.studio.keys import KeyFile
 
     for key in KeyFile(file).all():
-        made = datetime.fromtimestamp(key.created, UTC).date().isoformat()
-        print_data(f"{key.name}\t{key.role}\t{made}")
+        date = datetime.fromtimestamp(key.created, UTC).date().isoformat()
+        print_data(f"{key.name}\t{key.role}\t{date}")
 
 
 @keys.command("revoke")

@@ -14,7 +14,7 @@ DIGITS_AFTER_POINT = 3  # of what is stored
 
 
 @dataclass(frozen=True)
-class StatedAmount:
+class ToldAmount:
     """An amount, low to high, that a video states of a thing. thing: "" where it is of the step.
 
     unit: None for a bare count.
@@ -33,7 +33,7 @@ class StatedAmount:
         kind, _ = UNITS.get(unit, (unit, 1.0))
         return kind
 
-    def in_unit(self, unit: str | None) -> "StatedAmount":
+    def in_unit(self, unit: str | None) -> "ToldAmount":
         """Return the same amount in another unit of the same kind."""
         factor = _unit_size(self.unit) / _unit_size(unit)
         low = self.low * factor
@@ -56,7 +56,7 @@ class AmountSpread(FrozenModel):
     videos: tuple[str, ...]
 
 
-def step_amounts(video: str, text: str) -> list[StatedAmount]:
+def step_amounts(video: str, text: str) -> list[ToldAmount]:
     """Return the amounts that the text of a step states; bare counts only with their thing."""
     word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
@@ -69,16 +69,16 @@ def step_amounts(video: str, text: str) -> list[StatedAmount]:
         unit = quantity.unit or None
         if quantity.kind == TEMPERATURE:
             unit = f"degrees {quantity.unit}".strip()
-        amount = StatedAmount(video, thing, unit, quantity.low, quantity.high)
+        amount = ToldAmount(video, thing, unit, quantity.low, quantity.high)
         amounts.append(amount)
     return amounts
 
 
-def material_amounts(video: str, material: Material) -> list[StatedAmount]:
+def material_amounts(video: str, material: Material) -> list[ToldAmount]:
     """Return what a video needs of a material: its amounts of one kind of unit are added up."""
-    totals: dict[str, StatedAmount] = {}
+    totals: dict[str, ToldAmount] = {}
     for stated in material.amounts:
-        amount = StatedAmount(video, "", stated.unit, stated.low, stated.high)
+        amount = ToldAmount(video, "", stated.unit, stated.low, stated.high)
         total = totals.get(amount.kind)
         if total is not None:
             amount = amount.in_unit(total.unit)
@@ -89,9 +89,9 @@ def material_amounts(video: str, material: Material) -> list[StatedAmount]:
     return list(totals.values())
 
 
-def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
+def amount_spreads(amounts: Iterable[ToldAmount]) -> tuple[AmountSpread, ...]:
     """Return the spread of each thing and kind of unit, those of most videos first."""
-    of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
+    of_kind: dict[tuple[str, str], list[ToldAmount]] = defaultdict(list)
     for amount in amounts:
         key = (stem(amount.thing), amount.kind)
         of_kind[key].append(amount)
@@ -111,7 +111,7 @@ def spread_text(spread: AmountSpread) -> str:
     return text
 
 
-def _spread(amounts: Sequence[StatedAmount]) -> AmountSpread:
+def _spread(amounts: Sequence[ToldAmount]) -> AmountSpread:
     things = Counter(amount.thing for amount in amounts)
     units = Counter(amount.unit for amount in amounts)
     thing = things.most_common(1)[0][0]

@@ -1,8 +1,6 @@
 """The procedure of a task: the steps of its videos with how many do them, their orders and amounts.
 
-comparison = compare(records)
-for step in comparison.steps:
-    print(step.share, step.text)
+`compare(records).steps` are the steps, each with the share of the videos that do it.
 """
 
 import statistics
@@ -92,7 +90,7 @@ class ProcedureStep(FrozenModel):
     occurrences: tuple[Occurrence, ...]
 
 
-class StepOrder(FrozenModel):
+class OrderCount(FrozenModel):
     """Of two steps the one that comes first in most of the videos that do both.
 
     videos: how many do them in this order; of: how many do both.
@@ -116,7 +114,7 @@ class Transition(FrozenModel):
     probability: Probability
 
 
-class Comparison(FrozenModel):
+class TaskComparison(FrozenModel):
     """The steps of many videos of one task as one procedure, in the order most of them keep.
 
     title: of the most typical video.
@@ -127,7 +125,7 @@ class Comparison(FrozenModel):
     videos: tuple[ComparedVideo, ...]
     left_out: tuple[LeftOutVideo, ...]
     steps: tuple[ProcedureStep, ...]
-    orders: tuple[StepOrder, ...]
+    orders: tuple[OrderCount, ...]
     transitions: tuple[Transition, ...]
     materials: tuple[ComparedMaterial, ...]
     tools: tuple[ComparedMaterial, ...]
@@ -159,7 +157,7 @@ def compare(
     settings: CompareSettings | None = None,
     *,
     embedder: Embedder = embed,
-) -> Comparison:
+) -> TaskComparison:
     """Return the procedure that the videos of one task share.
 
     Records without steps, of another task than most, and those whose id came before, are left out
@@ -197,7 +195,7 @@ def compare(
     aligned = AlignedSteps(task_records, task_vectors, _split_kinds(groups, task_records))
     steps = _procedure_steps(aligned, settings)
     others = likeness[np.ix_(members, members)]
-    return Comparison(
+    return TaskComparison(
         title=title(task_records[0]),
         videos=tuple(_videos(task_records, others)),
         left_out=tuple(left_out),
@@ -315,7 +313,7 @@ def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
     )
 
 
-def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[StepOrder, ...]:
+def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
     """Return the usual order of each two steps that several videos do both."""
     orders = []
     first_steps = [first_step_of_videos(group) for group in aligned.groups]
@@ -326,7 +324,9 @@ def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[Step
         pair = [steps[one].id, steps[other].id]
         if after > before:
             pair.reverse()
-        order = StepOrder(first=pair[0], then=pair[1], videos=max(before, after), of=before + after)
+        order = OrderCount(
+            first=pair[0], then=pair[1], videos=max(before, after), of=before + after
+        )
         orders.append(order)
     return tuple(orders)
 

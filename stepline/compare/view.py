@@ -11,10 +11,10 @@ from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import (
     END_ID,
     START_ID,
-    Comparison,
     Occurrence,
     ProcedureStep,
     SecondsSpread,
+    TaskComparison,
 )
 from stepline.outputs.html import media_link
 from stepline.outputs.text import WARNING, clock, one_line, sentence_case
@@ -52,7 +52,7 @@ class ProcedureStepView:
 
 
 @dataclass(frozen=True)
-class ThingView:
+class ComparedThingView:
     """A material or tool with its amounts."""
 
     name: str
@@ -71,12 +71,12 @@ class ComparisonView:
     common: tuple[ProcedureStepView, ...]
     others: tuple[ProcedureStepView, ...]
     orders: tuple[str, ...]
-    materials: tuple[ThingView, ...]
-    tools: tuple[ThingView, ...]
+    materials: tuple[ComparedThingView, ...]
+    tools: tuple[ComparedThingView, ...]
     videos: tuple[str, ...]
 
 
-def comparison_view(comparison: Comparison, folder: Path) -> ComparisonView:
+def comparison_view(comparison: TaskComparison, folder: Path) -> ComparisonView:
     """Return what is shown of a comparison in a file of `folder`, from which videos are linked."""
     return _ViewBuilder(comparison, folder).view()
 
@@ -90,7 +90,7 @@ def step_text(step: ProcedureStep) -> str:
 class _ViewBuilder:
     """Holds what all parts of the view need: titles, links and texts by id."""
 
-    def __init__(self, comparison: Comparison, folder: Path) -> None:
+    def __init__(self, comparison: TaskComparison, folder: Path) -> None:
         self._comparison = comparison
         self._titles = _distinct_titles(comparison)
         self._links: dict[str, str] = {}
@@ -168,7 +168,7 @@ class _ViewBuilder:
                 sentences.append(f"{pair}: {order.videos} of {order.of} videos that do both")
         return tuple(sentences)
 
-    def _things(self, things: Iterable[ComparedMaterial]) -> tuple[ThingView, ...]:
+    def _things(self, things: Iterable[ComparedMaterial]) -> tuple[ComparedThingView, ...]:
         views = []
         for thing in things:
             moments = []
@@ -176,7 +176,7 @@ class _ViewBuilder:
                 link = self._link(mention.video, f"{mention.at:g}")
                 title = self._titles[mention.video]
                 moments.append(MomentView(title, clock(mention.at), link, ""))
-            view = ThingView(
+            view = ComparedThingView(
                 name=sentence_case(one_line(thing.name)),
                 share=self._share(len(thing.videos)),
                 amounts=tuple(map(_amount_fact, thing.amounts)),
@@ -205,7 +205,7 @@ class _ViewBuilder:
         return None if link is None else f"{link}#t={seconds}"
 
 
-def _distinct_titles(comparison: Comparison) -> dict[str, str]:
+def _distinct_titles(comparison: TaskComparison) -> dict[str, str]:
     """Return the title of each video by its id, with the id where several have the same title."""
     titles = {video.id: one_line(video.title) for video in comparison.videos}
     texts = list(titles.values())

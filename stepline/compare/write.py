@@ -5,12 +5,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from stepline.atomic_files import atomic_files
-from stepline.compare.procedure import Comparison
+from stepline.compare.procedure import TaskComparison
 from stepline.compare.view import (
+    ComparedThingView,
     ComparisonView,
     MomentView,
     ProcedureStepView,
-    ThingView,
     comparison_view,
 )
 from stepline.errors import SettingsError, printable
@@ -21,7 +21,7 @@ from stepline.outputs.text import one_line
 FILE_STEM = "comparison"  # of the files in the folder --out
 
 
-def to_json(comparison: Comparison) -> str:
+def to_json(comparison: TaskComparison) -> str:
     """Return a comparison as JSON (docs/compare.md)."""
     return printable(comparison.model_dump_json(indent=2)) + "\n"
 
@@ -54,7 +54,7 @@ def to_markdown(view: ComparisonView) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def to_lines(comparison: Comparison) -> str:
+def to_lines(comparison: TaskComparison) -> str:
     """Return the common procedure as lines for `--texts`, without what is to be avoided.
 
     Raises SettingsError where no step is common.
@@ -69,7 +69,7 @@ def to_lines(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
+def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
     """Write a comparison into a folder as Markdown, page and JSON, and return the files.
 
     Raises StoreError where the folder cannot be written.
@@ -97,7 +97,7 @@ def _step_blocks(step: ProcedureStepView, heading: str) -> list[str]:
     return [heading, "; ".join(facts), "\n".join(moments)]
 
 
-def _thing_blocks(heading: str, things: Sequence[ThingView]) -> list[str]:
+def _thing_blocks(heading: str, things: Sequence[ComparedThingView]) -> list[str]:
     """Return a list of things below its heading; nothing where there are none."""
     if not things:
         return []
@@ -105,7 +105,7 @@ def _thing_blocks(heading: str, things: Sequence[ThingView]) -> list[str]:
     return [heading, "\n".join(lines)]
 
 
-def _thing_line(thing: ThingView) -> str:
+def _thing_line(thing: ComparedThingView) -> str:
     facts = [thing.share]
     facts += map(_escape, thing.amounts)
     moments = []

@@ -113,7 +113,7 @@ def steps(
         return run_video(request, settings, options, networks=networks, progress=progress).record
 
 
-class TextScores(NamedTuple):
+class VideoScores(NamedTuple):
     """How a user's texts fit a video. values: (K, T) float32, P(text k is being shown then), row =
     text. times: (T,), the second at which each column begins."""
 
@@ -130,7 +130,7 @@ def scores(
     part: Span | None = None,
     device: str | None = None,
     progress: Progress | None = None,
-) -> TextScores:
+) -> VideoScores:
     """Return how each of your own lines fits each second of a video, as an array (K, T), and the
     times of its columns.
 
@@ -154,8 +154,8 @@ def scores(
     alignment = result.alignment
     if alignment is None:
         seconds = math.ceil(result.record.video.duration or 0.0)
-        return TextScores(np.zeros((len(lines), seconds), np.float32), np.arange(float(seconds)))
-    return TextScores(alignment.scores, np.arange(alignment.scores.shape[1]) / alignment.rate)
+        return VideoScores(np.zeros((len(lines), seconds), np.float32), np.arange(float(seconds)))
+    return VideoScores(alignment.scores, np.arange(alignment.scores.shape[1]) / alignment.rate)
 
 
 def _lines(texts: Sequence[str] | str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from stepline.records import FrozenModel
 
 Role: TypeAlias = Literal["read", "edit", "admin"]
 
-ROLES: tuple[Role, ...] = ("read", "edit", "admin")  # each may do what those before it may
+KEY_ROLES: tuple[Role, ...] = ("read", "edit", "admin")  # each may do what those before it may
 KEY_PREFIX = "stepline_"  # by which scanners of published code can find a key
 KEY_BYTES = 32  # random bytes of a key; a hash without salt suffices for so many
 MAX_KEY_FILE_BYTES = 2**20
@@ -49,7 +49,7 @@ class ApiKey(FrozenModel):
     created: float
 
 
-KEYS = TypeAdapter(tuple[ApiKey, ...])
+KEY_LIST = TypeAdapter(tuple[ApiKey, ...])
 
 
 def needed_role(method: str, path: str) -> Role:
@@ -64,7 +64,7 @@ def needed_role(method: str, path: str) -> Role:
 
 def role_includes(role: Role, needed: Role) -> bool:
     """Return whether a role may do what another one is needed for."""
-    return ROLES.index(role) >= ROLES.index(needed)
+    return KEY_ROLES.index(role) >= KEY_ROLES.index(needed)
 
 
 class KeyFile:
@@ -138,7 +138,7 @@ class KeyFile:
         if os.name == "posix" and stat.S_IMODE(state.st_mode) & 0o077:
             raise SettingsError(f"{self.path}: others can read or change it; chmod 600 {self.path}")
         try:
-            return KEYS.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
+            return KEY_LIST.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
         except (OSError, LimitError, ValidationError) as error:
             cure = "`stepline keys add` makes one; name another file"
             raise SettingsError(
@@ -152,7 +152,7 @@ class KeyFile:
         partial = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(KEYS.dump_json(keys, indent=2))
+                file.write(KEY_LIST.dump_json(keys, indent=2))
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.path)

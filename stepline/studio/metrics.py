@@ -14,7 +14,7 @@ from stepline.version import __version__
 
 METRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 JOB_STATES = ("waiting", "running", "done", "failed", "cancelled")
-METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")  # any other one is counted as "other"
+COUNTED_METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")  # any other one is counted as "other"
 
 
 class RequestCounts:
@@ -28,7 +28,7 @@ class RequestCounts:
 
     def add(self, request: Request, status: int, seconds: float) -> None:
         """Count a request. seconds: until its reply began."""
-        method = request.method if request.method in METHODS else "other"
+        method = request.method if request.method in COUNTED_METHODS else "other"
         with self._lock:
             self._counts[method, status] += 1
             self._seconds += seconds

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stepline.compare import Comparison, compare
+from stepline.compare import TaskComparison, compare
 from stepline.compare.align import StepPlace, match_in_order, sort_groups
 from stepline.compare.settings import CompareSettings
 from stepline.compare.write import to_json, to_lines
@@ -158,7 +158,7 @@ def test_the_arrows_that_leave_a_step_sum_to_one(comparison):
 
 def test_the_json_is_read_as_what_it_was(comparison):
     text = to_json(comparison)
-    assert Comparison.model_validate_json(text) == comparison
+    assert TaskComparison.model_validate_json(text) == comparison
     assert json.loads(text)["version"] == 1
 
 
@@ -224,7 +224,7 @@ def test_the_command_writes_three_files_and_lines_that_ground_takes(folder, tmp_
     assert sorted(path.name for path in out.iterdir()) == [
         *("comparison.html", "comparison.json", "comparison.md")
     ]
-    read = Comparison.model_validate_json((out / "comparison.json").read_text())
+    read = TaskComparison.model_validate_json((out / "comparison.json").read_text())
     assert read_texts(lines) == tuple(step.text for step in read.common_steps)
 
 

@@ -10,7 +10,7 @@ from studio_server import library, serving
 
 from stepline.errors import SettingsError
 from stepline.library.corrected_library import video_id
-from stepline.studio.keys import ROLES, KeyFile, needed_role
+from stepline.studio.keys import KEY_ROLES, KeyFile, needed_role
 
 LEMONADE = video_id("v0.json")
 EDIT = {"by": "ann", "base": 0, "edits": [{"do": "change", "step": "a", "text": "Cut"}]}
@@ -95,7 +95,7 @@ def test_a_name_is_taken_once_and_a_file_that_others_read_is_refused(keys):
 
 
 def test_a_key_does_what_its_role_says(own, keys):
-    secrets = {role: keys.add(role, role) for role in ROLES}
+    secrets = {role: keys.add(role, role) for role in KEY_ROLES}
     removal = ("DELETE", f"/api/videos/{LEMONADE}", "")
     tries = (
         ("read", ("GET", "/api/videos", None), 200),
