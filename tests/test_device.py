@@ -109,6 +109,9 @@ WITHOUT = {  # commands that run no network
         "export-onnx",
         "features check",
         "features import",
+        "keys add",
+        "keys list",
+        "keys revoke",
     ),
     *(
         "completion",
