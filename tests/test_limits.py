@@ -110,7 +110,15 @@ def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_pair_its_letter():
 def test_every_reader_of_json_has_limits():
     """`json.loads` elsewhere is of what Stepline has just written itself, or of files of its own
     package."""
-    own = {"limits.py", "external_sort.py", "ray.py", "run_folder.py", "steps.py", "dataset.py"}
+    own = {
+        "limits.py",
+        "results.py",
+        "external_sort.py",
+        "ray.py",
+        "run_folder.py",
+        "steps.py",
+        "dataset.py",
+    }
     packaged = {
         "antecedents.py",
         "step_score.py",
