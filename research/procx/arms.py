@@ -353,9 +353,9 @@ def rise_at_end(curve: Sequence[tuple[int, float]]) -> float:
 
 def tuning_score(cell: Cell) -> float:
     """Return what a rate is chosen by: the best validation score, or SODA-D without one."""
-    if "validation" in cell:
-        return max(score for _, score in cell["validation"])
     score: float = cell["scores"]["SODA-D"]
+    if "validation" in cell:
+        score = max(value for _, value in cell["validation"])
     return score
 
 
