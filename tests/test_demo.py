@@ -27,7 +27,9 @@ def found(tmp_path_factory):
     result = CliRunner().invoke(main, ["demo", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("demo: 11 steps, 2 shown, 8 likely shown, by the words")
-    assert result.stderr.splitlines()[-1] == f"open {out / 'demo.html'} in a browser"
+    page_line, studio_line = result.stderr.splitlines()[-2:]
+    assert page_line == f"open {out / 'demo.html'} in a browser"
+    assert studio_line.startswith(f"`stepline studio {out}` ")
     assert (out / "demo.html").is_file()
     return read_record(out / "demo.json")
 

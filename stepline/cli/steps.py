@@ -4,6 +4,7 @@ prints.
 """
 
 import logging
+import shlex
 import sys
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -333,7 +334,10 @@ def demo(out: Path, browse: bool) -> None:
         )
     print_data(step_table(result.record), end="")
     page = output_path(result.record, out, "html")
-    print_message(f"open {page} in a browser")
+    print_message(
+        f"open {page} in a browser",
+        f"`stepline studio {shlex.quote(str(out))}` shows, corrects and searches all videos there",
+    )
     if browse:
         webbrowser.open(page.absolute().as_uri())
 
