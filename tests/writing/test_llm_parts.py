@@ -201,8 +201,8 @@ def test_a_word_of_a_channel_makes_no_talk_of_work(text: str) -> None:
 
 def test_talk_to_the_audience_is_told_from_work() -> None:
     opening = "I'm going to be doing that today, so let's get right into it"
-    assert None not in talk_reasons(["Follow me on Instagram", opening, "Show the viewers"])
-    assert talk_reasons(["Juice the lemons", "Stir and pour the water in"]) == [None] * 2
+    assert None not in talk_reasons(["Follow me on Instagram", opening, "Subscribe to my channel"])
+    assert talk_reasons(["Juice the lemons", "Water", "Stir and subscribe"]) == [None] * 3
 
 
 # ------------------------------------------------------------------ threads
