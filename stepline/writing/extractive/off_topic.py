@@ -65,8 +65,6 @@ CHOICES = word_set("also instead either always even too later")  # with "can": o
 VAGUE = word_set("it this that these those thing things something anything everything work so job")
 
 STATE, NO_ACTION = "a state or an opinion, not an action", "names no action"
-# reasons of clauses that nobody would take for a step: not worth a record
-QUIET = frozenset((STATE, NO_ACTION))
 
 
 def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:

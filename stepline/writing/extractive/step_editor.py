@@ -132,9 +132,7 @@ class SentenceEditor:
         if not heads:
             draft = self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
             return [] if draft is None else [draft]
-        edits = self.reading.edits
-        beginning = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
-        head = max(heads, key=lambda place: float(beginning[place]))
+        head = max(heads, key=lambda place: float(self._action_chances[place]))
         later = [place for place in heads if place > head]
         end = self._joint_before(head, later[0] if later else len(self.words))
         draft = self._draft(_Action(head, head, end, starts_step=True))
@@ -142,13 +140,20 @@ class SentenceEditor:
             return []
         return [draft]
 
+    @property
+    def _action_chances(self) -> np.ndarray:
+        """P(an action begins with the word), (W,)."""
+        edits = self.reading.edits
+        chances: np.ndarray = (
+            edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
+        )
+        return chances
+
     def _heads(self, least: float) -> list[int]:
         """Return the places of verbs with which an action begins, by a chance of at least `least`."""
-        edits = self.reading.edits
-        beginning = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
         return [
             place
-            for place in np.flatnonzero(beginning >= least).tolist()
+            for place in np.flatnonzero(self._action_chances >= least).tolist()
             if base_form(self.words[place], self.tokens[place]) is not None
         ]
 

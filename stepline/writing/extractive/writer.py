@@ -157,12 +157,11 @@ def narration_instruction(
 
     Raises ModelError when the sentence encoder is not installed.
     """
-    settings = WritingSettings() if settings is None else settings
-    texts = [sentence.text for sentence in transcript.sentences]
-    if not texts or foreign_note(transcript) is not None:
+    probabilities = transcript_step_probabilities(transcript, settings)
+    if probabilities is None:
         return None
-    probabilities = sentence_step_probabilities(texts, load_tagger(settings.step_scorer))
-    return instruction_log_bayes(probabilities, embed(texts))
+    texts = [sentence.text for sentence in transcript.sentences]
+    return instruction_log_bayes(probabilities.tolist(), embed(texts))
 
 
 def _warns(reading: SentenceReading) -> bool:
