@@ -155,3 +155,19 @@ def test_what_qualifies_an_action_stays_and_the_rest_goes(text: str, step: str) 
 )
 def test_a_warning_keeps_its_no(text: str, step: str) -> None:
     assert steps_of(text) == [step]
+
+
+def names_of(text: str, name: str) -> list[str]:
+    """The actions of a sentence, where every pronoun is said to stand for `name`."""
+    actions = grammar_actions(text, reading_that_keeps_all(text), lambda _: name)
+    return [action.text for action in actions]
+
+
+def test_this_before_no_noun_stays_a_pronoun() -> None:
+    assert steps_of("Now we're going to tighten this clockwise.") == ["tighten this clockwise"]
+
+
+def test_a_pronoun_gets_no_name_that_the_step_has_already() -> None:
+    text = "Get your jack stands and place it under the car."
+    assert "place it under the car" in names_of(text, "car")
+    assert "place the board under the car" in names_of(text, "board")

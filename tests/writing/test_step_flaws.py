@@ -21,6 +21,7 @@ def verb_of(text, word):
         ("Before we remove the drain plug, get your oil pan.", "remove", "comes after"),
         ("Use the shorter part that we just cut as a guide.", "cut", "which thing"),
         ("Cut to the guide without cutting the guide itself.", "cutting", "not to be done"),
+        ("You'll see that both sides have the same length.", "see", "what is seen"),
     ],
 )
 def test_a_clause_that_only_tells_is_no_order(sentence, verb, flaw):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
-__all__ = ["import_spacy", "looks_english", "parse", "parser", "verbs", "word_set"]
+__all__ = ["import_spacy", "looks_english", "nouns", "parse", "parser", "verbs", "word_set"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,3 +81,10 @@ def verbs() -> frozenset[str]:
     carries)."""
     lemmatizer = parser().get_pipe("lemmatizer")
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
+
+
+@cache
+def nouns() -> frozenset[str]:
+    """Return the base forms of English nouns (WordNet's list, as of `verbs`)."""
+    lemmatizer = parser().get_pipe("lemmatizer")
+    return frozenset(lemmatizer.lookups.get_table("lemma_index")["noun"])

@@ -16,7 +16,7 @@ from stepline.writing.extractive.clauses import (
     acts_on_something,
     tells_more,
 )
-from stepline.writing.extractive.english import verbs, word_set
+from stepline.writing.extractive.english import nouns, verbs, word_set
 from stepline.writing.extractive.pronouns import INDEFINITE, PRONOUNS
 
 if TYPE_CHECKING:
@@ -336,6 +336,7 @@ def imperative_phrase(
 def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> dict[int, str]:
     """Return names for the pronouns that the verb acts on, by token index."""
     names: dict[int, str] = {}
+    things = {token.lemma_.lower() for part in parts for token in part if token.pos_ == "NOUN"}
     for part in parts:
         for token in part:
             direct = token.head == verb and token.dep_ in (
@@ -356,9 +357,15 @@ def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> d
                 and (direct or placed or taken)
             ):
                 name = resolve(token)
-                if name is not None and name not in names.values():
+                if name is not None and _is_new_name(name, names, things):
                     names[token.i] = name
     return names
+
+
+def _is_new_name(name: str, names: dict[int, str], things: set[str]) -> bool:
+    """Tell whether a step does not name the thing already: "place it under the car" is no car."""
+    thing = name.split()[-1].lower()
+    return name not in names.values() and thing not in things
 
 
 def _given(verb: "Token", resolved: dict[int, str]) -> tuple[str, str, int] | None:
@@ -414,9 +421,14 @@ def _word(token: "Token", resolved: dict[int, str]) -> str:
     if token.i in resolved:
         name = resolved[token.i]
         return name if name in INDEFINITE or not name else f"the {name}"
-    if token.lower_ in OURS and token.dep_ in ("det", "poss"):
+    if token.lower_ in OURS and token.dep_ in ("det", "poss") and _is_known_noun(token.head):
         return "the"
     return str(token.lower_ if token.is_sent_start and token.text != "I" else token.text)
+
+
+def _is_known_noun(token: "Token") -> bool:
+    """Tell whether a word may be a noun at all: the parser takes "clockwise" for one."""
+    return token.pos_ == "PROPN" or token.lemma_.lower() in nouns()
 
 
 def _tidy(text: str) -> str:

@@ -4,6 +4,7 @@ before we remove the drain plug             tells what comes later
 the shorter part that we just cut           tells which thing is meant
 without cutting the guide itself            would become its opposite
 I'm going to show you how to jack it up     speaks to the viewer
+you'll see that the sides are even          tells what is seen, not what is done
 make sure your fingers                      lost its end
 """
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
 PAST_TAGS: Final = ("VBD", "VBN")
+SEEING_VERBS: Final = frozenset(("see", "notice"))
 MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
 
 
@@ -27,9 +29,18 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
                 return "tells what comes after something else"
     if verb.dep_ == "relcl" and verb.tag_ in PAST_TAGS:
         return "tells which thing is meant"
+    if verb.lemma_ in SEEING_VERBS and _tells_what_is_seen(verb):
+        return "tells what is seen, not what is done"
     if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
         return "tells what is not to be done"
     return None
+
+
+def _tells_what_is_seen(verb: "Token") -> bool:
+    """Tell whether "you'll see" or "you can see" is followed by a clause of its own."""
+    has_subject = any(child.lower_ in ("you", "we") for child in verb.children)
+    has_clause = any(child.dep_ == "ccomp" and child.i > verb.i for child in verb.children)
+    return has_subject and has_clause
 
 
 def flaw_of_step(doc: "Doc") -> str | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # P(the pronoun stands for this) from which it is named. Read one by one on six long transcripts and
 # forty narrations, 15 of the 16 names from here on were right, 6 of the 12 between .65 and it.
 MIN_NAME: Final = 0.8
+# What these act on is work, not a thing: "repeat this on the other side".
+WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
 NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
 
 
@@ -66,7 +68,8 @@ class StepNamer:
         if place >= len(starts):
             return None
         token = self._docs[sentence][starts[place]]
-        return token.i if token.lower_ in NAMEABLE_PRONOUNS else None
+        is_work = token.dep_ == "dobj" and token.head.lemma_ in WORK_VERBS
+        return token.i if token.lower_ in NAMEABLE_PRONOUNS and not is_work else None
 
     def with_names(self, draft: DraftStep) -> DraftStep | None:
         """Return the step with the names of its pronouns; None where only pronouns are left."""
@@ -77,8 +80,8 @@ class StepNamer:
                 words.append(word)
                 continue
             name = self.name_at(draft.sentence, word.place)
-            said_before = any(name in earlier.text for earlier in words) if name else False
-            if name is not None and name not in names and not said_before:
+            has_said = name is not None and any(name in other.text for other in draft.words)
+            if name is not None and name not in names and not has_said:
                 names.add(name)
                 words.append(replace(word, text=f"the {name}"))
             elif not _reads_without(draft.words, number):
