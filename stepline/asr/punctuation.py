@@ -1,6 +1,6 @@
 """Punctuation for speech that has none: captions of a recogniser, which are cut by length alone.
 
-The narration tagger says after each word whether a mark follows; silence between two words speaks
+A small network says after each word whether a mark follows; silence between two words speaks
 for the end of a sentence.
 """
 
@@ -11,19 +11,26 @@ from typing import Final
 import numpy as np
 
 from stepline.asr.sentences import ends_sentence
-from stepline.narration import load_tagger
-from stepline.narration.words import OUTER_MARKS, WORD_MARKS, looks_english
+from stepline.narration.marks import load_mark_reader
+from stepline.narration.words import OUTER_MARKS, WORD_MARKS, bare_word, looks_english, word_set
 from stepline.numeric import softmax
 from stepline.records import Word
 
 MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is taken seriously
 MIN_WORDS: Final = 40  # fewer are too few to tell how a text is punctuated
 # Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
-STOP_LOG_ODDS: Final = 1.0  # speech is cut more often than a writer would
+STOP_LOG_ODDS: Final = 0.5  # speech is cut more often than a writer would
 STOP_PER_SECOND: Final = 1.0
 MAX_SILENCE_SECONDS: Final = 3.0
 MARK_SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
 MIN_CHANCE: Final = 1e-6
+# English conjunctions that begin a clause which needs another, and what may stand before them.
+DEPENDENT_OPENERS: Final = word_set(
+    "when whenever if unless once while as because since after before until till whereas which"
+)
+SENTENCE_OPENERS: Final = word_set("and so but now then or um uh well okay")
+MAX_DEPENDENT_WORDS: Final = 12  # longer ones hold their main clause too often
+SURE_STOP: Final = 0.9  # P(full stop) from which it stays all the same
 
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
@@ -50,13 +57,15 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
 
     Raises ModelError when the sentence encoder is missing.
     """
-    texts = [word.text for word in words]
-    chances = load_tagger().read_marks(texts)  # (W, 4)
+    texts = [word.text.strip() for word in words]
+    chances = load_mark_reader().read_marks(texts)  # (W, 4)
     logits = np.log(np.maximum(chances, MIN_CHANCE))
     stop = WORD_MARKS.index("stop")
     stop_log_odds = STOP_LOG_ODDS + STOP_PER_SECOND * _silences(words)
     logits[:, stop] += stop_log_odds
-    best = softmax(logits).argmax(axis=1)
+    chances = softmax(logits)
+    best = chances.argmax(axis=1)
+    _join_dependent_clauses(texts, best, chances[:, stop])
     marked = []
     begins = True
     for word, number in zip(words, best, strict=True):
@@ -71,6 +80,39 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
         marked.append(word.model_copy(update={"text": text}))
         begins = sign in (".", "?")
     return marked
+
+
+def _join_dependent_clauses(texts: Sequence[str], best: np.ndarray, stops: np.ndarray) -> None:
+    """Put a comma, in place, for the full stop that parts a dependent clause from its main one.
+
+    "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.": the
+    less likely of the stops before and behind the clause goes. best: the mark after each word;
+    stops: P(full stop) there, (W,).
+    """
+    stop = WORD_MARKS.index("stop")
+    comma = WORD_MARKS.index("comma")
+    ends = np.flatnonzero(best == stop).tolist()
+    begin = 0
+    for end in ends:
+        clause = slice(begin, end + 1)
+        if _is_dependent(texts[clause], best[begin:end]):
+            behind = float(stops[end]) if end + 1 < len(texts) else 1.0
+            before = float(stops[begin - 1]) if begin else 1.0
+            place = end if behind <= before else begin - 1
+            if best[place] == stop and stops[place] < SURE_STOP:
+                best[place] = comma
+        begin = end + 1
+
+
+def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
+    """Tell whether a short stretch without marks begins as a clause that cannot stand alone."""
+    if len(texts) > MAX_DEPENDENT_WORDS or marks.any():
+        return False
+    for text in texts:
+        word = bare_word(text)
+        if word not in SENTENCE_OPENERS:
+            return word in DEPENDENT_OPENERS
+    return False
 
 
 def _silences(words: Sequence[Word]) -> np.ndarray:

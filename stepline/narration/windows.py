@@ -20,7 +20,7 @@ ASKED_TOKENS: Final = 90  # of the sentences that a window is asked about
 MAX_SENTENCE_TOKENS: Final = 180  # words behind them are not read
 MAX_WINDOW_TOKENS: Final = 250
 ASKED_WORDS: Final = 80  # of unpunctuated speech that a window is asked about
-NEIGHBOUR_WORDS: Final = 12  # on either side of those
+NEIGHBOUR_WORDS: Final = 24  # on either side of those
 
 TokenIds: TypeAlias = list[int]
 Ids: TypeAlias = npt.NDArray[np.int64]

@@ -34,6 +34,8 @@ FUNCTION_WORDS: Final = word_set(
     be up
     """
 )
+MIN_CLAUSE_WORDS: Final = 4
+JOINING_WORDS: Final = word_set("and so but then because")
 # of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
 ENGLISH_SHARE: Final = 0.12
 
@@ -64,6 +66,22 @@ def mark_after(word: str) -> Mark:
     if end in (",", ":"):
         return "comma"
     return "none"
+
+
+def spoken_clauses(text: str) -> list[str]:
+    """Return the parts of a sentence behind commas and before joining words, each of four words or
+    more; the sentence itself where it has no such parts."""
+    words = text.split()
+    clauses = []
+    begin = 0
+    for place in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
+        joins = words[place].lower().strip(OUTER_MARKS) in JOINING_WORDS
+        is_part = joins or mark_after(words[place - 1]) != "none"
+        if is_part and place - begin >= MIN_CLAUSE_WORDS:
+            clauses.append(" ".join(words[begin:place]))
+            begin = place
+    clauses.append(" ".join(words[begin:]))
+    return clauses
 
 
 def looks_english(words: Sequence[str]) -> bool:

@@ -1,7 +1,12 @@
 """Speech without marks gets them; what has them is left as it is."""
 
+import numpy as np
+import pytest
+
+from stepline.asr import punctuation
 from stepline.asr.punctuation import MIN_WORDS, lacks_punctuation, restore_punctuation
 from stepline.asr.sentences import split_sentences
+from stepline.narration.words import WORD_MARKS
 from stepline.records import Span, Word
 
 SPEECH = (
@@ -16,7 +21,7 @@ def words_of(text, *, pause_after=()):
     second = 0.0
     for word in text.split():
         words.append(Word(text=f" {word}", span=Span(second, second + 0.3)))
-        second += 2.0 if word in pause_after else 0.35
+        second += 3.5 if word in pause_after else 0.35
     return words
 
 
@@ -53,3 +58,38 @@ def test_silence_speaks_for_an_end():
     place = SPEECH.split().index("cubes")
     assert paused[place].text.endswith(".")
     assert without[place].text.rstrip(".,").strip() == "cubes"
+
+
+class FixedReader:
+    """Gives each word the chance of a full stop that is told, and no other mark."""
+
+    def __init__(self, stops):
+        self.stops = stops
+
+    def read_marks(self, words):
+        chances = np.zeros((len(words), len(WORD_MARKS)))
+        chances[:, WORD_MARKS.index("stop")] = [self.stops.get(word, 0.0) for word in words]
+        chances[:, WORD_MARKS.index("none")] = 1 - chances[:, WORD_MARKS.index("stop")]
+        return chances
+
+
+def marked_text(monkeypatch, text, stops):
+    monkeypatch.setattr(punctuation, "load_mark_reader", lambda: FixedReader(stops))
+    return " ".join(word.text.strip() for word in restore_punctuation(words_of(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "marked"),
+    [
+        ("when it is dry sand it", {"dry": 0.6, "it": 0.1}, "When it is dry, sand it"),
+        (
+            "it looks good because it shines now cut",
+            {"good": 0.6, "shines": 0.8},
+            "It looks good, because it shines. Now cut",
+        ),
+        ("so when it is dry sand it", {"dry": 0.98}, "So when it is dry. Sand it"),
+        ("this is dry sand it", {"dry": 0.6}, "This is dry. Sand it"),
+    ],
+)
+def test_a_dependent_clause_stays_with_its_main_one(monkeypatch, text, stops, marked):
+    assert marked_text(monkeypatch, text, stops) == marked

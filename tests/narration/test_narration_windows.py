@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.narration.tagger import plain_tokenizer
+from stepline.narration.adapted_encoder import plain_tokenizer
 from stepline.narration.windows import (
     ASKED_WORDS,
     MAX_WINDOW_TOKENS,

@@ -1,12 +1,16 @@
 """What the shipped tagger says of sentences and words."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import stepline.narration
 from stepline.errors import ModelError
 from stepline.narration import NarrationTagger, load_tagger
-from stepline.narration.tagger import word_means
-from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS, WORD_MARKS
+from stepline.narration.adapted_encoder import word_means
+from stepline.narration.marks import MARKS_FILE
+from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS
 
 NARRATION = [
     "Hey everybody, welcome back to my kitchen.",
@@ -50,19 +54,20 @@ def test_padding_beside_a_longer_window_changes_nothing(readings):
     assert len(alone.edits) == len(long[0].split())
 
 
-def test_a_mark_is_found_where_a_sentence_ends():
-    speech = "so now we chop the carrots then we put them in the pot and stir"
-    words = speech.split()
-    chances = load_tagger().read_marks(words)
-    assert chances.shape == (len(words), len(WORD_MARKS))
-    none = chances[:, WORD_MARKS.index("none")]
-    assert none[words.index("the")] > 0.9
-    assert none[words.index("carrots")] < none[words.index("the")]
+def test_the_clauses_of_a_long_sentence_are_read_one_by_one():
+    text = "I had a great time with my cousins, then cut the onion into thin slices"
+    (reading,) = load_tagger().read_sentences([text])
+    talk, step = reading.clauses
+    assert step.step_probability > talk.step_probability + 0.3
+    assert len(talk.edits) + len(step.edits) == len(reading.edits)
+
+
+def test_a_short_sentence_is_one_clause(readings):
+    assert all(reading.clauses == () for reading in readings)
 
 
 def test_nothing_is_read_of_nothing():
     assert load_tagger().read_sentences([]) == []
-    assert load_tagger().read_marks([]).shape == (0, len(WORD_MARKS))
 
 
 def test_a_sentence_without_words_has_a_reading():
@@ -81,3 +86,9 @@ def test_another_file_is_one_line_with_the_cure(tmp_path):
     path.write_bytes(b"no weights")
     with pytest.raises(ModelError, match="stepline train writer"):
         NarrationTagger(path)
+
+
+def test_a_file_that_reads_marks_alone_is_no_tagger():
+    package = Path(stepline.narration.__file__).parent
+    with pytest.raises(ModelError, match="no front verbs"):
+        NarrationTagger(package / MARKS_FILE)

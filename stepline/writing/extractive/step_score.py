@@ -29,15 +29,15 @@ SHORT_SENTENCES: Final = 25
 SURE_STEP: Final = 0.6
 SURE_CHANCE: Final = 0.45
 STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
-FEATURE_COUNT: Final = 22
+FEATURE_COUNT: Final = 28
 
 
 def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
-    """Return what the regression reads of each sentence of one narration, (S, 22).
+    """Return what the regression reads of each sentence of one narration, (S, 28).
 
     Log P of each kind; log P(step) of three neighbours on either side, and its mean; how much
-    longer than usual it is; what the tagger would make of the words; what
-    grammar alone finds. texts: of the sentences.
+    longer than usual it is; what the tagger would make of the words; what it says of the clauses;
+    what grammar alone finds. texts: of the sentences.
     """
     if not readings:
         return np.zeros((0, FEATURE_COUNT))
@@ -55,7 +55,8 @@ def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) ->
     own = [np.full(count, step.mean()), words - words.mean()]
     edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 4)
     context = np.stack([*neighbours, *own], axis=1)
-    columns = [log_kinds, context, edits, grammar_findings(texts)]
+    clauses = np.stack([_clause_features(reading) for reading in readings])  # (S, 6)
+    columns = [log_kinds, context, edits, clauses, grammar_findings(texts)]
     return np.concatenate(columns, axis=1)
 
 
@@ -68,6 +69,28 @@ def _edit_features(reading: SentenceReading) -> Array:
     stays = 1 - edits[:, WORD_EDITS.index("drop")]
     name = edits[:, WORD_EDITS.index("name")]
     features = [action.max(), stays.mean(), name.max(), reading.verbs[0]]
+    return np.array(features)
+
+
+def _clause_features(reading: SentenceReading) -> Array:
+    """Return what the clauses of a sentence are: the greatest and the mean log P(step), the least of
+    talk and of an announcement, how many there are, how surely an action begins in one, (6,)."""
+    clauses = reading.clauses or (reading,)
+    kinds = np.stack([clause.kinds for clause in clauses]).astype(np.float64)  # (C, 8)
+    log_kinds = np.log(kinds + MIN_PROBABILITY)
+    step = log_kinds[:, STEP_COLUMN]
+    talk = log_kinds[:, SENTENCE_KINDS.index("talk")]
+    announcement = log_kinds[:, SENTENCE_KINDS.index("announcement")]
+    verb = WORD_EDITS.index("verb")
+    action = max((float(c.edits[:, verb].max()) for c in clauses if len(c.edits)), default=0.0)
+    features = [
+        step.max(),
+        step.mean(),
+        talk.min(),
+        announcement.min(),
+        np.log(len(clauses)),
+        action,
+    ]
     return np.array(features)
 
 

@@ -30,6 +30,8 @@ KIND_LETTERS: Final[dict[str, Kind]] = {
 STEP_SEPARATOR: Final = ";;"
 REPEAT_MARK: Final = "= "  # before a step that adds nothing to the one before it
 MIN_COLUMNS: Final = 2
+SPEECH_FORM: Final = "speech"  # punctuated, and its sentences are not marked
+PUNCTUATED_FORMS: Final = ("spoken", SPEECH_FORM)
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,15 @@ class MarkedSentence:
 class MarkedNarration:
     """The sentences of one video. group: what is left out together in a test (dish, subject).
 
-    is_punctuated: its marks are those of a careful writer, so that they can be learned.
+    is_punctuated: its marks are those of a careful writer, so that they can be learned. has_kinds:
+    somebody marked its sentences; else it is speech alone.
     """
 
     name: str
     group: str
     sentences: tuple[MarkedSentence, ...]
     is_punctuated: bool = False
+    has_kinds: bool = True
 
 
 def read_marked_narrations(path: Path) -> list[MarkedNarration]:
@@ -122,18 +126,22 @@ def _from_json(name: str, narration: Mapping[str, Any]) -> MarkedNarration:
 
 def _read_text(path: Path) -> MarkedNarration:
     """Return the narration of a text: `# key: value` lines, then kind, sentence and step, parted by
-    tabs."""
+    tabs; of the form "speech", sentences alone."""
     header: dict[str, str] = {}
     sentences = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if line.startswith("#"):
             key, _, value = line.lstrip("# ").partition(":")
             header[key.strip()] = value.strip()
+        elif line.strip() and header.get("form") == SPEECH_FORM:
+            sentences.append(MarkedSentence(line.strip(), None))
         elif line.strip():
             sentences.append(_read_line(line, f"{path}:{number}"))
-    is_punctuated = header.get("form") == "spoken"
+    form = header.get("form")
+    is_punctuated = form in PUNCTUATED_FORMS
     group = header.get("subject", path.stem)
-    return MarkedNarration(path.stem, group, tuple(sentences), is_punctuated)
+    has_kinds = form != SPEECH_FORM
+    return MarkedNarration(path.stem, group, tuple(sentences), is_punctuated, has_kinds)
 
 
 def _read_line(line: str, place: str) -> MarkedSentence:

@@ -8,9 +8,10 @@ import pytest
 
 from stepline.errors import DatasetError
 from stepline.narration import NarrationTagger
-from stepline.narration.words import WORD_EDITS
+from stepline.narration.marks import MARKS_FILE, MarkReader
+from stepline.narration.words import WORD_EDITS, WORD_MARKS
 from stepline.writing.training.labels import align_words, edit_labels, word_stem
-from stepline.writing.training.marked import MarkedSentence, read_marked_narrations
+from stepline.writing.training.marked import MarkedNarration, MarkedSentence, read_marked_narrations
 
 TEXT = """# title: Toast
 # subject: breakfast
@@ -100,11 +101,13 @@ def test_what_forbids_is_kept():
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     pytest.importorskip("torch")
+    from stepline.writing.training.mark_training import MarkTrainSettings
     from stepline.writing.training.train import TaggerTrainSettings, train_writer_run
 
     folder = tmp_path_factory.mktemp("texts")
     (folder / "toast.txt").write_text(TEXT, encoding="utf-8")
-    settings = TaggerTrainSettings(epochs=30, rank=4, first_layer=5, learning_rate=5e-3)
+    learning = {"epochs": 30, "rank": 4, "first_layer": 5, "learning_rate": 5e-3}
+    settings = TaggerTrainSettings(**learning, marks=MarkTrainSettings(**learning))
     runs = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
     return [train_writer_run([folder], run, settings) for run in runs]
 
@@ -119,6 +122,47 @@ def test_a_narration_can_be_learned_by_heart(trained):
 def test_the_same_training_gives_the_same_bytes(trained):
     one, two = trained
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_marks_are_learned_beside_it_with_the_same_bytes(trained):
+    one, two = (path.parent / MARKS_FILE for path in trained)
+    assert one.read_bytes() == two.read_bytes()
+    words = [
+        "so",
+        "we're",
+        "going",
+        "to",
+        "cut",
+        "two",
+        "slices",
+        "of",
+        "bread",
+        "put",
+        "it",
+        "in",
+        "the",
+        "toaster",
+    ]
+    marks = MarkReader(one).read_marks(words).argmax(axis=1)
+    ends = [word for word, mark in zip(words, marks, strict=True) if WORD_MARKS[mark] == "stop"]
+    assert ends == ["bread", "toaster"]
+
+
+def test_without_punctuated_narration_no_marks_are_learned(tmp_path):
+    pytest.importorskip("torch")
+    from stepline.writing.training.mark_training import MarkTrainSettings, train_marks
+
+    narration = MarkedNarration("toast", "breakfast", (MarkedSentence("cut it", "step"),))
+    assert train_marks([narration], MarkTrainSettings(), tmp_path) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_speech_without_kinds_is_read_for_its_marks_alone(tmp_path):
+    text = "# subject: toast\n# form: speech\nSo, hello.\nToday we make toast.\n"
+    (tmp_path / "toast.txt").write_text(text, encoding="utf-8")
+    (narration,) = read_marked_narrations(tmp_path)
+    assert (narration.is_punctuated, narration.has_kinds) == (True, False)
+    assert [row.text for row in narration.sentences] == ["So, hello.", "Today we make toast."]
 
 
 def test_the_files_weights_are_those_of_torch(trained):

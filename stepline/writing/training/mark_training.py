@@ -1,0 +1,149 @@
+"""Training of what reads punctuation: low-rank additions to MiniLM of its own, and one linear head.
+
+It learns from narrations that a writer punctuated, as words without their marks; some words are
+hidden each time, so that it does not learn them by heart. Of other narrations it learns where
+sentences end.
+Letters: B windows, W words, D width.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from stepline.narration.adapted_encoder import plain_tokenizer
+from stepline.narration.marks import MARKS_FILE
+from stepline.narration.windows import ASKED_WORDS, Window, stretch_windows
+from stepline.narration.words import WORD_MARKS, mark_after, spoken_words
+from stepline.settings import Settings
+from stepline.weights import find_weights
+from stepline.writing.training.marked import MarkedNarration
+from stepline.writing.training.network import (
+    IGNORED_LABEL,
+    AdaptedNetwork,
+    AdditionShape,
+    FitPlan,
+    cross_entropy,
+    encode_windows,
+    fit_in_place,
+    with_hidden_words,
+    word_vectors,
+    write_network,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class MarkTrainSettings(Settings):
+    """How what reads punctuation is trained."""
+
+    section: ClassVar[str] = "writing.train.marks"
+
+    epochs: int = Field(default=6, ge=1)
+    rank: int = Field(default=32, ge=1)  # R of the additions
+    first_layer: int = Field(default=0, ge=0)  # layers below it stay as they are
+    learning_rate: float = Field(default=1.5e-3, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    batch_windows: int = Field(default=16, ge=1)
+    dropout: float = Field(default=0.2, ge=0, lt=1)  # of the vectors that the head reads
+    hidden_share: float = Field(default=0.12, ge=0, lt=1)  # of tokens that are hidden
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class _MarkSample:
+    """A window over words, and the index of the mark after each, or IGNORED_LABEL."""
+
+    window: Window
+    marks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Speech:
+    """The words of a narration, and the index of the mark after each."""
+
+    words: list[str]
+    marks: list[int]
+
+    def words_from(self, begin: int, end: int | None) -> "_Speech":
+        """Return a part of it."""
+        return _Speech(self.words[begin:end], self.marks[begin:end])
+
+
+def train_marks(
+    narrations: Sequence[MarkedNarration], settings: MarkTrainSettings, out: Path
+) -> Path | None:
+    """Train on all narrations and return the file, in the folder `out`; None where a writer
+    punctuated none."""
+    if not any(narration.is_punctuated for narration in narrations):
+        logger.info("no narration is punctuated: what reads punctuation is not trained")
+        return None
+    speeches = [_speech(narration) for narration in narrations]
+    tokenizer = plain_tokenizer(find_weights("minilm"))
+    torch.manual_seed(settings.seed)
+    shape = AdditionShape(settings.rank, settings.first_layer, settings.dropout, settings.seed)
+    network = AdaptedNetwork(shape, {"mark": (2, len(WORD_MARKS))})
+
+    def samples_of_epoch(rng: np.random.Generator) -> list[_MarkSample]:
+        # other windows each time, so that a word has other neighbours
+        offset = int(rng.integers(ASKED_WORDS))
+        samples: list[_MarkSample] = []
+        for speech in speeches:
+            for part in (speech.words_from(0, offset), speech.words_from(offset, None)):
+                for window in stretch_windows(part.words, tokenizer):
+                    begin = window.spans[0].number
+                    end = begin + len(window.spans[0].starts) - 1
+                    hidden = with_hidden_words(window, settings.hidden_share, rng)
+                    samples.append(_MarkSample(hidden, tuple(part.marks[begin:end])))
+        return samples
+
+    plan = FitPlan(
+        settings.epochs,
+        settings.learning_rate,
+        settings.weight_decay,
+        settings.batch_windows,
+        settings.seed,
+    )
+    fit_in_place(network, samples_of_epoch, lambda batch: _mark_loss(network, batch), plan)
+    path = out / MARKS_FILE
+    write_network(network, {}, path)
+    return path
+
+
+def _speech(narration: MarkedNarration) -> _Speech:
+    """Return the words of a narration and the mark after each.
+
+    Where a machine put the marks, those within a sentence are left out; its end is one all the
+    same.
+    """
+    words: list[str] = []
+    marks: list[int] = []
+    for row in narration.sentences:
+        row_words = spoken_words(row.text)
+        row_marks = [WORD_MARKS.index(mark_after(word)) for word in row_words]
+        if not narration.is_punctuated:
+            row_marks = [mark if mark == 0 else IGNORED_LABEL for mark in row_marks]
+        if row_marks and row_marks[-1] != WORD_MARKS.index("question"):
+            row_marks[-1] = WORD_MARKS.index("stop")
+        words += row_words
+        marks += row_marks
+    return _Speech(words, marks)
+
+
+def _mark_loss(network: AdaptedNetwork, batch: Sequence[_MarkSample]) -> Tensor:
+    """Return the cross-entropy of the marks after the words of some windows."""
+    hidden = encode_windows(network, [sample.window for sample in batch])
+    rows = []
+    for number, sample in enumerate(batch):
+        words = word_vectors(hidden[number], sample.window.spans[0])  # (W, D)
+        following = F.pad(words[1:], (0, 0, 0, 1))
+        rows.append(torch.cat([words, following], 1))
+    marks = torch.tensor([mark for sample in batch for mark in sample.marks])
+    return cross_entropy(network.head("mark", torch.cat(rows)), marks)

@@ -1,0 +1,240 @@
+"""What the taggers of narration learn: low-rank additions to MiniLM and linear heads, in torch.
+
+Letters: B windows, L tokens, N rows, W words, D width, R rank, H heads.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from stepline.atomic_files import write_atomic
+from stepline.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, METADATA_KEY
+from stepline.narration.windows import Window, WordSpan, pad_windows
+from stepline.text.encoder import load_encoder_weights
+from stepline.text.encoder_config import EncoderConfig, layer_parts, read_encoder_config
+from stepline.weights import find_weights
+
+logger = logging.getLogger(__name__)
+
+LAYER_MATRICES: Final = ("query", "key", "value", "mix", "widen", "narrow")
+HIDDEN_TOKEN: Final = 103  # [MASK]; those up to it are no words
+IGNORED_LABEL: Final = -100  # torch's index of what a cross-entropy leaves out
+
+Sample = TypeVar("Sample")
+HeadSize: TypeAlias = tuple[int, int]  # inputs in widths of MiniLM, and classes
+
+
+@dataclass(frozen=True)
+class AdditionShape:
+    """Of the additions: rank R, the first layer that has one; dropout of what the heads read."""
+
+    rank: int
+    first_layer: int
+    dropout: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """How a network is trained, by AdamW; the learning rate goes up and then down."""
+
+    epochs: int
+    learning_rate: float
+    weight_decay: float
+    batch_windows: int
+    seed: int
+
+
+class LowRankLinear(nn.Module):  # type: ignore[misc]
+    """x W' + b with the additions of rank R: W stays, A and B learn."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, rank: int, rng: torch.Generator) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
+        width = weight.shape[1]
+        start = torch.randn(rank, width, generator=rng) / math.sqrt(width)
+        self.down = nn.Parameter(start)  # A (R, D in)
+        self.up = nn.Parameter(torch.zeros(weight.shape[0], rank))  # B (D out, R)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the product with the rows (N, D in): (N, D out)."""
+        addition = F.linear(F.linear(rows, self.down), self.up)
+        return F.linear(rows, self.weight, self.bias) + ADDITION_SCALE * addition
+
+
+class AdaptedNetwork(nn.Module):  # type: ignore[misc]
+    """MiniLM with additions, and linear heads; `encode` gives token vectors (B, L, D)."""
+
+    def __init__(self, shape: AdditionShape, heads: Mapping[str, HeadSize]) -> None:
+        """heads: of each its inputs, in widths of MiniLM, and its classes."""
+        super().__init__()
+        folder = find_weights("minilm")
+        self.config: EncoderConfig = read_encoder_config(folder)
+        weights = load_encoder_weights(folder, self.config)
+        self._fixed = {name: torch.tensor(value) for name, value in weights.items()}
+        rng = torch.Generator().manual_seed(shape.seed)
+        self.linear = nn.ModuleDict()
+        for layer in range(shape.first_layer, self.config.layers):
+            part = layer_parts(self.config, layer)
+            for name in LAYER_MATRICES:
+                weight = self._fixed[f"{part[name]}.weight"]
+                bias = self._fixed[f"{part[name]}.bias"]
+                self.linear[_key(part[name])] = LowRankLinear(weight, bias, shape.rank, rng)
+        width = self.config.width
+        self.heads = nn.ModuleDict()
+        for name, (widths, classes) in heads.items():
+            self.heads[name] = nn.Linear(widths * width, classes)
+        self.dropout = shape.dropout
+
+    def encode(self, ids: Tensor, is_token: Tensor) -> Tensor:
+        """Return token vectors (B, L, D) of ids (B, L)."""
+        fixed = self._fixed
+        length = ids.shape[1]
+        hidden = fixed["embeddings.word_embeddings.weight"][ids]  # (B, L, D)
+        hidden = hidden + fixed["embeddings.position_embeddings.weight"][:length]
+        hidden = hidden + fixed["embeddings.token_type_embeddings.weight"][0]
+        hidden = self._norm("embeddings.LayerNorm", hidden)
+        mask = torch.zeros(ids.shape).masked_fill(~is_token, float("-inf"))[:, None, None]
+        for layer in range(self.config.layers):
+            hidden = self._layer(layer_parts(self.config, layer), hidden, mask)
+        return hidden
+
+    def _layer(self, part: Mapping[str, str], hidden: Tensor, mask: Tensor) -> Tensor:
+        """Attend, then feed forward, each added and normalised (post-norm)."""
+        inputs = []  # query, key and value, each (B, H, L, D / H)
+        for name in ("query", "key", "value"):
+            rows = self._linear(part[name], hidden)
+            inputs.append(rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2))
+        query, key, value = inputs
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        mixed = self._linear(part["mix"], mixed.transpose(1, 2).flatten(2))
+        hidden = self._norm(part["mix_norm"], hidden + mixed)
+        inner = F.gelu(self._linear(part["widen"], hidden))
+        inner = self._linear(part["narrow"], inner)
+        return self._norm(part["narrow_norm"], hidden + inner)
+
+    def _linear(self, name: str, rows: Tensor) -> Tensor:
+        key = _key(name)
+        if key in self.linear:
+            product: Tensor = self.linear[key](rows)
+            return product
+        return F.linear(rows, self._fixed[f"{name}.weight"], self._fixed[f"{name}.bias"])
+
+    def _norm(self, name: str, hidden: Tensor) -> Tensor:
+        scale = self._fixed[f"{name}.weight"]
+        shift = self._fixed[f"{name}.bias"]
+        return F.layer_norm(hidden, scale.shape, scale, shift, self.config.epsilon)
+
+    def head(self, name: str, rows: Tensor) -> Tensor:
+        """Return the logits of a head for vectors (N, D)."""
+        logits: Tensor = self.heads[name](F.dropout(rows, self.dropout, self.training))
+        return logits
+
+
+def _key(name: str) -> str:
+    """Return the name of a part as a module may have it."""
+    return name.replace(".", "/")
+
+
+def with_hidden_words(window: Window, share: float, rng: np.random.Generator) -> Window:
+    """Return the window with a share of its tokens hidden."""
+    ids = np.array(window.ids)
+    is_hidden = rng.random(len(ids)) < share
+    is_hidden &= ids > HIDDEN_TOKEN
+    ids[is_hidden] = HIDDEN_TOKEN
+    return replace(window, ids=tuple(ids.tolist()))
+
+
+def encode_windows(network: AdaptedNetwork, windows: Sequence[Window]) -> Tensor:
+    """Return token vectors of windows, (B, L, D)."""
+    ids, is_token = pad_windows(windows)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hidden = network.encode(torch.tensor(ids), torch.tensor(is_token))
+    return hidden.float()
+
+
+def word_vectors(hidden: Tensor, span: WordSpan) -> Tensor:
+    """Return the means of each word's tokens (W, D). hidden: (L, D)."""
+    edges = torch.tensor(span.starts)
+    total = F.pad(hidden.cumsum(0), (0, 0, 1, 0))  # (L + 1, D)
+    counts = (edges[1:] - edges[:-1]).clamp(min=1)[:, None]
+    means: Tensor = (total[edges[1:]] - total[edges[:-1]]) / counts
+    return means
+
+
+def fit_in_place(
+    network: AdaptedNetwork,
+    samples_of_epoch: Callable[[np.random.Generator], Sequence[Sample]],
+    loss_of: Callable[[Sequence[Sample]], Tensor],
+    plan: FitPlan,
+) -> None:
+    """Train a network, `epochs` times through the samples that the function gives for each.
+
+    The function gets the generator that decides their order too, first.
+    """
+    parameters = [weight for weight in network.parameters() if weight.requires_grad]
+    rate = plan.learning_rate
+    optimizer = torch.optim.AdamW(parameters, rate, weight_decay=plan.weight_decay)
+    rng = np.random.default_rng(plan.seed)
+    samples = samples_of_epoch(rng)
+    steps = math.ceil(len(samples) / plan.batch_windows)
+    total = steps * plan.epochs + 1
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total, pct_start=0.1)
+    network.train()
+    for epoch in range(plan.epochs):
+        losses = []
+        if epoch:
+            samples = samples_of_epoch(rng)
+        for batch in random_batches(samples, steps, rng):
+            loss = loss_of(batch)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(float(loss.detach()))
+            logger.debug("step %d: loss %.3f", len(losses), losses[-1])
+        logger.info("epoch %d of %d: loss %.3f", epoch + 1, plan.epochs, np.mean(losses))
+    network.eval()
+
+
+def random_batches(
+    samples: Sequence[Sample], count: int, rng: np.random.Generator
+) -> Iterator[list[Sample]]:
+    """Yield `count` batches that hold each sample once, in random order."""
+    order = rng.permutation(len(samples))
+    for rows in np.array_split(order, count):
+        yield [samples[row] for row in rows]
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy of what is labelled; zero where nothing is."""
+    if not (labels != IGNORED_LABEL).any():
+        return logits.sum() * 0
+    return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
+
+
+def write_network(network: AdaptedNetwork, facts: Mapping[str, Any], path: Path) -> None:
+    """Write the additions and heads as float16 to a safetensors file, with facts about them."""
+    tensors: dict[str, Tensor] = {}
+    for key, linear in network.linear.items():
+        name = key.replace("/", ".")
+        tensors[f"{name}.down"] = linear.down
+        tensors[f"{name}.up"] = linear.up
+    for key, head in network.heads.items():
+        tensors[f"head.{key}.weight"] = head.weight
+        tensors[f"head.{key}.bias"] = head.bias
+    halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
+    metadata = {**facts, "version": FORMAT_VERSION}
+    write_atomic(path, save(halves, {METADATA_KEY: json.dumps(metadata)}))

@@ -1,0 +1,30 @@
+"""Where a spoken sentence is cut into clauses."""
+
+import pytest
+
+from stepline.narration.words import spoken_clauses
+
+
+@pytest.mark.parametrize(
+    ("text", "clauses"),
+    [
+        ("Cut the onion.", ["Cut the onion."]),
+        ("", [""]),
+        ("Peel it, and chop it.", ["Peel it, and chop it."]),
+        (
+            "So cut the onion, and then fry it in oil",
+            ["So cut the onion,", "and then fry it in oil"],
+        ),
+        (
+            "We take the pan because the pot is small",
+            ["We take the pan", "because the pot is small"],
+        ),
+    ],
+)
+def test_clauses_begin_behind_commas_and_before_joining_words(text, clauses):
+    assert spoken_clauses(text) == clauses
+
+
+def test_no_word_is_lost():
+    text = "Salt, pepper and oil go in, but not so much, and then we stir it well because it burns"
+    assert " ".join(spoken_clauses(text)) == text
