@@ -130,7 +130,9 @@ class StudioApi:
                 f"most is 1 to {MAX_MOMENTS}, q at most {MAX_QUERY_CHARS} characters",
             )
         chosen = card_filter(request)
-        names = await run_in_threadpool(chosen_names, self._studio.library, chosen)
+        names = None
+        if not chosen.asks_nothing:
+            names = await run_in_threadpool(chosen_names, self._studio.library, chosen)
         search = self._searching.submit(self._search, query, int(most), names)
         return JSONResponse({"moments": await asyncio.wrap_future(search)})
 

@@ -148,7 +148,12 @@ def test_a_video_is_deleted_by_keys_after_it_is_said_what_goes(visit, server):
         press(page, "Enter")
         page.wait_until(f"{FOCUS}.id === 'keep-video'")
         text = page.run("document.querySelector('.details').innerText")
-        for words in ("Delete “Lemonade”?", "cannot be undone", "v0.json", "1 correction and 1 file"):
+        for words in (
+            "Delete “Lemonade”?",
+            "cannot be undone",
+            "v0.json",
+            "1 correction and 1 file",
+        ):
             assert words in text
         press(page, way_out)
         page.wait_until(f"!{OPEN} && {FOCUS}.matches('{CARD} .edit')")

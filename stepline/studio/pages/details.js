@@ -121,7 +121,7 @@ export const openDetails = (video, choices, save, removed) => {
     make("fieldset", {}, make("legend", { textContent: "Tags" }), tagPart.node),
     make("fieldset", {}, make("legend", { textContent: "Metadata" }), metadata.node), trouble,
     make("div", { className: "row ends" },
-      button("Delete the video", () => askRemoval(box, video, removed).catch((error) => warn(error.message)), { id: "delete", className: "danger" }),
+      button("Delete", () => askRemoval(box, video, removed).catch((error) => warn(error.message)), { id: "delete", className: "danger", ariaLabel: "Delete the video" }),
       button("Cancel", () => box.close(), { id: "cancel" }), make("button", { id: "save", textContent: "Save" })));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
