@@ -228,6 +228,16 @@ def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> b
     return not all(isinstance(edit, VideoEdit) for edit in correction.edits)
 
 
+def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
+    """Return the corrections of steps that are not undone, oldest first."""
+    by_id = {correction.id: correction for correction in corrections}
+    chosen = []
+    for correction in active_corrections(corrections):
+        if corrects_steps(correction, by_id):
+            chosen.append(correction)
+    return chosen
+
+
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
     """Raise ConflictError where others touched the same since, StoreError where `new` fits no step.
 
