@@ -70,6 +70,7 @@ class StudioApi:
         self._audit = audit
         self._counts = counts
         self._videos = VideoApi(studio, jobs)
+        self._videos.on_removal = lambda id: broadcast.publish("video", {"id": id, "removed": True})
         self._jobs = JobApi(studio, jobs)
         self.is_stopping: Callable[[], bool] = lambda: False  # whether the server ends
         # SQLite's connection belongs to one thread.

@@ -86,12 +86,14 @@ class VideoBody(FrozenModel):
 
 
 class VideoApi:
-    """The operations on videos of one library."""
+    """The operations on videos of one library. on_removal: called with the id of a video that was
+    removed."""
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
         self._library = studio.library
         self._database = studio.database
         self._jobs = jobs
+        self.on_removal: Callable[[str], None] = lambda _id: None
 
     def operations(self) -> list[Operation]:
         """Return the table of operations."""
@@ -210,7 +212,7 @@ class VideoApi:
         """Remove a video from the library."""
         id = self._id(request)
         files = remove_video(self._library, id)
-        self._library.on_correction(id, 0)  # other windows look again
+        self.on_removal(id)
         return JSONResponse({"id": id, "removed": files})
 
     async def process(self, request: Request) -> Response:

@@ -147,7 +147,7 @@ def test_a_video_is_deleted_by_keys_after_it_is_said_what_goes(visit, server):
         page.run("document.getElementById('delete').focus()")
         press(page, "Enter")
         page.wait_until(f"{FOCUS}.id === 'keep-video'")
-        text = page.run("document.querySelector('.details').innerText")
+        text = page.run(f"{OPEN}.innerText")
         for words in (
             "Delete “Lemonade”?",
             "cannot be undone",
@@ -189,7 +189,7 @@ def test_a_finger_names_tags_and_deletes_on_a_phone(visit, server, dark):
         " node.checkVisibility() && node.getBoundingClientRect().height < 40).length"
     )
     assert page.run(small) == 0
-    assert page.run("document.querySelector('.details').scrollWidth <= innerWidth")
+    assert page.run(f"{OPEN}.scrollWidth <= innerWidth")
     assert page.violations() == []
     assert page.unreadable() == []
     tap(page, "#save")
@@ -252,9 +252,19 @@ def test_hostile_labels_stay_text(visit, server):
         assert each.complaints() == []
 
 
+READY = "document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')"
+
+
+def test_an_open_review_says_that_the_video_was_deleted_elsewhere(visit, server):
+    page = visit(f"video/{LEMONADE}", READY)
+    label(server, {"do": "tag", "tag": "Safety"})  # the page listens by then
+    page.wait_until("!document.getElementById('labels').hidden")
+    assert server.ask("DELETE", PLACE, "")[0].status == 200
+    page.wait_until("document.getElementById('trouble').textContent.includes('was deleted')")
+
+
 def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server):
-    ready = "document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')"
-    page = visit(f"video/{LEMONADE}", ready)
+    page = visit(f"video/{LEMONADE}", READY)
     press(page, "t")
     page.wait_until(f"{OPEN} && {FOCUS}.id === 'new-title'")
     press(page, "Tab")
@@ -281,4 +291,26 @@ def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server
     page.wait_until(f"{FOCUS}.id === 'keep-video'")
     page.click("#delete-now")
     page.wait_until(f"location.pathname === '/' && {TITLES}.length === 2")
+    assert page.complaints() == []
+
+
+def test_all_videos_on_the_page_are_tagged_at_once(visit, server):
+    label(server, {"do": "tag", "tag": "safety"})
+    page = visit()
+    page.wait_until("document.getElementById('tag-all').textContent === 'Tag these 3'")
+    page.run("document.getElementById('tag-all').focus()")
+    press(page, "Enter")
+    page.wait_until("document.getElementById('tag-box').open")
+    assert page.violations() == []
+    page.type("Safety")
+    page.click("#tag-now")
+    told = "document.getElementById('told').textContent"
+    page.wait_until(f"{told} === '“Safety” added to 2 videos'")
+    assert list(server.read("/api/labels")["tags"].values()) == [3]
+    page.wait_until("document.querySelectorAll('.card button.tag').length === 3")
+    page.click("#tag-all")
+    page.type("SAFETY")
+    page.click("#tag-form [value=untag]")
+    page.wait_until(f"{told} === '“SAFETY” removed from 3 videos'")
+    assert server.read("/api/labels")["tags"] == {}
     assert page.complaints() == []

@@ -33,12 +33,15 @@ const card = (video) => {
   return row;
 };
 let labels = { tags: {}, metadata: {} };   // in use: how many videos have each
+const correct = (video, edits) => {
+  const body = { id: newId(), by: kept.get("stepline-name", "me"), base: video.revision, edits };
+  return ask(`/api/videos/${encodeURIComponent(video.id)}/corrections`, { method: "POST", body });
+};
 const edit = (video) => {
   const choices = { tags: Object.keys(labels.tags), names: Object.keys(labels.metadata) };
   const save = async (edits) => {
-    const body = { id: newId(), by: kept.get("stepline-name", "me"), base: video.revision, edits };
     try {
-      await ask(`/api/videos/${encodeURIComponent(video.id)}/corrections`, { method: "POST", body });
+      await correct(video, edits);
     } catch (error) {
       if (error.status !== 409 || !error.reply.edits) throw error;
       video.revision = error.reply.revision;   /* so that a second press overwrites */
@@ -59,6 +62,20 @@ const onlyTag = (tag) => {
   showTags(tag);
   guarded(load)();
 };
+/* Add a tag to all videos on the page, or remove it from them: a correction a video, which its history can undo. */
+const tagAll = async (tag, verb) => {
+  const has = ({ tags }) => tags.some((each) => each.toLowerCase() === tag.toLowerCase());
+  const videos = listed.filter((video) => has(video) === (verb === "untag"));
+  let failed = "";
+  for (const [at, video] of videos.entries()) {
+    tell(`${at} of ${plural(videos.length, "video")}`);
+    const failure = await correct(video, [{ do: verb, tag }]).then(() => "", ({ message }) => `“${video.title}”: ${message}`);
+    failed ||= failure;
+  }
+  await load();
+  tell(`“${tag}” ${verb === "tag" ? "added to" : "removed from"} ${plural(videos.length, "video")}`);
+  if (failed) throw new Error(`Not all were changed. ${failed}`);
+};
 const showTags = (chosen) => {
   const names = new Set([...Object.keys(labels.tags), ...(chosen ? [chosen] : [])]);
   const options = [...names].map((tag) => make("option", { value: tag, textContent: labels.tags[tag] ? `${tag} (${labels.tags[tag]})` : tag }));
@@ -69,7 +86,7 @@ const showTags = (chosen) => {
   part("tag").value = same ?? "";
   part("tag").hidden = !names.size;
 };
-let listed = [];
+let listed = [];   /* the videos on the page */
 let handed = [];
 const askShare = (ids) => {
   handed = ids;
@@ -93,9 +110,12 @@ const load = async () => {
   const focused = document.activeElement.closest(".card"), among = focused && [...focused.querySelectorAll("a, button")].indexOf(document.activeElement);
   part("cards").replaceChildren(...videos.map(card));
   if (focused) part("cards").querySelector(`[data-id="${focused.dataset.id}"]`)?.querySelectorAll("a, button")[among]?.focus();
-  listed = videos.map(({ id }) => id);
-  part("share").disabled = !listed.length;
-  part("share").textContent = `Share ${listed.length === 1 ? "it" : `these ${listed.length}`}`;
+  listed = videos;
+  const these = listed.length === 1 ? "it" : `these ${listed.length}`;
+  for (const [id, verb] of [["share", "Share"], ["tag-all", "Tag"]]) {
+    part(id).disabled = !listed.length;
+    part(id).textContent = `${verb} ${these}`;
+  }
   part("facts").textContent = plural(videos.length, "video");
   part("annotate").hidden = !videos.length && !narrowed;
   part("empty").hidden = videos.length > 0;
@@ -123,7 +143,7 @@ const search = async () => {
   const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`);
   if (query !== part("wanted").value.trim()) return;
   const tagged = tag ? ` in videos tagged “${tag}”` : "";
-  part("found-title").textContent = moments.length ? plural(moments.length, "moment") + tagged : `No moment like that was found${tagged}.`;
+  part("found-title").textContent = moments.length ? plural(moments.length, "moment") + tagged : `No moment like that was found${tagged}. Try other words for what is done.`;
   part("moments").replaceChildren(...moments.map((moment) => {
     const picture = moment.picture ? [loadPicture(make("img", { alt: "" }), moment.picture)] : [];
     const where = [moment.title || moment.video, moment.start === null ? "" : clock(moment.start), verdictWords(moment) || moment.kind];
@@ -248,6 +268,8 @@ const uploadAll = async (files) => { for (const file of files) await upload(file
 let typing = 0;
 const soon = (act) => () => { clearTimeout(typing); typing = setTimeout(guarded(act), TYPING); };
 part("filter").addEventListener("input", soon(load));
+let waiting = 0;
+const loadSoon = () => { clearTimeout(waiting); waiting = setTimeout(guarded(load), TYPING); };   /* once for many changes */
 part("tag").addEventListener("change", guarded(search));
 for (const id of ["state", "sort", "tag"]) part(id).addEventListener("change", guarded(load));
 part("search").addEventListener("submit", (event) => { event.preventDefault(); guarded(search)(); });
@@ -264,7 +286,18 @@ part("link").addEventListener("submit", (event) => {
   })();
 });
 part("files").addEventListener("change", ({ target }) => { uploadAll([...target.files]); target.value = ""; });
-part("share").addEventListener("click", () => askShare(listed));
+part("share").addEventListener("click", () => askShare(listed.map(({ id }) => id)));
+part("tag-all").addEventListener("click", () => {
+  part("tag-title").textContent = `Tag ${plural(listed.length, "video")}`;
+  part("tags-in-use").replaceChildren(...Object.keys(labels.tags).map((value) => make("option", { value })));
+  part("shared-tag").value = "";
+  part("tag-box").showModal();
+});
+part("tag-not").addEventListener("click", () => part("tag-box").close());
+part("tag-form").addEventListener("submit", ({ submitter }) => {
+  const tag = part("shared-tag").value.trim();
+  if (tag) guarded(tagAll)(tag, submitter?.value || "tag");
+});
 part("share-now").addEventListener("click", guarded(share));
 part("share-not").addEventListener("click", () => part("share-box").close());
 let inside = 0;
@@ -285,7 +318,7 @@ const again = guarded(async () => {
 });
 listen({
   job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
-  video: guarded(load),
+  video: loadSoon,
 }, again);
 bindKeys([
   [["/"], "searches all videos", { "/": () => part("wanted").focus() }],

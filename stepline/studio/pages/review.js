@@ -419,7 +419,11 @@ const begin = async () => {
   player.addEventListener("loadedmetadata", jump, { once: true });
   const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };
   listen({
-    video: ({ id, revision }) => { if (id === pageId()) edited.heard(revision).catch((error) => trouble(error.message)); },
+    video: ({ id, revision, removed }) => {
+      if (id !== pageId()) return;
+      if (removed) trouble("This video was deleted from the library.");
+      else edited.heard(revision).catch((error) => trouble(error.message));
+    },
     files: () => lookAgain().catch((error) => trouble(error.message)),
   },
     () => edited.heard(Infinity).catch((error) => trouble(error.message)));
