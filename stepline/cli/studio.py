@@ -305,7 +305,7 @@ def search(
     of `stepline steps`. The index is stored there and follows the records that change.
     Tags are those that people gave in `stepline studio`.
     """
-    from stepline.library.card_filter import CardFilter, chosen_names
+    from stepline.library.card_filter import CardFilter, matching_names
     from stepline.library.corrected_library import open_corrections
     from stepline.library.search import as_json as to_json
     from stepline.library.search import index_path, open_index
@@ -325,7 +325,7 @@ def search(
         print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
     names: frozenset[str] | None = frozenset() if tags else None
     if corrections is not None:
-        names = chosen_names(corrections, CardFilter(tags=tags))
+        names = matching_names(corrections, CardFilter(tags=tags))
     moments = index.search(" ".join(words), most, names)
     index.close()
     if corrections is not None:

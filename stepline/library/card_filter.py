@@ -31,55 +31,85 @@ class CardFilter:
         if self.asks_nothing:
             return list(cards)
         words = self.words.casefold().split()
-        tags = {text_key(tag) for tag in self.tags}
-        pairs = [tuple(map(text_key, text.partition(":")[::2])) for text in self.metadata]
-        chosen = []
+        tags = set(map(text_key, self.tags))
+        pairs = list(map(_pair, self.metadata))
+        matches = []
         for card in cards:
-            if self.state not in (None, card.state) or not tags <= _tag_keys(card):
-                continue
-            text = _text(card)
-            values = {text_key(name): text_key(value) for name, value in card.metadata.items()}
-            has_pairs = all(_holds(values, name, value) for name, value in pairs)
-            if has_pairs and all(word in text for word in words):
-                chosen.append(card)
-        return chosen
+            has_state = self.state in (None, card.state)
+            has_tags = tags <= set(map(text_key, card.tags))
+            has_labels = has_tags and _has_pairs(card, pairs)
+            if has_state and has_labels and _has_words(card, words):
+                matches.append(card)
+        return matches
 
 
-def chosen_names(library: CorrectedLibrary, chosen: CardFilter) -> frozenset[str] | None:
+def matching_names(library: CorrectedLibrary, card_filter: CardFilter) -> frozenset[str] | None:
     """Return the names of the record files of the videos that fit; None where every video does."""
-    if chosen.asks_nothing:
+    if card_filter.asks_nothing:
         return None
-    return frozenset(library.video(card.id).name for card in chosen.choose(library.videos()))
+    names = set()
+    for card in card_filter.choose(library.videos()):
+        video = library.video(card.id)
+        names.add(video.name)
+    return frozenset(names)
 
 
 def count_tags(cards: Iterable[VideoCard]) -> dict[str, int]:
     """Return how many cards have each tag, sorted by tag."""
-    return _counts(tag for card in cards for tag in card.tags)
+    tags: list[str] = []
+    for card in cards:
+        tags += card.tags
+    return _counts(tags)
 
 
 def count_metadata(cards: Iterable[VideoCard]) -> dict[str, int]:
     """Return how many cards have each name in their metadata, sorted by name."""
-    return _counts(name for card in cards for name in card.metadata)
+    names: list[str] = []
+    for card in cards:
+        names += card.metadata
+    return _counts(names)
 
 
-def _counts(texts: Iterable[str]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
+def _counts(texts: Sequence[str]) -> dict[str, int]:
+    counts = Counter(map(text_key, texts))
     spellings: dict[str, str] = {}
     for text in texts:
         key = text_key(text)
-        counts[key] += 1
         spellings.setdefault(key, text)
-    return {spellings[key]: counts[key] for key in sorted(counts)}
+    by_spelling = {}
+    for key in sorted(counts):
+        spelling = spellings[key]
+        by_spelling[spelling] = counts[key]
+    return by_spelling
 
 
-def _tag_keys(card: VideoCard) -> set[str]:
-    return {text_key(tag) for tag in card.tags}
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition(":")
+    return text_key(name), text_key(value)
 
 
-def _text(card: VideoCard) -> str:
-    pairs = [f"{name}: {value}" for name, value in card.metadata.items()]
-    return "\n".join([card.title, *card.tags, *pairs]).casefold()
+def _has_pairs(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
+    if not pairs:
+        return True
+    values = {}
+    for name, value in card.metadata.items():
+        key = text_key(name)
+        values[key] = text_key(value)
+    for name, value in pairs:
+        if name not in values:
+            return False
+        if value not in ("", values[name]):
+            return False
+    return True
 
 
-def _holds(values: dict[str, str], name: str, value: str) -> bool:
-    return name in values and value in ("", values[name])
+def _has_words(card: VideoCard, words: Sequence[str]) -> bool:
+    texts = [card.title, *card.tags]
+    for name, value in card.metadata.items():
+        texts.append(f"{name}: {value}")
+    text = "\n".join(texts)
+    folded = text.casefold()
+    for word in words:
+        if word not in folded:
+            return False
+    return True

@@ -178,7 +178,7 @@ class CorrectedLibrary:
     def video(self, id: str) -> LibraryVideo:
         """Return where the record of a video is. Raises LookupError for an unknown id."""
         video = self._videos.get(id)
-        if video is None or self._stamp(video.name) != video.stamp:
+        if video is None or _present_stamp(self.folder / video.name) != video.stamp:
             self.scan_folder()
             video = self._videos.get(id)
         if video is None:
@@ -219,12 +219,6 @@ class CorrectedLibrary:
             self._videos = videos
             self._stamps = stamps
 
-    def _stamp(self, name: str) -> Stamp | None:
-        try:
-            return file_stamp(self.folder / name)
-        except FileNotFoundError:
-            return None
-
     def _corrected_card(self, video: LibraryVideo, revision: int) -> VideoCard:
         card = self._corrected_cards.get(video)
         if card is None or card.revision != revision:
@@ -251,7 +245,7 @@ class CorrectedLibrary:
 
     def corrected_record(self, name: str) -> Record:
         """Return the corrected record of a file; name: its path below the library's folder."""
-        stamp = self._stamp(name)
+        stamp = _present_stamp(self.folder / name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it has gone; search again")
         video = LibraryVideo(video_id(name), name, stamp)
@@ -384,6 +378,13 @@ class CorrectedLibrary:
         if digest is None or not (is_video or is_allowed):
             return False
         return self.digest_of(path) == digest
+
+
+def _present_stamp(path: Path) -> Stamp | None:
+    try:
+        return file_stamp(path)
+    except FileNotFoundError:
+        return None
 
 
 def _card(video: LibraryVideo, record: Record, state: VideoState, *, revision: int) -> VideoCard:

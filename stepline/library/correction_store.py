@@ -62,7 +62,10 @@ class CorrectionStore:
             return True
         query = "SELECT id FROM correction WHERE video = ? AND number = ?"
         row = self._database.row(query, video, entry.last_row)
-        return row is not None and row[0] == entry.corrections[-1].id
+        if row is None:
+            return False
+        last = entry.corrections[-1]
+        return bool(row[0] == last.id)
 
     def _checked(self, video: str, body: str, entry: VideoCorrections) -> Correction:
         try:

@@ -231,11 +231,11 @@ def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> b
 def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
     """Return the corrections of steps that are not undone, oldest first."""
     by_id = {correction.id: correction for correction in corrections}
-    chosen = []
+    of_steps = []
     for correction in active_corrections(corrections):
         if corrects_steps(correction, by_id):
-            chosen.append(correction)
-    return chosen
+            of_steps.append(correction)
+    return of_steps
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:

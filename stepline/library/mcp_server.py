@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias,
 from pydantic import BaseModel, Field
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
-from stepline.library.card_filter import CardFilter, chosen_names
+from stepline.library.card_filter import CardFilter, matching_names
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, check_links, video_id
 from stepline.library.moments import Moment, moments
 from stepline.library.search import open_index
@@ -153,8 +153,7 @@ class LibraryTools:
     ) -> VideoList:
         """List the videos of the library. query: words that the title, tags or metadata must hold,
         none for all of them. tag: one that the video must have."""
-        chosen = CardFilter(query, tags=_tags(tag))
-        cards = chosen.choose(self._library.videos())
+        cards = CardFilter(query, tags=_tags(tag)).choose(self._library.videos())
         return VideoList(videos=[_summary(card) for card in cards[:most]], matching=len(cards))
 
     def search_moments(
@@ -171,7 +170,7 @@ class LibraryTools:
         index = open_index(self.folder, self._library)
         try:
             index.update()
-            names = chosen_names(self._library, CardFilter(tags=_tags(tag)))
+            names = matching_names(self._library, CardFilter(tags=_tags(tag)))
             citations = [self._moment(moment) for moment in index.search(query, most, names)]
         finally:
             index.close()

@@ -34,21 +34,21 @@ class FolderListing:
     """What a folder held: its JSON files, links among them, and its folders, as paths below the
     library.
 
-    changed: its time (ns). seen, read: when that time was seen first, and when it was read last (s,
-    monotonic).
+    mtime_ns: its time. first_look, last_look: when that time was met first, and when the folder was
+    read last (s, monotonic).
     """
 
     files: tuple[str, ...]
     links: frozenset[str]
     folders: tuple[str, ...]
-    changed: int
-    seen: float
-    read: float
+    mtime_ns: int
+    first_look: float
+    last_look: float
 
-    def still_holds(self, changed: int, now: float) -> bool:
-        """Return whether the folder holds the same, `changed` being its time `now`."""
-        is_settled = self.read - self.seen > CLOCK_TICK_SECONDS
-        return self.changed == changed and is_settled and now - self.read < MAX_LISTING_SECONDS
+    def still_holds(self, now: float) -> bool:
+        """Return whether the folder holds the same, where it has the same time `now`."""
+        is_settled = self.last_look - self.first_look > CLOCK_TICK_SECONDS
+        return is_settled and now - self.last_look < MAX_LISTING_SECONDS
 
 
 class RecordFolder:
@@ -102,29 +102,40 @@ class RecordFolder:
 
     def _listing(self, folder: str) -> FolderListing:
         path = f"{self._top}/{folder}"
-        changed = os.stat(path).st_mtime_ns
+        mtime_ns = os.stat(path).st_mtime_ns
         now = time.monotonic()
+        first_look = now
         listing = self._listings.get(folder)
-        if listing is not None and listing.still_holds(changed, now):
-            return listing
-        seen = now
-        if listing is not None and listing.changed == changed:
-            seen = listing.seen
+        if listing is not None and listing.mtime_ns == mtime_ns:
+            if listing.still_holds(now):
+                return listing
+            first_look = listing.first_look
         files: list[str] = []
         links: list[str] = []
         folders: list[str] = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                name = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.name == SHARE_MARK and folder:
-                    return FolderListing((), frozenset(), (), changed, seen, now)
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
-                elif entry.name.endswith(".json") and not entry.name.startswith("."):
-                    files.append(name)
-                    if entry.is_symlink():
-                        links.append(name)
-        return FolderListing(tuple(files), frozenset(links), tuple(folders), changed, seen, now)
+        for entry in _entries(path):
+            name = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.name == SHARE_MARK and folder:
+                return FolderListing((), frozenset(), (), mtime_ns, first_look, now)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(name)
+            elif entry.name.endswith(".json") and not entry.name.startswith("."):
+                files.append(name)
+                if entry.is_symlink():
+                    links.append(name)
+        return FolderListing(
+            files=tuple(files),
+            links=frozenset(links),
+            folders=tuple(folders),
+            mtime_ns=mtime_ns,
+            first_look=first_look,
+            last_look=now,
+        )
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    with os.scandir(path) as entries:
+        return list(entries)
 
 
 def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]:

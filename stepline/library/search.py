@@ -38,7 +38,7 @@ from stepline.weights import cache_folder
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 FileRow: TypeAlias = Sequence[int]  # of the index: id, first moment, number of moments
 # of texts, as they are stored: vectors, and the likeness to made words; None without an embedder
-Encoded: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
+VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the likeness of each to made words (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
@@ -147,7 +147,9 @@ class SearchIndex:
             for name in set(stale) - set(changed):
                 self._remove(name)
             for number, name in enumerate(changed, start=1):
-                self._replace(name, stamps[name])
+                stored = self._stored_vectors(name)
+                self._remove(name)
+                self._add(name, stamps[name], stored)
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
             ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
@@ -182,7 +184,10 @@ class SearchIndex:
         if not terms:
             raise SettingsError(f"search {query!r}: no word in it; say what is done")
         with self._guarded():
-            files = self._file_rows(names)
+            files = None
+            if names is not None:
+                rows = self._rows("SELECT name, id, first, count FROM file")
+                files = [row for name, *row in rows if name in names]
             likeness, by_meaning = self._by_meaning(query, files)
             scores: dict[int, float] = {}
             for ranking in (self._by_words(terms, files), by_meaning):
@@ -190,13 +195,6 @@ class SearchIndex:
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))[:most]
             return [self._moment(answer) for answer in best]
-
-    def _file_rows(self, names: Collection[str] | None) -> list[FileRow] | None:
-        """Return the id, the first moment and the number of moments of some files, None for all."""
-        if names is None:
-            return None
-        rows = self._rows("SELECT name, id, first, count FROM file")
-        return [row for name, *row in rows if name in names]
 
     def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the moments with any of the words, by BM25; very common words are left out."""
@@ -233,8 +231,10 @@ class SearchIndex:
             return {}, []
         ids, vectors, least = self._vectors()
         if files is not None:
-            chosen = _rows_of(ids, files)
-            ids, vectors, least = ids[chosen], vectors[chosen], least[chosen]
+            places = _rows_of(ids, files)
+            ids = ids[places]
+            vectors = vectors[places]
+            least = least[places]
         if not len(ids):
             return {}, []
         scores = vectors @ self._embedder([query])[0]  # (N,)
@@ -302,7 +302,7 @@ class SearchIndex:
             self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(least))
         return self._moment_rows
 
-    def _encode(self, texts: Sequence[str]) -> Encoded:
+    def _encode(self, texts: Sequence[str]) -> VectorBytes:
         """Return the stored vectors of texts, and the likeness of each to the made query that is
         most like it."""
         if not texts or self._embedder is None:
@@ -329,7 +329,7 @@ class SearchIndex:
             title = record.video.title or record.id
         texts = [moment.text for moment, _ in rows]
         if stored is not None and stored.texts == texts:
-            encoded: Encoded = (stored.vectors, stored.least)
+            encoded: VectorBytes = (stored.vectors, stored.least)
         else:
             encoded = self._encode(texts)
         with self._database:
@@ -356,12 +356,6 @@ class SearchIndex:
                         numbers,
                     ),
                 )
-
-    def _replace(self, name: str, stamp: str) -> None:
-        """Take a record into the index instead of what its file held before."""
-        stored = self._stored_vectors(name)
-        self._remove(name)
-        self._add(name, stamp, stored)
 
     def _stored_vectors(self, name: str) -> StoredVectors | None:
         """Return the vectors of a file, so that a new title or tag encodes no text again."""

@@ -7,6 +7,7 @@ Tags, and the names of metadata, that differ by the case of their letters alone 
 """
 
 import unicodedata
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -67,23 +68,10 @@ def edited_video(video: Video, edit: VideoEdit) -> Video:
             title = _visible(edit.title, "title")
             return video.model_copy(update={"title": title, "title_source": "user"})
         case TagEdit() | UntagEdit():
-            tags = {text_key(tag): tag for tag in video.tags}
-            tag = _visible(edit.tag, "tag")
-            tags.pop(text_key(tag), None)
-            if isinstance(edit, TagEdit):
-                tags[text_key(tag)] = tag
-            _check_count(len(tags), MAX_TAGS, "tags")
-            # sorted, so that the order in which people added them does not matter
-            return video.model_copy(update={"tags": tuple(tags[key] for key in sorted(tags))})
+            return video.model_copy(update={"tags": _edited_tags(video.tags, edit)})
         case MetadataEdit():
-            metadata = {text_key(name): (name, value) for name, value in video.metadata.items()}
-            name = _visible(edit.name, "name")
-            metadata.pop(text_key(name), None)
-            if edit.value is not None:
-                metadata[text_key(name)] = (name, _visible(edit.value, "value"))
-            _check_count(len(metadata), MAX_METADATA, "names of metadata")
-            arranged = dict(metadata[key] for key in sorted(metadata))
-            return video.model_copy(update={"metadata": arranged})
+            metadata = _edited_metadata(video.metadata, edit)
+            return video.model_copy(update={"metadata": metadata})
 
 
 def touched_part(edit: VideoEdit) -> str:
@@ -100,6 +88,32 @@ def touched_part(edit: VideoEdit) -> str:
 def text_key(text: str) -> str:
     """Return a text as it is compared: on one line, without the case of its letters."""
     return one_line(text).casefold()
+
+
+def _edited_tags(tags: Sequence[str], edit: TagEdit | UntagEdit) -> tuple[str, ...]:
+    tag = _visible(edit.tag, "tag")
+    key = text_key(tag)
+    edited = [other for other in tags if text_key(other) != key]
+    if isinstance(edit, TagEdit):
+        edited.append(tag)
+    _check_count(len(edited), MAX_TAGS, "tags")
+    # so that the order in which people added them does not matter
+    edited.sort(key=text_key)
+    return tuple(edited)
+
+
+def _edited_metadata(metadata: Mapping[str, str], edit: MetadataEdit) -> dict[str, str]:
+    name = _visible(edit.name, "name")
+    key = text_key(name)
+    values = {}
+    for other, value in metadata.items():
+        if text_key(other) != key:
+            values[other] = value
+    if edit.value is not None:
+        values[name] = _visible(edit.value, "value")
+    _check_count(len(values), MAX_METADATA, "names of metadata")
+    names = sorted(values, key=text_key)
+    return {other: values[other] for other in names}
 
 
 def _visible(text: str, what: str) -> str:

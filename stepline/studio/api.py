@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from stepline.errors import StoreError
-from stepline.library.card_filter import chosen_names
+from stepline.library.card_filter import matching_names
 from stepline.library.corrected_library import video_id
 from stepline.library.moments import Moment
 from stepline.library.search import SearchIndex, open_index
@@ -130,10 +130,10 @@ class StudioApi:
                 HTTPStatus.BAD_REQUEST,
                 f"most is 1 to {MAX_MOMENTS}, q at most {MAX_QUERY_CHARS} characters",
             )
-        chosen = card_filter(request)
+        labels = card_filter(request)
         names = None
-        if not chosen.asks_nothing:
-            names = await run_in_threadpool(chosen_names, self._studio.library, chosen)
+        if not labels.asks_nothing:
+            names = await run_in_threadpool(matching_names, self._studio.library, labels)
         search = self._searching.submit(self._search, query, int(most), names)
         return JSONResponse({"moments": await asyncio.wrap_future(search)})
 

@@ -22,11 +22,17 @@ def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
     manifest = OutputManifest(path.stem, path.parent)
     paths = []
     for name, output in OUTPUTS.items():
-        if name != "json" and not output.folder and manifest.owns(name):
+        if name == "json" or output.folder:
+            continue
+        if manifest.owns(name):
             paths.append(manifest.path_of(name))
     # The record comes last: what a kill leaves before it can be removed again.
     paths += [manifest.note_path, path]
-    return [file for file in paths if file.is_file() and not file.is_symlink()]
+    present = []
+    for file in paths:
+        if file.is_file() and not file.is_symlink():
+            present.append(file)
+    return present
 
 
 def remove_video(library: CorrectedLibrary, id: str) -> list[str]:

@@ -187,11 +187,11 @@ class VideoApi:
     def videos(self, request: Request) -> Response:
         """Return the cards that a query asks for, and how many there are without paging."""
         page = page_of(request)
-        chosen = card_filter(request, words=request.query_params.get("q", ""))
+        matching = card_filter(request, words=request.query_params.get("q", ""))
         sort = request.query_params.get("sort", "title")
         if sort not in SORT_KEYS:
             raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(SORT_KEYS)}")
-        cards = chosen.choose(self._library.videos())
+        cards = matching.choose(self._library.videos())
         cards.sort(key=SORT_KEYS[sort])
         reply = {"videos": [_card_json(card) for card in cards[page]], "total": len(cards)}
         return JSONResponse(reply)
