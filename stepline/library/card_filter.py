@@ -24,7 +24,9 @@ class CardFilter:
     @property
     def asks_nothing(self) -> bool:
         """Whether every video fits."""
-        return not (self.words.split() or self.tags or self.metadata or self.state)
+        words = self.words.split()
+        labels = [*self.tags, *self.metadata]
+        return not (words or labels or self.state)
 
     def choose(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
         """Return the cards that fit, in their order."""
@@ -109,7 +111,4 @@ def _has_words(card: VideoCard, words: Sequence[str]) -> bool:
         texts.append(f"{name}: {value}")
     text = "\n".join(texts)
     folded = text.casefold()
-    for word in words:
-        if word not in folded:
-            return False
-    return True
+    return all(word in folded for word in words)
