@@ -350,8 +350,9 @@ def card_filter(request: Request, words: str = "") -> CardFilter:
     if state not in (None, *VIDEO_STATES):
         reason = f"state is one of {', '.join(VIDEO_STATES)}; leave it out for all"
         raise HTTPException(HTTPStatus.BAD_REQUEST, reason)
-    tags = [tag for tag in query.getlist("tag") if tag.strip()]
-    metadata = [text for text in query.getlist("metadata") if text.strip()]
+    # a page sends an empty one for any
+    tags = list(filter(str.strip, query.getlist("tag")))
+    metadata = list(filter(str.strip, query.getlist("metadata")))
     return CardFilter(words, tags, metadata, cast(VideoState | None, state))
 
 
