@@ -114,7 +114,8 @@ class Video(FrozenModel):
     title_source: where the title is from: the user, the page of a link, the file's metadata, what
     is said, or the file's name; None where a dataset gave it, or an older version.
     sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin:
-    of one that was named by its address. JSON holds both only where they are known.
+    of one that was named by its address. tags, metadata: what people added. JSON holds origin,
+    title_source, tags and metadata only where there are any.
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -125,6 +126,8 @@ class Video(FrozenModel):
     sha256: str | None = None
     origin: LinkOrigin | None = None
     title_source: TitleSource | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, str] = Field(default_factory=dict)
 
 
 class Word(FrozenModel):

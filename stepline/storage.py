@@ -22,7 +22,8 @@ from stepline.records import VERSION, Record
 
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
 THING_FIELDS = ("materials", "tools")  # of a record, stored only where there are any
-KNOWN_ONLY_VIDEO_FIELDS = ("origin", "title_source")  # stored only where they are known
+# stored only where they hold something
+KNOWN_ONLY_VIDEO_FIELDS = ("origin", "title_source", "tags", "metadata")
 
 
 def to_json(record: Record) -> str:
@@ -33,7 +34,7 @@ def to_json(record: Record) -> str:
         if not tree[field]:
             del tree[field]
     for field in KNOWN_ONLY_VIDEO_FIELDS:
-        if tree["video"][field] is None:
+        if not tree["video"][field]:
             del tree["video"][field]
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:

@@ -16,7 +16,7 @@ from research.refit.refit import CorrectedVideo, Part, Refit, Told, refit
 from stepline.atomic_files import write_atomic
 from stepline.errors import SettingsError, SteplineError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary
-from stepline.library.corrections import active_corrections
+from stepline.library.corrections import step_corrections
 from stepline.pipeline.packed_features import pack_features, unpack_features
 from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
 from stepline.pipeline.request import Request, StepsSettings
@@ -56,7 +56,7 @@ def corrected_videos(
     found, left_out = list[CorrectedVideo](), list[Rejected]()
     backbones: dict[str, Backbone] = {}
     for card in library.videos():
-        if not active_corrections(library.corrections(card.id)):
+        if not step_corrections(library.corrections(card.id)):
             continue
         machine = library.record(card.id)
         try:

@@ -289,9 +289,12 @@ def learn(library: Path, out: Path) -> None:
     show_default=True,
     help="Answers at most.",
 )
+@click.option("--tag", "tags", multiple=True, help="Only videos with this tag; repeatable.")
 @json_option
 @device_options
-def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> None:
+def search(
+    folder: Path, words: tuple[str, ...], most: int, tags: tuple[str, ...], as_json: bool
+) -> None:
     """Search the videos in a folder by meaning.
 
     \b
@@ -300,7 +303,9 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
 
     Finds the moments that show, say or have on screen what WORDS mean. FOLDER is the output folder
     of `stepline steps`. The index is stored there and follows the records that change.
+    Tags are those that people gave in `stepline studio`.
     """
+    from stepline.library.card_filter import CardFilter, matching_names
     from stepline.library.corrected_library import open_corrections
     from stepline.library.search import as_json as to_json
     from stepline.library.search import index_path, open_index
@@ -318,7 +323,10 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
         print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
     if update.read:
         print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
-    moments = index.search(" ".join(words), most)
+    names: frozenset[str] | None = frozenset() if tags else None
+    if corrections is not None:
+        names = matching_names(corrections, CardFilter(tags=tags))
+    moments = index.search(" ".join(words), most, names)
     index.close()
     if corrections is not None:
         corrections.close()

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.library.corrected_library import open_corrections, record_files, video_id
+from stepline.library.corrected_library import open_corrections, video_id
+from stepline.library.record_files import record_files
 from stepline.records import Record
 from stepline.storage import read_record
 
@@ -20,7 +21,7 @@ def read_folder(folder: Path) -> list[Record]:
     records = []
     reason = ""
     try:
-        for name, _ in record_files(folder):
+        for name in record_files(folder):
             try:
                 record = read_record(folder / name)
             except StoreError as error:

@@ -27,7 +27,7 @@ from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError, SettingsError, SteplineError, StoreError
 from stepline.features import FeatureWriter
 from stepline.library.corrected_library import CorrectedLibrary
-from stepline.library.corrections import Correction, active_corrections, corrected
+from stepline.library.corrections import Correction, corrected, corrects_steps, step_corrections
 from stepline.media import probe
 from stepline.outputs.text import safe_stem
 from stepline.pipeline.pictures import LookOptions, extract_features
@@ -93,7 +93,7 @@ def export_corrected(
         raise StoreError(f"{out}: holds files already; give --export another folder")
     videos = {}
     for card in library.videos():
-        if active_corrections(library.corrections(card.id)):
+        if step_corrections(library.corrections(card.id)):
             videos[card.id] = library.record(card.id)
     if not videos:
         raise DatasetError(
@@ -174,8 +174,12 @@ def record_settings(record: Record) -> StepsSettings:
 
 
 def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dict[str, Record]:
-    """Return the record as each person left it, after their last correction."""
-    last = {correction.by: number for number, correction in enumerate(corrections, start=1)}
+    """Return the record as each person left it, after their last correction of a step."""
+    by_id = {correction.id: correction for correction in corrections}
+    last = {}
+    for number, correction in enumerate(corrections, start=1):
+        if corrects_steps(correction, by_id):
+            last[correction.by] = number
     return {by: corrected(machine, corrections[:number]).record for by, number in last.items()}
 
 

@@ -13,7 +13,7 @@ import hashlib
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +30,10 @@ from stepline.library.corrections import (
     RecordChangedError,
     check_correction,
     corrected,
+    corrects_steps,
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
-from stepline.outputs.shared_folder import unshared_files_below
+from stepline.library.record_files import RecordFolder, Stamp, file_stamp, is_below, real_path
 from stepline.outputs.text import shown_span
 from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
@@ -41,7 +42,6 @@ from stepline.storage import from_json, read_record, to_json
 from stepline.weights import sha256
 
 VideoState: TypeAlias = Literal["new", "corrected"]
-Stamp: TypeAlias = tuple[int, int]  # of a file: time of change (ns) and size (bytes)
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
 MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
@@ -51,8 +51,9 @@ class VideoCard(FrozenModel):
     """The entry of a video in a list of videos.
 
     duration: s. shown_steps, likely_steps: those that the pictures show, and those that are likely
-    shown by their words. revision: number of corrections. written: the record's file, UTC, seconds since
-    1970. picture: its path below the server's address.
+    shown by their words. state: "corrected" where people corrected steps. revision: number of
+    corrections. written: the record's file, UTC, seconds since 1970. picture: its path below the
+    server's address.
     """
 
     id: str
@@ -65,6 +66,8 @@ class VideoCard(FrozenModel):
     likely_steps: int = Field(serialization_alias="likely")
     revision: int
     written: float = Field(serialization_alias="made")
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, str] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,15 @@ class LibraryVideo:
 
 @dataclass(frozen=True)
 class CurrentRecord:
-    """The machine's record of a video, and the record as people have corrected it."""
+    """The machine's record of a video, and the record as people have corrected it.
+
+    has_step_corrections: whether people corrected steps, so that the machine's record is kept in
+    the database. Else it is that of the file, whatever its title, tags and metadata.
+    """
 
     machine: Record
     corrected: CorrectedRecord
+    has_step_corrections: bool = False
 
     @cached_property
     def stamp(self) -> str:
@@ -95,39 +103,6 @@ def video_id(name: str) -> str:
     """Return the id of the record in a file; name: its path below the library's folder."""
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:12]
-
-
-def record_files(folder: Path, allowed: Sequence[Path] = ()) -> Iterator[tuple[str, Stamp]]:
-    """Yield the JSON files of a folder that may hold records: the path below it, and the stamp.
-
-    allowed: real paths of other folders that links may lead to. Copies in shared folders are left
-    out.
-    """
-    inside = (real_path(folder), *allowed)
-    for path in unshared_files_below(folder):
-        if path.suffix != ".json" or path.name.startswith("."):
-            continue
-        if path.is_symlink() and not is_below(path, inside):
-            continue
-        with contextlib.suppress(FileNotFoundError):  # it may be gone by now
-            yield path.relative_to(folder).as_posix(), file_stamp(path)
-
-
-def file_stamp(path: Path) -> Stamp:
-    """Return the time of change and the size of a file."""
-    state = path.stat()
-    return state.st_mtime_ns, state.st_size
-
-
-def real_path(path: Path) -> Path:
-    """Return a path without links."""
-    return Path(os.path.realpath(path))
-
-
-def is_below(path: Path, folders: Sequence[Path]) -> bool:
-    """Return whether a path leads into one of some folders, whose paths are real."""
-    real = real_path(path)
-    return any(real.is_relative_to(folder) for folder in folders)
 
 
 def check_links(folder: Path, allowed: Sequence[Path]) -> None:
@@ -170,6 +145,8 @@ class CorrectedLibrary:
         self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
         self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
         self.digest_of: Callable[[Path], str | None] = sha256
+        self._record_folder = RecordFolder(self.folder, self.allowed)
+        self._stamps: dict[str, Stamp] = {}  # of the files that were read, by name
         self._scan_lock = Lock()
         self._record_lock = Lock()
         # each JSON file that was read: the machine's card, None where it holds no record
@@ -189,8 +166,7 @@ class CorrectedLibrary:
     def videos(self) -> list[VideoCard]:
         """Return the cards of all videos, sorted by title."""
         self.scan_folder()
-        counts = self.database.rows("SELECT video, count(*) FROM correction GROUP BY video")
-        revisions: dict[str, int] = dict(counts)
+        revisions = self.revisions()
         cards = []
         for video, card in self._cards.items():
             if video.id in revisions and card is not None:
@@ -202,7 +178,7 @@ class CorrectedLibrary:
     def video(self, id: str) -> LibraryVideo:
         """Return where the record of a video is. Raises LookupError for an unknown id."""
         video = self._videos.get(id)
-        if video is None or self._stamp(video.name) != video.stamp:
+        if video is None or _present_stamp(self.folder / video.name) != video.stamp:
             self.scan_folder()
             video = self._videos.get(id)
         if video is None:
@@ -223,9 +199,12 @@ class CorrectedLibrary:
     def scan_folder(self) -> None:
         """Read the records that are new or have changed."""
         with self._scan_lock:
+            stamps = self._record_folder.files()
+            if stamps == self._stamps:
+                return
             cards: dict[LibraryVideo, VideoCard | None] = {}
             videos = {}
-            for name, stamp in record_files(self.folder, self.allowed):
+            for name, stamp in stamps.items():
                 video = LibraryVideo(video_id(name), name, stamp)
                 cards[video] = None
                 if video in self._cards:
@@ -233,30 +212,27 @@ class CorrectedLibrary:
                 else:
                     with contextlib.suppress(StoreError):
                         record = read_record(self.folder / name)
-                        cards[video] = _card(video, record, revision=0)
+                        cards[video] = _card(video, record, "new", revision=0)
                 if cards[video] is not None:
                     videos[video.id] = video
             self._cards = cards
             self._videos = videos
-
-    def _stamp(self, name: str) -> Stamp | None:
-        try:
-            return file_stamp(self.folder / name)
-        except FileNotFoundError:
-            return None
+            self._stamps = stamps
 
     def _corrected_card(self, video: LibraryVideo, revision: int) -> VideoCard:
         card = self._corrected_cards.get(video)
         if card is None or card.revision != revision:
-            current = self._current(video).corrected
-            card = _card(video, current.record, revision=current.revision)
+            current = self._current(video)
+            state: VideoState = "corrected" if current.has_step_corrections else "new"
+            revision = current.corrected.revision
+            card = _card(video, current.corrected.record, state, revision=revision)
             self._corrected_cards[video] = card
         return card
 
     # ---------------------------------------------------------------- records
 
     def record(self, id: str) -> Record:
-        """Return the machine's record; of a corrected video, the one that people corrected."""
+        """Return the machine's record; of a video with corrected steps, the one they are of."""
         return self._current(self.video(id)).machine
 
     def corrected(self, id: str) -> CorrectedRecord:
@@ -269,7 +245,7 @@ class CorrectedLibrary:
 
     def corrected_record(self, name: str) -> Record:
         """Return the corrected record of a file; name: its path below the library's folder."""
-        stamp = self._stamp(name)
+        stamp = _present_stamp(self.folder / name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it has gone; search again")
         video = LibraryVideo(video_id(name), name, stamp)
@@ -279,25 +255,38 @@ class CorrectedLibrary:
         with self._record_lock:
             current = self._records.get(video)
             if current is None or current.corrected.revision != self.revision(video.id):
-                if current is not None:
-                    machine = current.machine  # a correction leaves it as it is
-                elif row := self.database.row(MACHINE_RECORD_QUERY, video.id):
-                    machine = from_json(row[0], str(self.database.path))
-                else:
-                    machine = read_record(self.folder / video.name)
-                corrections = self.corrections(video.id)
-                current = CurrentRecord(machine, corrected(machine, corrections))
+                current = self._changed_record(video, current)
                 self._records[video] = current
             self._records.move_to_end(video)
             if len(self._records) > MAX_RECORDS_IN_MEMORY:
                 self._records.popitem(last=False)
             return current
 
+    def _changed_record(self, video: LibraryVideo, before: CurrentRecord | None) -> CurrentRecord:
+        """Return both records with the present corrections; before: those of the same file."""
+        has_step_corrections = False
+        if before is not None and before.has_step_corrections:
+            machine = before.machine  # a correction leaves it as it is
+            has_step_corrections = True
+        elif row := self.database.row(MACHINE_RECORD_QUERY, video.id):
+            machine = from_json(row[0], str(self.database.path))
+            has_step_corrections = True
+        elif before is not None:
+            machine = before.machine
+        else:
+            machine = read_record(self.folder / video.name)
+        both = corrected(machine, self.corrections(video.id))
+        return CurrentRecord(machine, both, has_step_corrections)
+
     # ---------------------------------------------------------------- corrections
 
     def corrections(self, id: str) -> list[Correction]:
         """Return the corrections of a video, the oldest first."""
         return list(self._correction_store.of(id))
+
+    def revisions(self) -> dict[str, int]:
+        """Return how many corrections each video has that has any, by id."""
+        return dict(self.database.rows("SELECT video, count(*) FROM correction GROUP BY video"))
 
     def revision(self, id: str) -> int:
         """Return how many corrections a video has."""
@@ -323,13 +312,13 @@ class CorrectedLibrary:
                 return len(earlier)
             if correction.record not in ("", current.stamp):
                 raise RecordChangedError
-            if earlier and not current.corrected.revision:
-                # Somebody made the first correction meanwhile, maybe of another record.
+            if earlier and not current.has_step_corrections:
+                # Somebody may have corrected steps meanwhile, maybe of another record.
                 row = self.database.row(MACHINE_RECORD_QUERY, id)
-                if row is None or row[0] != to_json(record):
+                if row is not None and row[0] != to_json(record):
                     raise RecordChangedError
             check_correction(record, earlier, correction)
-            if not earlier:
+            if corrects_steps(correction, {other.id: other for other in earlier}):
                 connection.execute(
                     "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
                 )
@@ -391,7 +380,14 @@ class CorrectedLibrary:
         return self.digest_of(path) == digest
 
 
-def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
+def _present_stamp(path: Path) -> Stamp | None:
+    try:
+        return file_stamp(path)
+    except FileNotFoundError:
+        return None
+
+
+def _card(video: LibraryVideo, record: Record, state: VideoState, *, revision: int) -> VideoCard:
     # The picture shows the first step that is shown, at its most likely second.
     second = 0.0
     for step in record.steps:
@@ -404,11 +400,13 @@ def _card(video: LibraryVideo, record: Record, *, revision: int) -> VideoCard:
         id=video.id,
         title=record.video.title or record.id,
         duration=record.video.duration,
-        state="corrected" if revision else "new",
+        state=state,
         picture=picture if record.video.path is not None else None,
         steps=len(record.steps),
         shown_steps=verdicts.get("shown", 0),
         likely_steps=verdicts.get("likely", 0),
         revision=revision,
         written=video.stamp[0] / 1e9,
+        tags=record.video.tags,
+        metadata=record.video.metadata,
     )

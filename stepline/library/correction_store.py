@@ -41,6 +41,8 @@ class CorrectionStore:
         # The database comes first, since a transaction holds it while it asks for corrections.
         with self._database.guarded(), self._lock:
             entry = self._videos.setdefault(video, VideoCorrections())
+            if not self._is_present(video, entry):
+                entry = self._videos[video] = VideoCorrections()
             added = []
             for number, body in self._database.rows(query, video, entry.last_row):
                 correction = self._checked(video, body, entry)
@@ -52,6 +54,18 @@ class CorrectionStore:
             if len(self._videos) > MAX_VIDEOS_IN_MEMORY:
                 self._videos.popitem(last=False)
             return entry.corrections
+
+    def _is_present(self, video: str, entry: VideoCorrections) -> bool:
+        """Return whether the database still holds the corrections that were read, and not others
+        since the video was removed."""
+        if not entry.corrections:
+            return True
+        query = "SELECT id FROM correction WHERE video = ? AND number = ?"
+        row = self._database.row(query, video, entry.last_row)
+        if row is None:
+            return False
+        last = entry.corrections[-1]
+        return bool(row[0] == last.id)
 
     def _checked(self, video: str, body: str, entry: VideoCorrections) -> Correction:
         try:

@@ -15,6 +15,15 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, JsonValue, model_validator
 
 from stepline.errors import StoreError
+from stepline.library.video_edits import (
+    MetadataEdit,
+    TagEdit,
+    TitleEdit,
+    UntagEdit,
+    VideoEdit,
+    edited_video,
+    touched_part,
+)
 from stepline.outputs.text import one_line
 from stepline.records import (
     FrozenModel,
@@ -34,8 +43,6 @@ Place: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
 
 STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
 ORDER_PLACE: Place = ("", "order")
-TITLE_PLACE: Place = ("", "title")
-MAX_TITLE_CHARS = 200
 MAX_EDITS = 10_000  # of one correction
 VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
 
@@ -106,15 +113,8 @@ class OrderEdit(FrozenModel):
         return self
 
 
-class TitleEdit(FrozenModel):
-    """Another title of the video."""
-
-    do: Literal["title"]
-    title: Annotated[str, Field(max_length=MAX_TITLE_CHARS, pattern=r"\S")]
-
-
 StepEdit: TypeAlias = ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit | OrderEdit
-Edit: TypeAlias = Annotated[StepEdit | TitleEdit, Field(discriminator="do")]
+Edit: TypeAlias = Annotated[StepEdit | VideoEdit, Field(discriminator="do")]
 
 
 class Correction(FrozenModel):
@@ -181,9 +181,8 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
     video = record.video
     for correction in active_corrections(corrections):
         for edit in correction.edits:
-            if isinstance(edit, TitleEdit):
-                new_title = {"title": one_line(edit.title), "title_source": "user"}
-                video = video.model_copy(update=new_title)
+            if isinstance(edit, VideoEdit):
+                video = edited_video(video, edit)
             else:
                 steps.apply(edit)
     arranged = steps.arranged()
@@ -219,6 +218,24 @@ def active_corrections(corrections: Sequence[Correction]) -> list[Correction]:
         if correction.undoes is not None and correction.id not in undone:
             undone.add(correction.undoes)
     return [correction for correction in corrections if correction.id not in undone]
+
+
+def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> bool:
+    """Return whether a correction edits steps, or undoes one that does, and not the video's title,
+    tags and metadata alone."""
+    while correction.undoes is not None:
+        correction = by_id[correction.undoes]
+    return not all(isinstance(edit, VideoEdit) for edit in correction.edits)
+
+
+def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
+    """Return the corrections of steps that are not undone, oldest first."""
+    by_id = {correction.id: correction for correction in corrections}
+    of_steps = []
+    for correction in active_corrections(corrections):
+        if corrects_steps(correction, by_id):
+            of_steps.append(correction)
+    return of_steps
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
@@ -293,8 +310,8 @@ def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> f
             case OrderEdit():
                 places.add(ORDER_PLACE)
                 continue
-            case TitleEdit():
-                places.add(TITLE_PLACE)
+            case TitleEdit() | TagEdit() | UntagEdit() | MetadataEdit():
+                places.add(("", touched_part(edit)))
                 continue
             case AddEdit():
                 steps: tuple[str, ...] = (edit.id,)

@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias,
 from pydantic import BaseModel, Field
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
+from stepline.library.card_filter import CardFilter, matching_names
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, check_links, video_id
-from stepline.library.search import Moment, moments, open_index
+from stepline.library.moments import Moment, moments
+from stepline.library.search import open_index
+from stepline.library.video_edits import MAX_TAG_CHARS
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
 from stepline.outputs.verdict import VERDICT_TEXTS, VerdictText, step_verdict
 from stepline.pipeline.request import StepsSettings
@@ -56,7 +59,7 @@ SERVER_INSTRUCTIONS = (
 
 class VideoSummary(BaseModel):
     """A video of the library: its id for the other tools, how many of its steps the picture shows,
-    and how many it likely shows by their words."""
+    and how many it likely shows by their words; the tags and metadata that people gave it."""
 
     video: str
     title: str
@@ -64,6 +67,8 @@ class VideoSummary(BaseModel):
     steps: int
     shown: int
     likely: int
+    tags: list[str]
+    metadata: dict[str, str]
 
 
 class VideoList(BaseModel):
@@ -141,32 +146,32 @@ class LibraryTools:
         self._progress: dict[Path, tuple[str, float, float]] = {}
 
     def list_videos(
-        self, query: str = "", most: Annotated[int, Field(ge=1, le=100)] = 20
+        self,
+        query: str = "",
+        tag: Annotated[str, Field(max_length=MAX_TAG_CHARS)] = "",
+        most: Annotated[int, Field(ge=1, le=100)] = 20,
     ) -> VideoList:
-        """List the videos of the library. query: words that a title must hold, none for all of
-        them."""
-        words = query.casefold().split()
-        cards = []
-        for card in self._library.videos():
-            title = card.title.casefold()
-            if all(word in title for word in words):
-                cards.append(card)
+        """List the videos of the library. query: words that the title, tags or metadata must hold,
+        none for all of them. tag: one that the video must have."""
+        cards = CardFilter(query, tags=_tags(tag)).choose(self._library.videos())
         return VideoList(videos=[_summary(card) for card in cards[:most]], matching=len(cards))
 
     def search_moments(
         self,
         query: Annotated[str, Field(min_length=1, max_length=500)],
         most: Annotated[int, Field(ge=1, le=20)] = 5,
+        tag: Annotated[str, Field(max_length=MAX_TAG_CHARS)] = "",
     ) -> Moments:
         """Find where something is done, said or on screen ("where is the whisk used"), in all
-        videos, the best first.
+        videos, or in those with a tag, the best first.
 
         Each moment has its verdict: whether the picture shows it, or it is only said.
         """
         index = open_index(self.folder, self._library)
         try:
             index.update()
-            citations = [self._moment(moment) for moment in index.search(query, most)]
+            names = matching_names(self._library, CardFilter(tags=_tags(tag)))
+            citations = [self._moment(moment) for moment in index.search(query, most, names)]
         finally:
             index.close()
         return Moments(moments=citations, note=_note(citations))
@@ -335,6 +340,10 @@ class LibraryTools:
         )
 
 
+def _tags(tag: str) -> list[str]:
+    return [tag] if tag.strip() else []
+
+
 def _title(record: Record) -> str:
     return shorten(title(record), MAX_QUOTE_CHARS)
 
@@ -347,6 +356,8 @@ def _summary(card: VideoCard) -> VideoSummary:
         steps=card.steps,
         shown=card.shown_steps,
         likely=card.likely_steps,
+        tags=list(card.tags),
+        metadata={name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()},
     )
 
 

@@ -14,29 +14,31 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from stepline.errors import ModelError, SettingsError, StoreError
-from stepline.library.corrected_library import CorrectedLibrary, record_files, video_id
+from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import check_database_files, distrust, is_full_disk
+from stepline.library.moments import Moment, moments
+from stepline.library.record_files import RecordFolder
 from stepline.locks import lock_output
-from stepline.outputs.text import shown_span
-from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
-from stepline.records import Basis, Matrix, Record, Span, Status
+from stepline.records import Matrix
 from stepline.storage import read_record
 from stepline.text import embed
 from stepline.weights import cache_folder
 
-MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+FileRow: TypeAlias = Sequence[int]  # of the index: id, first moment, number of moments
+# of texts, as they are stored: vectors, and the likeness to made words; None without an embedder
+VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the likeness of each to made words (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
@@ -72,28 +74,6 @@ CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
 
 
 @dataclass(frozen=True)
-class Moment:
-    """An answer: what is done, said or written, and when, in seconds; a step that is not found has
-    no times.
-
-    status, basis, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page
-    at that second, None where the record has no page. Both are paths below the folder.
-    """
-
-    video: str
-    title: str
-    kind: MomentKind
-    text: str
-    start: float | None
-    end: float | None
-    status: Status | None
-    basis: Basis | None
-    score: float | None
-    file: str
-    link: str | None
-
-
-@dataclass(frozen=True)
 class IndexUpdate:
     """What an update did, in files: those that it read, those that are gone, and those that hold no
     record."""
@@ -101,6 +81,15 @@ class IndexUpdate:
     read: int
     gone: int
     other: int
+
+
+@dataclass(frozen=True)
+class StoredVectors:
+    """The texts of a file's moments, and what `_encode` made of them."""
+
+    texts: list[str]
+    vectors: bytes
+    least: bytes
 
 
 class SearchIndex:
@@ -124,6 +113,9 @@ class SearchIndex:
         self.path = index_path(folder)
         self._embedder = embedder
         self._corrections = corrections
+        # the folders that links of the folder may lead to
+        allowed = () if corrections is None else corrections.allowed
+        self._record_folder = RecordFolder(folder, allowed)
         self._database = self._open()
         self._moment_rows: MomentRows | None = None
         self._made_queries: Matrix | None = None
@@ -152,9 +144,12 @@ class SearchIndex:
                 else:
                     stale.append(name)
             changed = [name for name in stamps if name not in current]
-            self._remove(stale)
+            for name in set(stale) - set(changed):
+                self._remove(name)
             for number, name in enumerate(changed, start=1):
-                self._add(name, stamps[name])
+                stored = self._stored_vectors(name)
+                self._remove(name)
+                self._add(name, stamps[name], stored)
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
             ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
@@ -166,37 +161,42 @@ class SearchIndex:
     def _stamps(self) -> dict[str, str]:
         """Return for each JSON file of the folder a text that changes with it and its
         corrections."""
+        revisions: dict[str, int] = {}
+        if self._corrections is not None:
+            revisions = self._corrections.revisions()
         stamps = {}
-        for name, (modified, size) in record_files(self.folder, self._allowed()):
+        for name, (modified, size) in self._record_folder.files().items():
             stamps[name] = f"{modified} {size}"
-            if self._corrections is not None:
-                revision = self._corrections.revision(video_id(name))
-                if revision:
-                    stamps[name] += f" {revision}"
+            revision = revisions.get(video_id(name)) if revisions else None
+            if revision:
+                stamps[name] += f" {revision}"
         return stamps
 
-    def _allowed(self) -> Sequence[Path]:
-        """Return the folders that links of the folder may lead to."""
-        return () if self._corrections is None else self._corrections.allowed
-
-    def search(self, query: str, most: int = 5) -> list[Moment]:
+    def search(
+        self, query: str, most: int = 5, names: Collection[str] | None = None
+    ) -> list[Moment]:
         """Return the moments that answer a query, the best first.
 
-        Raises SettingsError for a query without a word.
+        names: of the files whose moments may answer; None for all. Raises SettingsError for a query
+        without a word.
         """
         terms = re.findall(r"\w+", query)
         if not terms:
             raise SettingsError(f"search {query!r}: no word in it; say what is done")
         with self._guarded():
-            likeness, by_meaning = self._by_meaning(query)
+            files = None
+            if names is not None:
+                rows = self._rows("SELECT name, id, first, count FROM file")
+                files = [row for name, *row in rows if name in names]
+            likeness, by_meaning = self._by_meaning(query, files)
             scores: dict[int, float] = {}
-            for ranking in (self._by_words(terms), by_meaning):
+            for ranking in (self._by_words(terms, files), by_meaning):
                 for rank, answer in enumerate(self._answers(ranking, likeness), start=1):
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))[:most]
             return [self._moment(answer) for answer in best]
 
-    def _by_words(self, terms: Sequence[str]) -> list[int]:
+    def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the moments with any of the words, by BM25; very common words are left out."""
         counts = {}
         for term in dict.fromkeys(term.lower() for term in terms):
@@ -207,14 +207,20 @@ class SearchIndex:
         rare = [term for term, count in counts.items() if count <= MAX_WORD_SHARE * total]
         if not rare:
             rare = [min(counts, key=counts.__getitem__)]
+        condition = "words MATCH ?"
+        if files is not None:
+            ids = ", ".join(str(int(id)) for id, _, _ in files)
+            condition += f" AND rowid IN (SELECT id FROM moment WHERE file IN ({ids}))"
         rows = self._rows(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?",
+            f"SELECT rowid FROM words WHERE {condition} ORDER BY rank LIMIT ?",
             " OR ".join(f'"{term}"' for term in rare),
             MAX_CANDIDATES,
         )
         return [row for (row,) in rows]
 
-    def _by_meaning(self, query: str) -> tuple[dict[int, float], list[int]]:
+    def _by_meaning(
+        self, query: str, files: Sequence[FileRow] | None
+    ) -> tuple[dict[int, float], list[int]]:
         """Return the cosine of the query with each moment that is most like it, and, best first,
         the moments that mean it.
 
@@ -224,6 +230,11 @@ class SearchIndex:
         if self._embedder is None:
             return {}, []
         ids, vectors, least = self._vectors()
+        if files is not None:
+            places = _rows_of(ids, files)
+            ids = ids[places]
+            vectors = vectors[places]
+            least = least[places]
         if not len(ids):
             return {}, []
         scores = vectors @ self._embedder([query])[0]  # (N,)
@@ -291,7 +302,7 @@ class SearchIndex:
             self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(least))
         return self._moment_rows
 
-    def _encode(self, texts: Sequence[str]) -> tuple[bytes, bytes] | tuple[None, None]:
+    def _encode(self, texts: Sequence[str]) -> VectorBytes:
         """Return the stored vectors of texts, and the likeness of each to the made query that is
         most like it."""
         if not texts or self._embedder is None:
@@ -303,9 +314,9 @@ class SearchIndex:
         least = (vectors @ self._made_queries.T).max(axis=1)  # (N,)
         return vectors.astype(np.float16).tobytes(), least.astype(np.float32).tobytes()
 
-    def _add(self, name: str, stamp: str) -> None:
+    def _add(self, name: str, stamp: str, stored: StoredVectors | None) -> None:
         """Take the moments of a record into the index; a file without a record is noted, and not
-        read again."""
+        read again. stored: the vectors of the file's moments before."""
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
         title: str | None = None
@@ -316,7 +327,11 @@ class SearchIndex:
             rows = moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
-        encoded = self._encode([moment.text for moment, _ in rows])
+        texts = [moment.text for moment, _ in rows]
+        if stored is not None and stored.texts == texts:
+            encoded: VectorBytes = (stored.vectors, stored.least)
+        else:
+            encoded = self._encode(texts)
         with self._database:
             ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
             file = self._database.execute(
@@ -342,12 +357,21 @@ class SearchIndex:
                     ),
                 )
 
-    def _remove(self, names: Sequence[str]) -> None:
+    def _stored_vectors(self, name: str) -> StoredVectors | None:
+        """Return the vectors of a file, so that a new title or tag encodes no text again."""
+        query = "SELECT id, vectors, least FROM file WHERE name = ? AND vectors IS NOT NULL"
+        rows = self._rows(query, name)
+        if not rows:
+            return None
+        ((file, vectors, least),) = rows
+        texts = self._rows("SELECT text FROM moment WHERE file = ? ORDER BY id", file)
+        return StoredVectors([text for (text,) in texts], vectors, least)
+
+    def _remove(self, name: str) -> None:
         with self._database:
-            for name in names:
-                file = "(SELECT id FROM file WHERE name = ?)"
-                self._database.execute(f"DELETE FROM moment WHERE file = {file}", (name,))
-                self._database.execute("DELETE FROM file WHERE name = ?", (name,))
+            file = "(SELECT id FROM file WHERE name = ?)"
+            self._database.execute(f"DELETE FROM moment WHERE file = {file}", (name,))
+            self._database.execute("DELETE FROM file WHERE name = ?", (name,))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         return self._database.execute(query, values).fetchall()
@@ -386,6 +410,15 @@ class SearchIndex:
             raise StoreError(f"{self.path}: {error}; {cure}") from error
 
 
+def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:
+    """Return the places of the moments of some files among sorted ids."""
+    places = [np.zeros(0, np.int64)]
+    for _, first, count in files:
+        start, end = np.searchsorted(ids, (first, first + count))
+        places.append(np.arange(start, end, dtype=np.int64))
+    return np.sort(np.concatenate(places))
+
+
 def _definitions(database: sqlite3.Connection) -> set[tuple[str, str, str]]:
     """Return what a database defines: the kind, the name and the statement of each part."""
     return set(database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master"))
@@ -408,51 +441,6 @@ def made_words(count: int, seed: int) -> list[str]:
         return "".join(rng.choice(list(choices)) for choices in letters)
 
     return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
-
-
-def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
-    """Return the moments of a record, its steps first, each with the numbers of the steps that rest
-    on it."""
-    rows: list[tuple[Moment, list[int]]] = []
-    title = record.video.title or record.id
-
-    def add(
-        kind: MomentKind,
-        text: str,
-        span: Span | None,
-        score: float | None,
-        steps: list[int],
-        verdict: tuple[Status | None, Basis | None] = (None, None),
-    ) -> None:
-        moment = Moment(
-            record.video.id,
-            title,
-            kind,
-            text,
-            None if span is None else span.start,
-            None if span is None else span.end,
-            *verdict,
-            score,
-            name,
-            None,
-        )
-        rows.append((moment, steps))
-
-    citing: dict[int, list[int]] = {}
-    for number, step in enumerate(record.steps):
-        span = shown_span(step) or step.said
-        add("step", step.text, span, step.score, [], (step.status, step.basis))
-        for source in step.sources:
-            citing.setdefault(source, []).append(number)
-    for number, sentence in enumerate(record.sentences):
-        steps = citing.get(number, [])
-        add("sentence", sentence.text, sentence.span, sentence.shown, steps)
-    for number, step in enumerate(record.steps):
-        for remark in step.seen:
-            text = remark.partition(ON_SCREEN)[2]
-            if text:
-                add("screen", text, None, None, [number])
-    return rows
 
 
 def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:

@@ -21,8 +21,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from stepline.errors import StoreError
+from stepline.library.card_filter import matching_names
 from stepline.library.corrected_library import video_id
-from stepline.library.search import Moment, SearchIndex, open_index
+from stepline.library.moments import Moment
+from stepline.library.search import SearchIndex, open_index
 from stepline.records import FrozenModel
 from stepline.studio.annotation import AuditView
 from stepline.studio.events import Broadcast
@@ -33,7 +35,7 @@ from stepline.studio.metrics import METRICS_TYPE, RequestCounts, studio_metrics
 from stepline.studio.operations import Operation, in_video_thread, not_found, openapi, read_body
 from stepline.studio.sharing import share, share_file
 from stepline.studio.store import Studio
-from stepline.studio.video_api import VideoApi, known_id
+from stepline.studio.video_api import LABEL_PARAMETERS, VideoApi, card_filter, known_id
 from stepline.web.local_server import is_whole_number
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ class StudioApi:
         self._audit = audit
         self._counts = counts
         self._videos = VideoApi(studio, jobs)
+        self._videos.on_removal = lambda id: broadcast.publish("video", {"id": id, "removed": True})
         self._jobs = JobApi(studio, jobs)
         self.is_stopping: Callable[[], bool] = lambda: False  # whether the server ends
         # SQLite's connection belongs to one thread.
@@ -77,7 +80,7 @@ class StudioApi:
 
     def operations(self) -> list[Operation]:
         """Return the table of operations."""
-        query = {"q": "what is done", "most": f"answers, 1 to {MAX_MOMENTS}"}
+        query = {"q": "what is done", "most": f"answers, 1 to {MAX_MOMENTS}"} | LABEL_PARAMETERS
         return [
             Operation(
                 "GET",
@@ -127,16 +130,22 @@ class StudioApi:
                 HTTPStatus.BAD_REQUEST,
                 f"most is 1 to {MAX_MOMENTS}, q at most {MAX_QUERY_CHARS} characters",
             )
-        search = self._searching.submit(self._search, query, int(most))
+        labels = card_filter(request)
+        names = None
+        if not labels.asks_nothing:
+            names = await run_in_threadpool(matching_names, self._studio.library, labels)
+        search = self._searching.submit(self._search, query, int(most), names)
         return JSONResponse({"moments": await asyncio.wrap_future(search)})
 
-    def _search(self, query: str, most: int) -> list[dict[str, JsonValue]]:
+    def _search(
+        self, query: str, most: int, names: frozenset[str] | None
+    ) -> list[dict[str, JsonValue]]:
         if self._index is None:
             self._index = open_index(self._studio.library.folder, self._studio.library)
         if time.monotonic() > self._indexed + INDEX_AGE_SECONDS:
             self._index.update()
             self._indexed = time.monotonic()
-        return [_moment(moment) for moment in self._index.search(query, most)]
+        return [_moment(moment) for moment in self._index.search(query, most, names)]
 
     async def share(self, request: Request) -> Response:
         """Return one file that holds the videos' steps; with `out`, write a folder of them."""

@@ -1,5 +1,7 @@
 """The removal of a video from a library: its record, its outputs, and what people said about it."""
 
+from pathlib import Path
+
 from stepline.atomic_files import remove_file
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.outputs import OUTPUTS
@@ -10,6 +12,29 @@ from stepline.own_files import check_own_file
 VIDEO_TABLES = ("correction", "machine", "waveform")
 
 
+def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
+    """Return the files that the removal of a video takes, its record last.
+
+    Raises LookupError for an unknown id, StoreError for a record that is a link.
+    """
+    path = library.folder / library.video(id).name
+    check_own_file(path)
+    manifest = OutputManifest(path.stem, path.parent)
+    paths = []
+    for name, output in OUTPUTS.items():
+        if name == "json" or output.folder:
+            continue
+        if manifest.owns(name):
+            paths.append(manifest.path_of(name))
+    # The record comes last: what a kill leaves before it can be removed again.
+    paths += [manifest.note_path, path]
+    present = []
+    for file in paths:
+        if file.is_file() and not file.is_symlink():
+            present.append(file)
+    return present
+
+
 def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
     """Remove a video's record, those outputs that Stepline wrote, and its corrections; return the
     names of the files, below the library's folder.
@@ -17,21 +42,12 @@ def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
     The video's own file stays, and so does an output that somebody has changed. Raises LookupError
     for an unknown id, StoreError for a record that is a link.
     """
-    path = library.folder / library.video(id).name
-    check_own_file(path)
-    manifest = OutputManifest(path.stem, path.parent)
-    paths = []
-    for name, output in OUTPUTS.items():
-        if name != "json" and not output.folder and manifest.owns(name):
-            paths.append(manifest.path_of(name))
-    # The record comes last: what a kill leaves before it can be removed again.
-    paths += [manifest.note_path, path]
+    files = removed_files(library, id)
     with library.database.change() as connection:
         for table in VIDEO_TABLES:
             connection.execute(f"DELETE FROM {table} WHERE video = ?", (id,))
     removed = []
-    for file in paths:
-        if file.is_file() and not file.is_symlink():
-            remove_file(file)
-            removed.append(file.relative_to(library.folder).as_posix())
+    for file in files:
+        remove_file(file)
+        removed.append(file.relative_to(library.folder).as_posix())
     return removed

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from stepline.atomic_files import atomic_path, files_below, write_atomic
 from stepline.errors import SettingsError, StoreError
-from stepline.library.corrected_library import CorrectedLibrary, is_below
+from stepline.library.corrected_library import CorrectedLibrary
+from stepline.library.record_files import is_below
 from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_outputs
 from stepline.outputs.html import policy, template
 from stepline.outputs.shared_folder import claim_shared_folder

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast, get_args
 
 from pydantic import Field, ValidationError, model_validator
 from starlette.background import BackgroundTask
@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from stepline.library.corrected_library import CorrectedLibrary, VideoCard
+from stepline.library.card_filter import CardFilter, count_metadata, count_tags
+from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
 from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS
@@ -33,7 +34,7 @@ from stepline.studio.operations import (
     page_of,
     read_body,
 )
-from stepline.studio.removal import remove_video
+from stepline.studio.removal import remove_video, removed_files
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
@@ -41,6 +42,11 @@ from stepline.web.local_server import file_response, is_whole_number
 
 Priority: TypeAlias = Annotated[int, Field(ge=-1000, le=1000)]
 
+VIDEO_STATES = get_args(VideoState)
+LABEL_PARAMETERS = {
+    "tag": "a tag that the videos have; may come several times",
+    "metadata": "NAME:VALUE, or NAME, that the videos have; may come several times",
+}
 SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
     "title": lambda card: card.title.casefold(),
     "newest": lambda card: -card.written,
@@ -80,23 +86,32 @@ class VideoBody(FrozenModel):
 
 
 class VideoApi:
-    """The operations on videos of one library."""
+    """The operations on videos of one library. on_removal: called with the id of a video that was
+    removed."""
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
         self._library = studio.library
         self._database = studio.database
         self._jobs = jobs
+        self.on_removal: Callable[[str], None] = lambda _id: None
 
     def operations(self) -> list[Operation]:
         """Return the table of operations."""
         video = "/api/videos/{id}"
         query = {
-            "q": "words of the title",
+            "q": "words of the title, tags and metadata",
             "state": "new or corrected",
             "sort": "title, newest or duration",
-        } | PAGE_PARAMETERS
+        }
+        query |= LABEL_PARAMETERS | PAGE_PARAMETERS
         return [
             Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
+            Operation(
+                "GET",
+                "/api/labels",
+                self.labels,
+                "The tags and the names of metadata, with the number of videos of each.",
+            ),
             Operation(
                 "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
             ),
@@ -120,6 +135,9 @@ class VideoApi:
                 self.correct,
                 "Take a correction in, or undo one.",
                 body=CorrectionBody,
+            ),
+            Operation(
+                "GET", f"{video}/removal", self.removal, "What DELETE of the video would remove."
             ),
             Operation(
                 "DELETE",
@@ -169,25 +187,32 @@ class VideoApi:
     def videos(self, request: Request) -> Response:
         """Return the cards that a query asks for, and how many there are without paging."""
         page = page_of(request)
-        query = request.query_params
-        words = query.get("q", "").casefold().split()
-        state = query.get("state")
-        sort = query.get("sort", "title")
+        matching = card_filter(request, words=request.query_params.get("q", ""))
+        sort = request.query_params.get("sort", "title")
         if sort not in SORT_KEYS:
             raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(SORT_KEYS)}")
-        cards = []
-        for card in self._library.videos():
-            title = card.title.casefold()
-            if state in (None, "", card.state) and all(word in title for word in words):
-                cards.append(card)
+        cards = matching.choose(self._library.videos())
         cards.sort(key=SORT_KEYS[sort])
         reply = {"videos": [_card_json(card) for card in cards[page]], "total": len(cards)}
         return JSONResponse(reply)
+
+    def labels(self, _: Request) -> Response:
+        """Return the tags and the names of metadata that the library's videos have."""
+        cards = self._library.videos()
+        return JSONResponse({"tags": count_tags(cards), "metadata": count_metadata(cards)})
+
+    def removal(self, request: Request) -> Response:
+        """Return the files that a removal takes, and the number of corrections."""
+        id = self._id(request)
+        files = removed_files(self._library, id)
+        names = [file.relative_to(self._library.folder).as_posix() for file in files]
+        return JSONResponse({"files": names, "corrections": self._library.revision(id)})
 
     def remove(self, request: Request) -> Response:
         """Remove a video from the library."""
         id = self._id(request)
         files = remove_video(self._library, id)
+        self.on_removal(id)
         return JSONResponse({"id": id, "removed": files})
 
     async def process(self, request: Request) -> Response:
@@ -313,6 +338,22 @@ class VideoApi:
                 "read, has changed, or is still compared with its record",
             )
         return path
+
+
+def card_filter(request: Request, words: str = "") -> CardFilter:
+    """Return which videos a request asks for by their labels and state.
+
+    Raises HTTPException (400) for a state that is none.
+    """
+    query = request.query_params
+    state = query.get("state") or None
+    if state not in (None, *VIDEO_STATES):
+        reason = f"state is one of {', '.join(VIDEO_STATES)}; leave it out for all"
+        raise HTTPException(HTTPStatus.BAD_REQUEST, reason)
+    # a page sends an empty one for any
+    tags = list(filter(str.strip, query.getlist("tag")))
+    metadata = list(filter(str.strip, query.getlist("metadata")))
+    return CardFilter(words, tags, metadata, cast(VideoState | None, state))
 
 
 def _card_json(card: VideoCard) -> dict[str, Any]:

@@ -46,7 +46,12 @@ JOB = {"id": "job"}
 UPLOAD = {"id": "upload"}
 RUN = {"name": "run"}
 EDIT = {"do": "change", "step": "a", "text": "Slice", "kind": "do", "status": "shown"}
-CORRECTION = {"by": "Ann", "base": 0, "edits": [EDIT], "id": "attack", "window": "w"}
+LABELS = [
+    {"do": "title", "title": "Lemonade"},
+    {"do": "tag", "tag": "Safety"},
+    {"do": "metadata", "name": "Course", "value": "A1"},
+]
+CORRECTION = {"by": "Ann", "base": 0, "edits": [EDIT, *LABELS], "id": "attack", "window": "w"}
 ANSWER = {"annotator": "Ann", "clip": "{clip id}", "shown": True, "confidence": "very"}
 VERDICT = {"asked": "{text}", "annotator": "Ann", "said": "aligned"}
 PIECE = {"Upload-Offset": "0"}
@@ -64,7 +69,15 @@ ENTRIES = {
     ("GET", "/favicon.ico"): Entry(),
     ("GET", "/api/library"): Entry(),
     ("GET", "/api/videos"): Entry(
-        query={"q": "lemon", "state": "new", "sort": "title", "from": "0", "most": "10"}
+        query={
+            "q": "lemon",
+            "state": "new",
+            "sort": "title",
+            "from": "0",
+            "most": "10",
+            "tag": "Safety",
+            "metadata": "Course:A1",
+        }
     ),
     ("POST", "/api/videos"): Entry(
         body={"path": "broken.mp4", "options": {"language": "en"}}, model=VideoBody
@@ -72,6 +85,8 @@ ENTRIES = {
     ("GET", "/health"): Entry(needs_token=False),
     ("GET", "/metrics"): Entry(),
     ("GET", "/api/videos/{id}"): Entry(VIDEO),
+    ("GET", "/api/labels"): Entry(),
+    ("GET", "/api/videos/{id}/removal"): Entry(VIDEO),
     ("DELETE", "/api/videos/{id}"): Entry({"id": "removed video"}, statuses=(200, 404)),
     ("GET", "/api/videos/{id}/record"): Entry(VIDEO, {"part": "steps"}),
     ("GET", "/api/videos/{id}/steps"): Entry(VIDEO, {"format": "json"}),
@@ -99,7 +114,9 @@ ENTRIES = {
         UPLOAD, body="x" * 10, headers=PIECE, statuses=(200, 409)
     ),
     ("DELETE", "/api/uploads/{id}"): Entry({"id": "ended upload"}, statuses=(200, 404)),
-    ("GET", "/api/search"): Entry(query={"q": "slice", "most": "3"}),
+    ("GET", "/api/search"): Entry(
+        query={"q": "slice", "most": "3", "tag": "Safety", "metadata": "Course:A1"}
+    ),
     ("GET", "/api/live"): Entry(),
     ("GET", "/api/live/{name}/events"): Entry(RUN, is_stream=True),
     ("POST", "/api/share"): Entry(

@@ -9,6 +9,7 @@ from stepline.features import FeatureStore, FeatureWriter
 from stepline.learning.training_data import agreement, record_settings
 from stepline.library.corrected_library import video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
+from stepline.library.video_edits import TagEdit
 from stepline.nasva.dataset import gather_samples as nasva_samples
 from stepline.procx.dataset import gather_samples as procx_samples
 from stepline.procx.settings import DataSettings
@@ -68,7 +69,7 @@ def narrated(name, *, gap=12.0, video=None):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, small_video):
     """Nine records of one small film: eight corrected by Ann, the last of them by Bob too, one by
-    nobody."""
+    nobody; Cy tagged the first and the last."""
     folder = tmp_path_factory.mktemp("library")
     digest = sha256(small_video)
     for number in range(9):
@@ -96,6 +97,14 @@ def library(tmp_path_factory, small_video):
     studio.library.correct(
         video, Correction(id="b", video=video, by="Bob", when=1.0, base=1, edits=edits)
     )
+    # a tag corrects no step
+    for number, base in ((0, 1), (8, 0)):
+        video = video_id(f"v{number}.json")
+        tag = TagEdit(do="tag", tag="Kitchen")
+        studio.library.correct(
+            video,
+            Correction(id=f"c{number}", video=video, by="Cy", when=2.0, base=base, edits=(tag,)),
+        )
     yield studio
     studio.close()
 

@@ -254,6 +254,119 @@ def test_what_people_corrected_is_found_by_every_door(own, stepline):
     tools.close()
 
 
+LABELS = ({"do": "tag", "tag": "Safety"}, {"do": "metadata", "name": "Course", "value": "A1"})
+
+
+def label(server, id, *edits, base=0):
+    body = {"by": "ann", "base": base, "edits": list(edits)}
+    return server.ask("POST", f"/api/videos/{id}/corrections", body)
+
+
+@pytest.fixture
+def two(tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video, ("Lemonade", "Lime <b>juice</b>"))
+    with serving(folder) as running:
+        yield running
+
+
+def titles(server, query):
+    return [card["title"] for card in server.read(f"/api/videos?{query}")["videos"]]
+
+
+def test_tags_and_metadata_filter_the_list_the_search_and_the_other_doors(two, stepline):
+    from stepline.library.mcp_server import LibraryTools
+
+    assert two.read("/api/search?q=pour&tag=safety")["moments"] == []
+    assert label(two, video_id("v1.json"), *LABELS)[0].status == 200
+    (card,) = two.read("/api/videos?tag=safety")["videos"]
+    assert (card["tags"], card["metadata"]) == (["Safety"], {"Course": "A1"})
+    assert (card["state"], card["revision"]) == ("new", 1)
+    for query in ("tag=safety", "metadata=course:a1", "metadata=Course", "q=a1+lime", "q=safe"):
+        assert titles(two, query) == ["Lime <b>juice</b>"]
+    for query in ("tag=safety&tag=x", "metadata=course:b2", "q=b2"):
+        assert titles(two, query) == []
+    assert two.read("/api/labels") == {"tags": {"Safety": 1}, "metadata": {"Course": 1}}
+    two.api._indexed = 0.0  # as if some seconds had gone by
+    for query in ("q=pour&tag=SAFETY", "q=pour&metadata=Course:A1"):
+        moments = two.read(f"/api/search?{query}")["moments"]
+        assert {moment["file"] for moment in moments} == {"v1.json"}
+    folder = two.studio.library.folder
+    for tag, files in (("safety", {"v1.json"}), ("other", set())):
+        shown = stepline("search", folder, "pour", "--tag", tag, "--json")
+        assert {moment["file"] for moment in json.loads(shown.stdout)} == files
+    tools = LibraryTools(folder)
+    (summary,) = tools.list_videos(tag="safety").videos
+    assert (summary.tags, summary.metadata) == (["Safety"], {"Course": "A1"})
+    assert tools.list_videos("course a1").matching == 1
+    moments = tools.search_moments("pour", tag="safety").moments
+    assert {moment.video for moment in moments} == {video_id("v1.json")}
+    tools.close()
+
+
+def test_labels_are_in_the_json_of_the_api_and_not_in_the_records_file(own):
+    label(own, LEMONADE, {"do": "title", "title": "Pink lemonade"}, *LABELS)
+    video = own.read(f"/api/videos/{LEMONADE}/record")["record"]["video"]
+    assert (video["title"], video["tags"]) == ("Pink lemonade", ["Safety"])
+    assert video["metadata"] == {"Course": "A1"}
+    data = own.ask("GET", f"/api/videos/{LEMONADE}/steps?format=json")[1]
+    assert json.loads(data)["video"] == video
+    for name in ("html", "markdown", "jsonld", "recipe"):
+        data = own.ask("GET", f"/api/videos/{LEMONADE}/steps?format={name}")[1]
+        assert b"Pink lemonade" in data
+    file = (own.studio.library.folder / "v0.json").read_text()
+    assert "Safety" not in file
+    assert "Pink" not in file
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        ({"do": "tag", "tag": "x" * 61}, "at most 60"),
+        ({"do": "tag", "tag": ""}, "edits.0.tag.tag"),
+        ({"do": "tag", "tag": "\u200b"}, "holds no visible character"),
+        ({"do": "metadata", "name": "x", "value": "x" * 301}, "at most 300"),
+        ({"do": "metadata", "name": 1, "value": "x"}, "edits.0.metadata.name"),
+        ({"do": "tag", "tag": "x", "more": 1}, "edits.0.tag.more"),
+    ],
+)
+def test_a_label_that_is_none_is_refused_in_a_line(server, edit, reason):
+    reply, data = label(server, LEMONADE, edit)
+    assert reply.status in (400, 409)
+    assert reason in json.loads(data)["error"]
+    assert "\n" not in json.loads(data)["error"]
+
+
+def test_a_state_that_is_none_is_refused(server):
+    reply, data = server.ask("GET", "/api/videos?state=old")
+    assert (reply.status, json.loads(data)["error"]) == (
+        400,
+        "state is one of new, corrected; leave it out for all",
+    )
+
+
+def test_what_a_removal_takes_is_said_before_it(own):
+    label(own, LEMONADE, *LABELS)
+    assert own.read(f"/api/videos/{LEMONADE}/removal") == {"files": ["v0.json"], "corrections": 1}
+    assert own.ask("GET", "/api/videos/none/removal")[0].status == 404
+
+
+def test_a_removed_video_that_comes_again_has_no_labels_of_before(own):
+    from stepline.library.corrected_library import CorrectedLibrary
+
+    path = own.studio.library.folder / "v0.json"
+    data = path.read_bytes()
+    other = CorrectedLibrary(own.studio.library.folder)
+    label(own, LEMONADE, *LABELS)
+    assert other.card(LEMONADE).tags == ("Safety",)
+    assert own.ask("DELETE", f"/api/videos/{LEMONADE}", "")[0].status == 200
+    path.write_bytes(data)
+    assert own.read(f"/api/videos/{LEMONADE}")["tags"] == []
+    assert label(own, LEMONADE, {"do": "tag", "tag": "New"})[0].status == 200
+    for each in (own.studio.library, other):
+        assert each.card(LEMONADE).tags == ("New",)
+    other.close()
+
+
 def test_a_library_that_cannot_be_written_is_searched_as_corrected_and_that_is_said(
     own, stepline, tmp_path, monkeypatch
 ):

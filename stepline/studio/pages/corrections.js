@@ -1,4 +1,5 @@
 /* What a person changes of a video: shown at once, sent in its order, kept in this browser until the studio has it. */
+import { labelled } from "./details.js";
 import { ask, clock, kept, newId, plural, RequestError } from "./studio.js";
 
 const PAUSE = 2000;   // ms before what could not be sent is sent again
@@ -6,9 +7,12 @@ const PAUSE = 2000;   // ms before what could not be sent is sent again
 const placed = (step, span) => ({ ...step, start: span.start, end: span.end, spans: [[span.start, span.end], ...step.spans.slice(1)] });
 const blank = (id, text) => ({ id, text, kind: "do", start: null, end: null, spans: [], at: null, said: null, status: null, score: null, sources: [] });
 
+/* Whether an edit is of the video as a whole. */
+const isLabel = (edit) => ["title", "tag", "untag", "metadata"].includes(edit.do);
+
 /* The steps after one edit, as stepline/studio/corrections.py makes them; what it says replaces this once it is saved. */
 export const applied = (steps, edit) => {
-  if (edit.do === "title") return steps;
+  if (isLabel(edit)) return steps;
   const found = (id) => steps.find((step) => step.id === id);
   const swapped = (id, ...by) => steps.flatMap((step) => (step.id === id ? by : [step]));
   if (edit.do === "change") {
@@ -56,6 +60,9 @@ export const inWords = (edit, name) => {
     return `${name(edit.step)}: ${parts.join(", ")}`;
   }
   if (edit.do === "title") return `title “${edit.title}”`;
+  if (edit.do === "tag") return `tag “${edit.tag}”`;
+  if (edit.do === "untag") return `without the tag “${edit.tag}”`;
+  if (edit.do === "metadata") return edit.value === null ? `without “${edit.name}”` : `${edit.name}: “${edit.value}”`;
   if (edit.do === "add") return `added “${edit.text}”${span ? ` at ${span}` : ""}`;
   if (edit.do === "delete") return `deleted ${name(edit.step)}`;
   if (edit.do === "split") return `split ${name(edit.step)} at ${clock(edit.at)}`;
@@ -111,7 +118,7 @@ export class Corrections {
 
   async refresh() {
     let reply, more;
-    do {   /* both of one revision; people change nothing of a record but its title and steps */
+    do {   /* both of one revision; people change nothing of a record but its steps and labels */
       [reply, more] = await Promise.all([ask(`${this.path}/record${this.record ? "?part=steps" : ""}`), ask(`${this.path}/history?from=${this.history.length}`)]);
     } while (reply.revision !== this.history.length + more.corrections.length);
     if (this.record && reply.stamp !== this.stamp) {   /* understood again: all of it is another */
@@ -133,7 +140,9 @@ export class Corrections {
     const stand = new Set(standing(this.all).map(({ id }) => id));
     const edits = [...this.sent, ...this.waiting].flatMap((each) => (stand.has(each.id) && each.edits) || []);
     this.steps = edits.reduce(applied, this.record.steps);
-    this.title = edits.findLast((edit) => edit.do === "title")?.title ?? this.record.video.title;
+    const { title, tags = [], metadata = {} } = this.record.video;
+    this.labels = edits.filter(isLabel).reduce(labelled, { title, tags, metadata });
+    this.title = this.labels.title;
     this.changed();
   }
 

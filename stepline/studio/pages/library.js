@@ -1,5 +1,6 @@
 /* The library: its videos as cards, search over their moments, files that come in, and the jobs that understand them. */
-import { ask, bindKeys, clock, kept, listen, loadPicture, make, part, plural, RequestError, save, sentenceCase, tell, verdictWords } from "./studio.js";
+import { metadataList, openDetails, tagList } from "./details.js";
+import { ask, bindKeys, clock, kept, listen, loadPicture, make, newId, part, plural, RequestError, save, sentenceCase, tell, verdictWords } from "./studio.js";
 
 const PIECE = 4 << 20;      // bytes of an upload that are sent at once
 const PATIENCE = 2000;      // ms before a piece that did not get through is sent again, from where the studio is
@@ -18,15 +19,74 @@ const card = (video) => {
   const picture = video.picture ? [loadPicture(make("img", { alt: "" }), video.picture)] : [];
   const badge = make("span", { className: `badge ${video.state === "corrected" ? "shown" : ""}`, textContent: video.state });
   const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.shown && `${video.shown} shown`, video.likely && `${video.likely} likely shown, by the words`, video.revision ? plural(video.revision, "correction") : ""];
-  return make("li", { className: "card" },
+  const marks = [video.tags.length ? tagList(video.tags, onlyTag) : [], Object.keys(video.metadata).length ? metadataList(video.metadata) : []].flat();
+  const row = make("li", { className: "card" },
     make("div", { className: "frame" }, ...picture),
     make("div", {},
       make("a", { href: `/video/${encodeURIComponent(video.id)}` }, make("bdi", { textContent: video.title })),
       make("p", { textContent: facts.filter(Boolean).join(" · ") }),
+      ...marks,
       make("p", {}, badge, " ", make("a", { className: "permalink", href: `/follow/${encodeURIComponent(video.id)}`, textContent: "follow along", ariaLabel: `Follow along: ${video.title}` }), " ",
-        make("button", { type: "button", className: "permalink", textContent: "share", ariaLabel: `Share: ${video.title}`, onclick: () => askShare([video.id]) }))));
+        make("button", { type: "button", className: "permalink", textContent: "share", ariaLabel: `Share: ${video.title}`, onclick: () => askShare([video.id]) }), " ",
+        make("button", { type: "button", className: "permalink edit", textContent: "edit", ariaLabel: `Edit title, tags and metadata, or delete: ${video.title}`, onclick: guarded(() => edit(video)) }))));
+  row.dataset.id = video.id;
+  return row;
 };
-let listed = [];
+let labels = { tags: {}, metadata: {} };   // in use: how many videos have each
+const correct = (video, edits) => {
+  const body = { id: newId(), by: kept.get("stepline-name", "me"), base: video.revision, edits };
+  return ask(`/api/videos/${encodeURIComponent(video.id)}/corrections`, { method: "POST", body });
+};
+const edit = (video) => {
+  const choices = { tags: Object.keys(labels.tags), names: Object.keys(labels.metadata) };
+  const save = async (edits) => {
+    try {
+      await correct(video, edits);
+    } catch (error) {
+      if (error.status !== 409 || !error.reply.edits) throw error;
+      video.revision = error.reply.revision;   /* so that a second press overwrites */
+      throw new Error(`${error.message}; or save again to keep yours`);
+    }
+    tell(`“${edits.find((each) => each.do === "title")?.title ?? video.title}” is saved`);
+    await load();
+  };
+  const box = openDetails(video, choices, save, guarded(async () => {
+    tell(`“${video.title}” is deleted; the video itself is still there`);
+    await load();
+    (part("cards").querySelector(".edit") || part("filter")).focus();
+  }));
+  /* the card may be another by now */
+  box.addEventListener("close", () => part("cards").querySelector(`[data-id="${video.id}"] .edit`)?.focus());
+};
+const onlyTag = (tag) => {
+  showTags(tag);
+  guarded(load)();
+};
+/* Add a tag to all videos on the page, or remove it from them: a correction a video, which its history can undo. */
+const tagAll = async (tag, verb) => {
+  const has = ({ tags }) => tags.some((each) => each.toLowerCase() === tag.toLowerCase());
+  const videos = listed.filter((video) => has(video) === (verb === "untag"));
+  let failed = "";
+  for (const [at, video] of videos.entries()) {
+    tell(`${at} of ${plural(videos.length, "video")}`);
+    const failure = await correct(video, [{ do: verb, tag }]).then(() => "", ({ message }) => `“${video.title}”: ${message}`);
+    failed ||= failure;
+  }
+  await load();
+  tell(`“${tag}” ${verb === "tag" ? "added to" : "removed from"} ${plural(videos.length, "video")}`);
+  if (failed) throw new Error(`Not all were changed. ${failed}`);
+};
+const showTags = (chosen) => {
+  const names = new Set([...Object.keys(labels.tags), ...(chosen ? [chosen] : [])]);
+  const options = [...names].map((tag) => make("option", { value: tag, textContent: labels.tags[tag] ? `${tag} (${labels.tags[tag]})` : tag }));
+  const words = options.map(({ textContent }) => textContent).join("\n");
+  if (part("tag").dataset.words !== words) part("tag").replaceChildren(make("option", { value: "", textContent: "any tag" }), ...options);
+  part("tag").dataset.words = words;
+  const same = [...names].find((tag) => tag.toLowerCase() === chosen.toLowerCase());
+  part("tag").value = same ?? "";
+  part("tag").hidden = !names.size;
+};
+let listed = [];   /* the videos on the page */
 let handed = [];
 const askShare = (ids) => {
   handed = ids;
@@ -42,17 +102,24 @@ const share = async () => {
   tell(`${plural(handed.length, "video")} shared: ${name} is in this browser's downloads; hand it on, it needs no server`);
 };
 const load = async () => {
-  const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value });
-  const { videos } = await ask(`/api/videos?${query}`);
-  const narrowed = part("filter").value || part("state").value;
+  const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value, tag: part("tag").value });
+  const [{ videos }, used] = await Promise.all([ask(`/api/videos?${query}`), ask("/api/labels")]);
+  labels = used;
+  showTags(part("tag").value);
+  const narrowed = part("filter").value || part("state").value || part("tag").value;
+  const focused = document.activeElement.closest(".card"), among = focused && [...focused.querySelectorAll("a, button")].indexOf(document.activeElement);
   part("cards").replaceChildren(...videos.map(card));
-  listed = videos.map(({ id }) => id);
-  part("share").disabled = !listed.length;
-  part("share").textContent = `Share ${listed.length === 1 ? "it" : `these ${listed.length}`}`;
+  if (focused) part("cards").querySelector(`[data-id="${focused.dataset.id}"]`)?.querySelectorAll("a, button")[among]?.focus();
+  listed = videos;
+  const these = listed.length === 1 ? "it" : `these ${listed.length}`;
+  for (const [id, verb] of [["share", "Share"], ["tag-all", "Tag"]]) {
+    part(id).disabled = !listed.length;
+    part(id).textContent = `${verb} ${these}`;
+  }
   part("facts").textContent = plural(videos.length, "video");
   part("annotate").hidden = !videos.length && !narrowed;
   part("empty").hidden = videos.length > 0;
-  part("empty").textContent = narrowed ? "No video is like that." : "No videos yet.";
+  part("empty").textContent = narrowed ? "No video is like that. Take fewer words, another tag or all states." : "No videos yet.";
   part("tour").hidden = Boolean(videos.length || narrowed);
 };
 
@@ -72,9 +139,11 @@ const search = async () => {
   part("found").hidden = !query;
   history.replaceState(null, "", query ? `?q=${encodeURIComponent(query)}` : location.pathname);
   if (!query) return;
-  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10 })}`);
+  const tag = part("tag").value;
+  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`);
   if (query !== part("wanted").value.trim()) return;
-  part("found-title").textContent = moments.length ? plural(moments.length, "moment") : "No moment like that was found.";
+  const tagged = tag ? ` in videos tagged “${tag}”` : "";
+  part("found-title").textContent = moments.length ? plural(moments.length, "moment") + tagged : `No moment like that was found${tagged}. Try other words for what is done.`;
   part("moments").replaceChildren(...moments.map((moment) => {
     const picture = moment.picture ? [loadPicture(make("img", { alt: "" }), moment.picture)] : [];
     const where = [moment.title || moment.video, moment.start === null ? "" : clock(moment.start), verdictWords(moment) || moment.kind];
@@ -199,7 +268,10 @@ const uploadAll = async (files) => { for (const file of files) await upload(file
 let typing = 0;
 const soon = (act) => () => { clearTimeout(typing); typing = setTimeout(guarded(act), TYPING); };
 part("filter").addEventListener("input", soon(load));
-for (const id of ["state", "sort"]) part(id).addEventListener("change", guarded(load));
+let waiting = 0;
+const loadSoon = () => { clearTimeout(waiting); waiting = setTimeout(guarded(load), TYPING); };   /* once for many changes */
+part("tag").addEventListener("change", guarded(search));
+for (const id of ["state", "sort", "tag"]) part(id).addEventListener("change", guarded(load));
 part("search").addEventListener("submit", (event) => { event.preventDefault(); guarded(search)(); });
 part("wanted").addEventListener("input", soon(search));
 part("link").addEventListener("submit", (event) => {
@@ -214,7 +286,18 @@ part("link").addEventListener("submit", (event) => {
   })();
 });
 part("files").addEventListener("change", ({ target }) => { uploadAll([...target.files]); target.value = ""; });
-part("share").addEventListener("click", () => askShare(listed));
+part("share").addEventListener("click", () => askShare(listed.map(({ id }) => id)));
+part("tag-all").addEventListener("click", () => {
+  part("tag-title").textContent = `Tag ${plural(listed.length, "video")}`;
+  part("tags-in-use").replaceChildren(...Object.keys(labels.tags).map((value) => make("option", { value })));
+  part("shared-tag").value = "";
+  part("tag-box").showModal();
+});
+part("tag-not").addEventListener("click", () => part("tag-box").close());
+part("tag-form").addEventListener("submit", ({ submitter }) => {
+  const tag = part("shared-tag").value.trim();
+  if (tag) guarded(tagAll)(tag, submitter?.value || "tag");
+});
 part("share-now").addEventListener("click", guarded(share));
 part("share-not").addEventListener("click", () => part("share-box").close());
 let inside = 0;
@@ -235,11 +318,18 @@ const again = guarded(async () => {
 });
 listen({
   job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
-  video: guarded(load),
+  video: loadSoon,
 }, again);
 bindKeys([
   [["/"], "searches all videos", { "/": () => part("wanted").focus() }],
-  [["f"], "filters by title", { f: () => part("filter").focus() }],
+  [["f"], "filters by title, tag or metadata", { f: () => part("filter").focus() }],
+  [["t"], "edits title, tags and metadata of the video that has the focus, or deletes it", {
+    t: () => {
+      const chosen = document.activeElement.closest(".card")?.querySelector(".edit");
+      if (chosen) chosen.click();
+      else tell("choose a video first: Tab walks them");
+    },
+  }],
   [["u"], "chooses files to add", { u: () => part("files").click() }],
 ]);
 part("wanted").value = new URLSearchParams(location.search).get("q") || "";

@@ -1,5 +1,6 @@
 /* Review of one video: its steps are watched, moved, split, merged, added, deleted, retitled, marked and put in order. */
 import { Corrections, inWords, standing } from "./corrections.js";
+import { metadataList, openDetails, tagList } from "./details.js";
 import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
 import { Timeline } from "./timeline.js";
 
@@ -308,7 +309,20 @@ const saveTitle = () => {
   if (title && title !== before) edited.edit({ do: "title", title });
   else showTitle(before);
 };
+const showLabels = () => {
+  const { tags, metadata } = edited.labels, looks = JSON.stringify([tags, metadata]);
+  if (part("labels").dataset.looks === looks) return;
+  part("labels").dataset.looks = looks;
+  part("labels").replaceChildren(...(tags.length ? [tagList(tags)] : []), ...(Object.keys(metadata).length ? [metadataList(metadata)] : []));
+  part("labels").hidden = !part("labels").children.length;
+};
+const editDetails = async () => {
+  const { tags, metadata } = await ask("/api/labels").catch(() => ({ tags: {}, metadata: {} }));   /* suggestions alone */
+  const video = { ...edited.labels, title: edited.title || fallbackTitle, id: pageId() };
+  openDetails(video, { tags: Object.keys(tags), names: Object.keys(metadata) }, (edits) => edited.edit(...edits), () => location.assign("/"));
+};
 const render = () => {
+  if (edited.labels) showLabels();
   if (document.activeElement !== part("title") && edited.record) showTitle(edited.title || fallbackTitle);
   const focused = document.activeElement, ids = new Set(steps().map(({ id }) => id));
   if (!ids.has(current)) current = null;
@@ -405,7 +419,11 @@ const begin = async () => {
   player.addEventListener("loadedmetadata", jump, { once: true });
   const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };
   listen({
-    video: ({ id, revision }) => { if (id === pageId()) edited.heard(revision).catch((error) => trouble(error.message)); },
+    video: ({ id, revision, removed }) => {
+      if (id !== pageId()) return;
+      if (removed) trouble("This video was deleted from the library.");
+      else edited.heard(revision).catch((error) => trouble(error.message));
+    },
     files: () => lookAgain().catch((error) => trouble(error.message)),
   },
     () => edited.heard(Infinity).catch((error) => trouble(error.message)));
@@ -431,7 +449,7 @@ const copyLink = (second) => copy(`${location.origin}${location.pathname}#t=${ty
 const toggle = () => { if (player.paused) player.play().catch(() => {}); else player.pause(); };
 const acts = {
   undo, redo, add, sort, loop: toggleLoop, "copy-link": () => copyLink(), "frame-back": () => step(-1), "frame-on": () => step(1),
-  "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory,
+  "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory, "edit-details": editDetails,
 };
 for (const [id, act] of Object.entries(acts)) part(id).addEventListener("click", act);
 const save = async (format) => {
@@ -471,6 +489,7 @@ bindKeys([
   [["z", "Z"], "undo and redo; Ctrl+Z and Ctrl+Y too", { z: undo, Z: redo, "Ctrl+z": undo, "Ctrl+y": redo, "Shift+z": redo, "Ctrl+Shift+z": redo }],
   [["+", "−"], "zooms the timeline", { "+": acts["zoom-in"], "-": acts["zoom-out"] }],
   [["h"], "shows the history", { h: toggleHistory }],
+  [["t"], "edits title, tags and metadata, or deletes the video", { t: editDetails }],
   [["c"], "copies the link to this second", { c: () => copyLink() }],
 ]);
 begin().catch((error) => trouble(error.message));

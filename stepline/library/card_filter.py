@@ -1,0 +1,114 @@
+"""Which videos of a library are asked for: by words, tags, metadata and state."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
+from stepline.library.video_edits import text_key
+
+
+@dataclass(frozen=True)
+class CardFilter:
+    """What a video must have: all words in its title, tags or metadata, all tags, all metadata.
+
+    metadata: NAME:VALUE, or NAME alone for any value. state: None for any. Letters of either case
+    count as the same.
+    """
+
+    words: str = ""
+    tags: Sequence[str] = ()
+    metadata: Sequence[str] = ()
+    state: VideoState | None = None
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether every video fits."""
+        words = self.words.split()
+        labels = [*self.tags, *self.metadata]
+        return not (words or labels or self.state)
+
+    def choose(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
+        """Return the cards that fit, in their order."""
+        if self.asks_nothing:
+            return list(cards)
+        words = self.words.casefold().split()
+        tags = set(map(text_key, self.tags))
+        pairs = list(map(_pair, self.metadata))
+        matches = []
+        for card in cards:
+            has_state = self.state in (None, card.state)
+            has_tags = tags <= set(map(text_key, card.tags))
+            has_labels = has_tags and _has_pairs(card, pairs)
+            if has_state and has_labels and _has_words(card, words):
+                matches.append(card)
+        return matches
+
+
+def matching_names(library: CorrectedLibrary, card_filter: CardFilter) -> frozenset[str] | None:
+    """Return the names of the record files of the videos that fit; None where every video does."""
+    if card_filter.asks_nothing:
+        return None
+    names = set()
+    for card in card_filter.choose(library.videos()):
+        video = library.video(card.id)
+        names.add(video.name)
+    return frozenset(names)
+
+
+def count_tags(cards: Iterable[VideoCard]) -> dict[str, int]:
+    """Return how many cards have each tag, sorted by tag."""
+    tags: list[str] = []
+    for card in cards:
+        tags += card.tags
+    return _counts(tags)
+
+
+def count_metadata(cards: Iterable[VideoCard]) -> dict[str, int]:
+    """Return how many cards have each name in their metadata, sorted by name."""
+    names: list[str] = []
+    for card in cards:
+        names += card.metadata
+    return _counts(names)
+
+
+def _counts(texts: Sequence[str]) -> dict[str, int]:
+    counts = Counter(map(text_key, texts))
+    spellings: dict[str, str] = {}
+    for text in texts:
+        key = text_key(text)
+        spellings.setdefault(key, text)
+    by_spelling = {}
+    for key in sorted(counts):
+        spelling = spellings[key]
+        by_spelling[spelling] = counts[key]
+    return by_spelling
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition(":")
+    return text_key(name), text_key(value)
+
+
+def _has_pairs(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
+    if not pairs:
+        return True
+    values = {}
+    for name, value in card.metadata.items():
+        key = text_key(name)
+        values[key] = text_key(value)
+    for name, value in pairs:
+        if name not in values:
+            return False
+        if value not in ("", values[name]):
+            return False
+    return True
+
+
+def _has_words(card: VideoCard, words: Sequence[str]) -> bool:
+    texts = [card.title, *card.tags]
+    for name, value in card.metadata.items():
+        texts.append(f"{name}: {value}")
+    text = "\n".join(texts)
+    folded = text.casefold()
+    return all(word in folded for word in words)

@@ -1,0 +1,129 @@
+"""What people change of a video as a whole: its title, its tags, and metadata of their own.
+
+    video = edited_video(video, TagEdit(do="tag", tag="Safety"))
+
+These edits touch no step, so they hold for every record of the video, also one that is made again.
+Tags, and the names of metadata, that differ by the case of their letters alone are the same.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from stepline.errors import StoreError
+from stepline.outputs.text import one_line
+from stepline.records import FrozenModel, Video
+
+MAX_TITLE_CHARS = 200
+MAX_TAG_CHARS = 60
+MAX_NAME_CHARS = 60  # of metadata
+MAX_VALUE_CHARS = 300
+MAX_TAGS = 30  # of a video
+MAX_METADATA = 30  # names of a video
+
+Tag: TypeAlias = Annotated[str, Field(max_length=MAX_TAG_CHARS, pattern=r"\S")]
+MetadataName: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=r"\S")]
+MetadataValue: TypeAlias = Annotated[str, Field(max_length=MAX_VALUE_CHARS, pattern=r"\S")]
+
+
+class TitleEdit(FrozenModel):
+    """Another title of the video."""
+
+    do: Literal["title"]
+    title: Annotated[str, Field(max_length=MAX_TITLE_CHARS, pattern=r"\S")]
+
+
+class TagEdit(FrozenModel):
+    """A tag that the video gets."""
+
+    do: Literal["tag"]
+    tag: Tag
+
+
+class UntagEdit(FrozenModel):
+    """A tag that the video loses."""
+
+    do: Literal["untag"]
+    tag: Tag
+
+
+class MetadataEdit(FrozenModel):
+    """The value of a name in the video's metadata; None removes the name."""
+
+    do: Literal["metadata"]
+    name: MetadataName
+    value: MetadataValue | None = None
+
+
+VideoEdit: TypeAlias = TitleEdit | TagEdit | UntagEdit | MetadataEdit
+
+
+def edited_video(video: Video, edit: VideoEdit) -> Video:
+    """Return the video after an edit. Raises StoreError for a text without a visible character, and
+    where the video would have too many tags or names."""
+    match edit:
+        case TitleEdit():
+            title = _visible(edit.title, "title")
+            return video.model_copy(update={"title": title, "title_source": "user"})
+        case TagEdit() | UntagEdit():
+            return video.model_copy(update={"tags": _edited_tags(video.tags, edit)})
+        case MetadataEdit():
+            metadata = _edited_metadata(video.metadata, edit)
+            return video.model_copy(update={"metadata": metadata})
+
+
+def touched_part(edit: VideoEdit) -> str:
+    """Return what an edit touches: the title, a tag, or a name of the metadata."""
+    match edit:
+        case TitleEdit():
+            return "title"
+        case TagEdit() | UntagEdit():
+            return f"tag {text_key(edit.tag)}"
+        case MetadataEdit():
+            return f"metadata {text_key(edit.name)}"
+
+
+def text_key(text: str) -> str:
+    """Return a text as it is compared: on one line, without the case of its letters."""
+    return one_line(text).casefold()
+
+
+def _edited_tags(tags: Sequence[str], edit: TagEdit | UntagEdit) -> tuple[str, ...]:
+    tag = _visible(edit.tag, "tag")
+    key = text_key(tag)
+    edited = [other for other in tags if text_key(other) != key]
+    if isinstance(edit, TagEdit):
+        edited.append(tag)
+    _check_count(len(edited), MAX_TAGS, "tags")
+    # so that the order in which people added them does not matter
+    edited.sort(key=text_key)
+    return tuple(edited)
+
+
+def _edited_metadata(metadata: Mapping[str, str], edit: MetadataEdit) -> dict[str, str]:
+    name = _visible(edit.name, "name")
+    key = text_key(name)
+    values = {}
+    for other, value in metadata.items():
+        if text_key(other) != key:
+            values[other] = value
+    if edit.value is not None:
+        values[name] = _visible(edit.value, "value")
+    _check_count(len(values), MAX_METADATA, "names of metadata")
+    names = sorted(values, key=text_key)
+    return {other: values[other] for other in names}
+
+
+def _visible(text: str, what: str) -> str:
+    line = one_line(text)
+    # neither spaces nor control, format or unknown characters
+    if all(unicodedata.category(letter)[0] in "CZ" for letter in line):
+        raise StoreError(f"{what} {text!r}: holds no visible character; write a word")
+    return line
+
+
+def _check_count(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise StoreError(f"a video has at most {most} {what}; remove one first")

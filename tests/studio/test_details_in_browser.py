@@ -1,0 +1,321 @@
+"""Videos are named, tagged, described and deleted, as a person does it: by keys, mouse and finger."""
+
+import time
+
+import pytest
+from browser import CHROMIUM
+from studio_server import let_in, library, serving
+
+from stepline.library.corrected_library import video_id
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
+    ),
+]
+
+LEMONADE = video_id("v0.json")
+PLACE = f"/api/videos/{LEMONADE}"
+CARD = f'.card[data-id="{LEMONADE}"]'
+TITLES = "[...document.querySelectorAll('.card > div > a')].map((card) => card.textContent)"
+WARNING = "document.querySelector('.details .warnings').textContent"
+OPEN = "document.querySelector('dialog.details[open]')"
+FOCUS = "document.activeElement"
+HOSTILE = "<img src=x onerror=document.title='hit'>"
+
+
+@pytest.fixture
+def server(tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video, ("Lemonade", "Bench", "Bread"))
+    with serving(folder, at_once=0) as running:
+        yield running
+
+
+@pytest.fixture
+def visit(browser, server):
+    let_in(browser, server)
+    opened = []
+
+    def visit(path="", ready="document.querySelectorAll('.card').length === 3", **screen):
+        page = browser.open(f"{server.address}{path}", **screen)
+        opened.append(page)
+        page.wait_until(ready)
+        return page
+
+    yield visit
+    for page in opened:
+        page.send("Page.navigate", url="about:blank")
+        page.close()
+
+
+def press(page, *names):
+    codes = {"Enter": (13, "\r"), "Tab": (9, None), "Escape": (27, None), "t": (84, "t")}
+    for name in names:
+        code, text = codes[name]
+        page.press(name, code, text)
+
+
+def tap(page, selector):
+    """Touch the middle of the first element that matches."""
+    page.run(
+        f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})"
+    )
+    box = page.run(
+        f"(() => {{ const b = document.querySelector({selector!r}).getBoundingClientRect();"
+        " return {x: b.x + b.width / 2, y: b.y + b.height / 2}; })()"
+    )
+    page.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[box])
+    page.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+
+def label(server, *edits, by="bob"):
+    base = server.read(PLACE)["revision"]
+    body = {"by": by, "base": base, "edits": list(edits)}
+    assert server.ask("POST", f"{PLACE}/corrections", body)[0].status == 200
+
+
+def labels(server):
+    video = server.read(f"{PLACE}/record?part=steps")["record"]["video"]
+    return video["title"], video.get("tags", []), video.get("metadata", {})
+
+
+def test_a_video_is_named_tagged_and_described_by_keys_alone(visit, server):
+    page = visit()
+    page.run(f"document.querySelector('{CARD} a').focus()")
+    press(page, "t")
+    page.wait_until(f"{OPEN} && {FOCUS}.id === 'new-title'")
+    page.type("Pink lemonade")  # instead of the title, which is selected
+    press(page, "Tab")
+    assert page.run(f"{FOCUS}.id") == "new-tag"
+    for tag in ("Safety", "garage", "SAFETY"):
+        page.type(tag)
+        press(page, "Enter")
+    press(page, "Tab", "Tab", "Enter")
+    page.type("Course")
+    press(page, "Tab")
+    page.type("A1")
+    assert page.violations() == []
+    press(page, "Enter")
+    page.wait_until(f"!{OPEN}")
+    assert labels(server) == ("Pink lemonade", ["garage", "Safety"], {"Course": "A1"})
+    page.wait_until(f"{FOCUS}.matches('{CARD} .edit')")
+    text = page.run(f"document.querySelector('{CARD}').innerText")
+    for word in ("Pink lemonade", "Safety", "garage", "Course", "A1", "1 correction"):
+        assert word in text
+    press(page, "t")
+    page.wait_until(OPEN)
+    page.click(".details .tag button")
+    page.click("#save")
+    page.wait_until(f"!{OPEN}")
+    assert labels(server)[1] == ["Safety"]
+    assert page.complaints() == []
+
+
+def test_tags_filter_the_list_and_the_search(visit, server):
+    label(
+        server, {"do": "tag", "tag": "Safety"}, {"do": "metadata", "name": "Course", "value": "A1"}
+    )
+    page = visit()
+    page.wait_until("!document.getElementById('tag').hidden")
+    page.click(f"{CARD} button.tag")
+    page.wait_until(f"{TITLES}.join() === 'Lemonade'")
+    assert page.run("document.getElementById('tag').selectedOptions[0].textContent") == "Safety (1)"
+    page.press("/", 191, "/")
+    page.type("pour the juice")
+    page.wait_until("document.querySelectorAll('.moment').length > 0")
+    page.wait_until("document.getElementById('found-title').textContent.includes('“Safety”')")
+    moments = "[...document.querySelectorAll('.moment small')].map((small) => small.textContent)"
+    assert all("Lemonade" in text for text in page.run(moments))
+    page.run(
+        "(() => { const tag = document.getElementById('tag'); tag.value = '';"
+        " tag.dispatchEvent(new Event('change')); })()"
+    )
+    page.wait_until(f"{TITLES}.length === 3")
+    page.run(
+        "(() => { const filter = document.getElementById('filter'); filter.value = 'course a1';"
+        " filter.dispatchEvent(new Event('input')); })()"
+    )
+    page.wait_until(f"{TITLES}.join() === 'Lemonade'")
+
+
+def test_a_video_is_deleted_by_keys_after_it_is_said_what_goes(visit, server):
+    label(server, {"do": "tag", "tag": "Safety"})
+    page = visit()
+    page.run(f"document.querySelector('{CARD} .edit').focus()")
+    for way_out in ("Escape", "Enter"):  # leaves the box; presses "Keep it", which has the focus
+        press(page, "Enter")
+        page.wait_until(OPEN)
+        page.run("document.getElementById('delete').focus()")
+        press(page, "Enter")
+        page.wait_until(f"{FOCUS}.id === 'keep-video'")
+        text = page.run(f"{OPEN}.innerText")
+        for words in (
+            "Delete “Lemonade”?",
+            "cannot be undone",
+            "v0.json",
+            "1 correction and 1 file",
+        ):
+            assert words in text
+        press(page, way_out)
+        page.wait_until(f"!{OPEN} && {FOCUS}.matches('{CARD} .edit')")
+    press(page, "Enter")
+    page.wait_until(OPEN)
+    page.run("document.getElementById('delete').focus()")
+    press(page, "Enter")
+    page.wait_until(f"{FOCUS}.id === 'keep-video'")
+    press(page, "Tab", "Enter")
+    page.wait_until(f"!{OPEN} && {TITLES}.length === 2")
+    page.wait_until(f"{FOCUS}.matches('.card .edit')")
+    assert "Lemonade" not in page.run(TITLES)
+    folder = server.studio.library.folder
+    assert {path.name for path in folder.glob("v0.*")} == {"v0.mp4"}
+    assert server.read("/api/labels") == {"tags": {}, "metadata": {}}
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_finger_names_tags_and_deletes_on_a_phone(visit, server, dark):
+    page = visit(width=390, height=844, dark=dark)
+    page.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tap(page, f"{CARD} .edit")
+    page.wait_until(OPEN)
+    page.type("Pink lemonade")
+    tap(page, "#new-tag")
+    page.wait_until(f"{FOCUS}.id === 'new-tag'")
+    page.type("Safety")
+    tap(page, "#new-tag ~ button")
+    page.wait_until("document.querySelectorAll('.details .tag').length === 1")
+    small = (
+        "[...document.querySelectorAll('.details button, .details input')].filter((node) =>"
+        " node.checkVisibility() && node.getBoundingClientRect().height < 40).length"
+    )
+    assert page.run(small) == 0
+    assert page.run(f"{OPEN}.scrollWidth <= innerWidth")
+    assert page.violations() == []
+    assert page.unreadable() == []
+    tap(page, "#save")
+    page.wait_until(f"!{OPEN}")
+    assert labels(server)[:2] == ("Pink lemonade", ["Safety"])
+    page.wait_until(f"document.querySelector('{CARD} button.tag')")
+    tap(page, f"{CARD} button.tag")
+    page.wait_until(f"{TITLES}.join() === 'Pink lemonade'")
+    tap(page, f"{CARD} .edit")
+    page.wait_until(OPEN)
+    tap(page, "#delete")
+    page.wait_until("document.getElementById('delete-now')")
+    assert page.violations() == []
+    tap(page, "#delete-now")
+    page.wait_until(f"!{OPEN} && {TITLES}.length === 0")
+    assert page.complaints() == []
+
+
+def test_what_cannot_be_saved_is_said_in_the_box(visit, server):
+    page = visit()
+    page.click(f"{CARD} .edit")
+    page.wait_until(OPEN)
+    page.run("document.getElementById('new-title').value = ' '")
+    page.click("#save")
+    page.wait_until(f"{WARNING}.includes('needs a title')")
+    page.run("document.getElementById('new-title').value = 'Mine'")
+    page.click("#add-line")
+    page.type("Course")
+    page.click("#save")
+    page.wait_until(f"{WARNING}.includes('needs a name and a value')")
+    page.click(".metadata-lines button")
+    label(server, {"do": "title", "title": "Bob's"})
+    page.click("#save")
+    page.wait_until(f"{WARNING}.includes('bob changed title meanwhile')")
+    assert labels(server)[0] == "Bob's"
+    page.click("#save")
+    page.wait_until(f"!{OPEN}")
+    assert labels(server)[0] == "Mine"
+
+
+def test_hostile_labels_stay_text(visit, server):
+    label(
+        server,
+        {"do": "title", "title": HOSTILE},
+        {"do": "tag", "tag": HOSTILE},
+        {"do": "metadata", "name": HOSTILE, "value": HOSTILE},
+    )
+    page = visit()
+    page.wait_until(f"document.querySelector('{CARD} button.tag')?.textContent.startsWith('<img')")
+    page.click(f"{CARD} .edit")
+    page.wait_until(OPEN)
+    page.click("#delete")
+    page.wait_until("document.getElementById('delete-now')")
+    review = visit(f"video/{LEMONADE}", "document.querySelector('#labels .tag')")
+    review.run("document.getElementById('edit-details').click()")
+    review.wait_until(OPEN)
+    for each in (page, review):
+        assert "hit" not in each.run("document.title").split(" ")[:1]
+        assert each.run("document.querySelectorAll('img[src=x]').length") == 0
+        assert each.complaints() == []
+
+
+READY = "document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')"
+
+
+def test_an_open_review_says_that_the_video_was_deleted_elsewhere(visit, server):
+    page = visit(f"video/{LEMONADE}", READY)
+    for number in range(100):  # until the page listens
+        label(server, {"do": "title", "title": f"Title {number}"})
+        if page.run("document.title.startsWith('Title')"):
+            break
+        time.sleep(0.1)
+    assert server.ask("DELETE", PLACE, "")[0].status == 200
+    page.wait_until("document.getElementById('trouble').textContent.includes('was deleted')")
+
+
+def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server):
+    page = visit(f"video/{LEMONADE}", READY)
+    press(page, "t")
+    page.wait_until(f"{OPEN} && {FOCUS}.id === 'new-title'")
+    press(page, "Tab")
+    page.type("Safety")
+    page.click("#add-line")
+    page.type("Course")
+    press(page, "Tab")
+    page.type("A1")
+    press(page, "Enter")
+    page.wait_until(f"!{OPEN} && document.getElementById('labels').innerText.includes('A1')")
+    saved = "document.getElementById('saved').textContent === 'All changes saved'"
+    page.wait_until(saved)
+    assert labels(server) == ("Lemonade", ["Safety"], {"Course": "A1"})
+    assert page.violations() == []
+    page.click("#show-history")
+    words = "document.getElementById('changes').innerText"
+    page.wait_until(f"{words}.includes('tag “Safety”; Course: “A1”')")
+    page.click("#undo")
+    page.wait_until(f"document.getElementById('labels').hidden && {saved}")
+    assert labels(server) == ("Lemonade", [], {})
+    page.click("#edit-details")
+    page.wait_until(OPEN)
+    page.click("#delete")
+    page.wait_until(f"{FOCUS}.id === 'keep-video'")
+    page.click("#delete-now")
+    page.wait_until(f"location.pathname === '/' && {TITLES}.length === 2")
+    assert page.complaints() == []
+
+
+def test_all_videos_on_the_page_are_tagged_at_once(visit, server):
+    label(server, {"do": "tag", "tag": "safety"})
+    page = visit()
+    page.wait_until("document.getElementById('tag-all').textContent === 'Tag these 3'")
+    page.run("document.getElementById('tag-all').focus()")
+    press(page, "Enter")
+    page.wait_until("document.getElementById('tag-box').open")
+    assert page.violations() == []
+    page.type("Safety")
+    page.click("#tag-now")
+    told = "document.getElementById('told').textContent"
+    page.wait_until(f"{told} === '“Safety” added to 2 videos'")
+    assert list(server.read("/api/labels")["tags"].values()) == [3]
+    page.wait_until("document.querySelectorAll('.card button.tag').length === 3")
+    page.click("#tag-all")
+    page.type("SAFETY")
+    page.click("#tag-form [value=untag]")
+    page.wait_until(f"{told} === '“SAFETY” removed from 3 videos'")
+    assert server.read("/api/labels")["tags"] == {}
+    assert page.complaints() == []
