@@ -25,9 +25,11 @@ from stepline.rendering import render_record
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
+Day: TypeAlias = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # ISO 8601
 Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
+TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
 Basis: TypeAlias = Literal["words", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
@@ -98,13 +100,15 @@ class LinkChapter(FrozenModel):
 
 
 class LinkOrigin(FrozenModel):
-    """Where a video was fetched from, and what its page says of it."""
+    """Where a video was fetched from, and what its page says of it. JSON holds upload_date only
+    where the page names it."""
 
     url: str
     title: str | None = None
     uploader: str | None = None
     licence: str | None = None
     chapters: tuple[LinkChapter, ...] = ()
+    upload_date: Day | None = None
 
 
 class Video(FrozenModel):
@@ -114,7 +118,8 @@ class Video(FrozenModel):
     title_source: where the title is from: the user, the page of a link, the file's metadata, what
     is said, or the file's name; None where a dataset gave it, or an older version.
     sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin:
-    of one that was named by its address. JSON holds both only where they are known.
+    of one that was named by its address. author, publication_date: as its page or its metadata says.
+    JSON holds origin, title_source and these two only where they are known.
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -125,6 +130,8 @@ class Video(FrozenModel):
     sha256: str | None = None
     origin: LinkOrigin | None = None
     title_source: TitleSource | None = None
+    author: str | None = None
+    publication_date: Day | None = None
 
 
 class Word(FrozenModel):
@@ -231,6 +238,26 @@ class Material(FrozenModel):
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
 
+class WorkTime(FrozenModel):
+    """How long the work takes, or a part of it, as the speaker says; low, high: seconds.
+
+    at: second at which it is said. sources: indices of the sentences that say so.
+    """
+
+    kind: TimeKind
+    low: Annotated[float, Field(gt=0.0)]
+    high: Annotated[float, Field(gt=0.0)]
+    text: str = ""
+    at: Seconds
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "WorkTime":
+        if self.low > self.high:
+            raise ValueError(f"time {self.low:g}-{self.high:g} s: need low <= high")
+        return self
+
+
 RejectedKind: TypeAlias = Literal[
     "video",
     "duration",
@@ -283,8 +310,8 @@ class Record(FrozenModel):
 
     id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
     settings, models: what made it (plain values). warnings: what the user should know (a truncated
-    file). materials, tools: what the speaker says the work needs; JSON holds both only where there
-    are any.
+    file). materials, tools: what the speaker says the work needs. yields, times: how much it makes
+    and how long it takes, where that is said. JSON holds these four only where there are any.
     """
 
     id: Annotated[str, Field(min_length=1)]
@@ -293,6 +320,8 @@ class Record(FrozenModel):
     steps: tuple[Step, ...] = ()
     materials: tuple[Material, ...] = ()
     tools: tuple[Material, ...] = ()
+    yields: tuple[Material, ...] = ()
+    times: tuple[WorkTime, ...] = ()
     recipe: tuple[str, ...] = ()
     captions: tuple[Step, ...] = ()
     reference: tuple[Step, ...] = ()
@@ -338,10 +367,15 @@ class Record(FrozenModel):
                 raise ValueError(
                     f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}"
                 )
-        for thing in (*self.materials, *self.tools):
+        for thing in (*self.materials, *self.tools, *self.yields):
             if thing.sources and max(thing.sources) >= known:
                 raise ValueError(
                     f"{thing.name!r} cites sentence {max(thing.sources)}; there are {known}"
+                )
+        for time in self.times:
+            if time.sources and max(time.sources) >= known:
+                raise ValueError(
+                    f"the {time.kind} time cites sentence {max(time.sources)}; there are {known}"
                 )
         return self
 

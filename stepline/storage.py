@@ -21,8 +21,10 @@ from stepline.records import VERSION, Record
 # ---------------------------------------------------------------- JSON
 
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
-THING_FIELDS = ("materials", "tools")  # of a record, stored only where there are any
-KNOWN_ONLY_VIDEO_FIELDS = ("origin", "title_source")  # stored only where they are known
+# of a record, stored only where there are any
+THING_FIELDS = ("materials", "tools", "yields", "times")
+# of a video, stored only where they are known
+KNOWN_ONLY_VIDEO_FIELDS = ("origin", "title_source", "author", "publication_date")
 
 
 def to_json(record: Record) -> str:
@@ -35,6 +37,9 @@ def to_json(record: Record) -> str:
     for field in KNOWN_ONLY_VIDEO_FIELDS:
         if tree["video"][field] is None:
             del tree["video"][field]
+    origin = tree["video"].get("origin")
+    if origin is not None and origin["upload_date"] is None:
+        del origin["upload_date"]
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
             sentence.update(sentence.pop("span"))

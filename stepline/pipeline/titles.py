@@ -1,5 +1,5 @@
 """The title of a video, and where it is from: the user, the page of a link, the file's metadata,
-what is said at the beginning, or the file's name."""
+what is said at the beginning, or the file's name; its author and its date."""
 
 import re
 from typing import TYPE_CHECKING
@@ -38,6 +38,18 @@ def choose_title(
         if spoken is not None:
             return shorten(spoken, MAX_TITLE_CHARS), "speech"
     return readable_name(request.path.stem) or request.id, "name"
+
+
+def find_author(request: Request, info: "MediaInfo") -> str | None:
+    """Return who made a video, as the page of its link says, or the file's metadata."""
+    uploader = request.origin.uploader if request.origin else None
+    return one_line(uploader or info.author or "") or None
+
+
+def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
+    """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
+    upload_date = request.origin.upload_date if request.origin else None
+    return upload_date or info.publication_date
 
 
 def readable_name(stem: str) -> str:

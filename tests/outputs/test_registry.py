@@ -149,7 +149,8 @@ def test_an_output_reads_back_what_it_wrote(name, record, alignment, keyframes, 
     assert path in written
     assert sorted(read(path)) == starts
     content = OUTPUTS[name].write(
-        record, OutputExtras(alignment=alignment, keyframes=keyframes, media="v.mp4")
+        record,
+        OutputExtras(alignment=alignment, keyframes=keyframes, media="v.mp4", formats=(name,)),
     )
     assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
 

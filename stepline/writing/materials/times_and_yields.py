@@ -1,0 +1,230 @@
+"""How long the work takes and how much it makes, where the speaker says so of the whole work.
+
+    "this recipe takes about thirty minutes"           total, 30 min
+    "prep time is ten minutes, cook time is an hour"   preparation, 10 min; cooking, 1 h
+    "it serves four to six"                            4-6 servings
+    "this makes twelve pancakes"                       12 pancakes, where the title names pancakes
+
+How long a step takes ("bake for 20 minutes") is none of these, and nothing is added up. A kind of
+which different times are told is left out: nobody can say which of them holds.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from stepline.narration.words import word_set
+from stepline.records import Amount, Material, TimeKind, WorkTime
+from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
+from stepline.writing.materials.amounts import amount_at
+from stepline.writing.materials.mentions import NOUN_TAGS, ThingMention, find_mentions, spelt_word
+from stepline.writing.quantities import UNITS, Quantity, located_quantities, tokens
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+TIME_MARK: Final = "@"  # stands for a time among the words of a sentence; no word is like it
+ABOUT: Final = r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
+IS: Final = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
+WHOLE_WORK: Final = (
+    r"(?:recipe|dish|meal|project|(?:whole|entire) (?:thing|process|job|project|recipe|work))"
+)
+TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
+    "total": re.compile(
+        rf"\btotal (?:\w+ )?time {IS}{ABOUT}{TIME_MARK}"
+        rf"|{TIME_MARK} (?:in total|in all|all in|all together|altogether|total\b"
+        r"|(?:from )?start to finish|from beginning to end)"
+        rf"|\b{WHOLE_WORK} (?:(?:only|just|usually|will|can|should) )*"
+        rf"(?:takes?|took) (?:(?:you|us|me) )?{ABOUT}{TIME_MARK}"
+    ),
+    "preparation": re.compile(
+        rf"\bprep(?:aration)? (?:time )?{IS}{ABOUT}{TIME_MARK}"
+        rf"|{TIME_MARK} (?:(?:of|for) )?prep(?:aration)?\b|{TIME_MARK} to prep(?:are)?(?: [,.;]|$)"
+    ),
+    "cooking": re.compile(
+        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {IS}{ABOUT}{TIME_MARK}"
+        rf"|{TIME_MARK} (?:of )?(?:cook|cooking|baking|roasting) time\b"
+        rf"|{TIME_MARK} to (?:cook|bake|roast)(?: [,.;]|$)"
+    ),
+}
+APPROXIMATE_WORDS: Final = word_set("about around roughly approximately up to at least just enough")
+SERVING_VERBS: Final = word_set("serve feed")
+MAKING_VERBS: Final = word_set("make yield produce")
+PEOPLE_WORDS: Final = word_set("people person adult guest portion serving kid child friend")
+RECIPE_WORDS: Final = word_set("recipe batch quantity amount mix mixture dough batter")
+THING_PRONOUNS: Final = word_set("this that it which")
+MODALS: Final = word_set("will should can would 'll")
+MAX_SECONDS: Final = 366 * 86400.0  # longer is a slip of recognition
+
+
+def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
+    """Return the times of the whole work that are said, one a kind, in the order of TIME_PATTERNS."""
+    said_times: dict[TimeKind, list[WorkTime]] = {}
+    for unit in narration.units:
+        for time in _unit_times(unit):
+            said_times.setdefault(time.kind, []).append(time)
+    times = []
+    for kind in TIME_PATTERNS:
+        same_kind = said_times.get(kind, [])
+        if len({(time.low, time.high) for time in same_kind}) == 1:
+            sources = tuple(dict.fromkeys(time.sources[0] for time in same_kind))
+            times.append(same_kind[0].model_copy(update={"sources": sources}))
+    return tuple(times)
+
+
+def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
+    """Yield what one sentence says of how long the work takes."""
+    words, durations = _marked(tokens(unit.text))
+    text = " ".join(words)
+    for kind, pattern in TIME_PATTERNS.items():
+        for match in pattern.finditer(text):
+            number = text[: match.end()].count(TIME_MARK) - 1
+            low, high = durations[number]
+            yield WorkTime(
+                kind=kind,
+                low=low,
+                high=high,
+                text=unit.text,
+                at=unit.sentences[0].span.start,
+                sources=(unit.first,),
+            )
+
+
+def _marked(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
+    """Return the words with a mark in the place of each time, and the seconds of these."""
+    marked_words: list[str] = []
+    durations: list[tuple[float, float]] = []
+    after = 0
+    last_end = 0
+    last_factor = 0.0
+    for quantity, begin, end in located_quantities(words):
+        seconds = _seconds(quantity)
+        if seconds is None:
+            continue
+        low, high, factor = seconds
+        between = words[last_end:begin]
+        if durations and factor < last_factor and between in ([], ["and"]):
+            durations[-1] = (durations[-1][0] + low, durations[-1][1] + high)
+        else:
+            marked_words += [*words[after:begin], TIME_MARK]
+            durations.append((low, high))
+        after = last_end = end
+        last_factor = factor
+    return [*marked_words, *words[after:]], durations
+
+
+def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
+    """Return the seconds of a time, and those of its unit; None for any other amount."""
+    if quantity.kind != "time":
+        return None
+    factor = UNITS[quantity.unit][1]
+    low, high = quantity.low * factor, quantity.high * factor
+    if not 0 < low <= high <= MAX_SECONDS:
+        return None
+    return low, high, factor
+
+
+def times_within(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime, ...]:
+    """Return the times that the first so many sentences tell."""
+    return tuple(time for time in times if time.sources[0] < sentences)
+
+
+def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]:
+    """Return how much the work makes, or how many it serves: the first that is said.
+
+    title: of the video; "it makes two" of a thing that it names is what the work makes.
+    """
+    title_words = word_set(title.lower())
+    for number, doc in enumerate(narration.docs):
+        for token in doc:
+            found = _servings(token) or _product(token, title_words)
+            if found is not None:
+                unit = narration.units[number]
+                name, amount = found
+                return (
+                    Material(
+                        name=name,
+                        amounts=(amount,),
+                        at=unit.sentences[0].span.start,
+                        sources=(unit.first,),
+                    ),
+                )
+    return ()
+
+
+def _servings(verb: "Token") -> tuple[str, Amount] | None:
+    """Return how many a dish serves; None where the verb does not say so."""
+    doc = verb.doc
+    words = [spelt_word(token) for token in doc]
+    place = _past_approximate(words, verb.i + 1)
+    if (
+        verb.lemma_ in MAKING_VERBS
+        and words[place - 1] == "enough"
+        and words[place:][:1] == ["for"]
+    ):
+        place = _past_approximate(words, place + 1)
+    elif verb.lemma_ not in SERVING_VERBS:
+        return None
+    if not _tells_of_a_thing(verb, THING_PRONOUNS | RECIPE_WORDS) or place >= len(words):
+        return None
+    amount = amount_at(words, place)
+    if amount is None or amount.is_article or amount.unit:
+        return None
+    behind = doc[amount.end : amount.end + 1]
+    if any(token.pos_ in NOUN_TAGS for token in behind) and behind.lemma_ not in PEOPLE_WORDS:
+        return None
+    return "servings", _as_amount(doc, amount.begin, amount.end, amount.low, amount.high)
+
+
+def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
+    """Return what a recipe makes, with its amount; None where the verb does not say so."""
+    if verb.lemma_ not in MAKING_VERBS:
+        return None
+    doc = verb.doc
+    words = [spelt_word(token) for token in doc]
+    place = _past_approximate(words, verb.i + 1)
+    is_recipe = _tells_of_a_thing(verb, RECIPE_WORDS)
+    if not is_recipe and not _tells_of_a_thing(verb, THING_PRONOUNS):
+        return None
+    for mention in find_mentions(doc, is_list=False):
+        amount = mention.amount
+        if amount is None or amount.begin != place or amount.is_article:
+            continue
+        if not is_recipe and not _is_named(mention, title_words):
+            return None
+        made = _as_amount(doc, amount.begin, amount.end, amount.low, amount.high)
+        return mention.name, made.model_copy(update={"unit": amount.unit or None})
+    return None
+
+
+def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
+    """Return whether a title names the made thing, or it is a number of servings."""
+    noun, lemma = mention.words[-1].lower(), mention.lemmas[-1]
+    return lemma in PEOPLE_WORDS or not title_words.isdisjoint({noun, lemma})
+
+
+def _tells_of_a_thing(verb: "Token", subjects: frozenset[str]) -> bool:
+    """Return whether one of these words is what makes or serves, not a person."""
+    words = [token for token in verb.doc[max(0, verb.i - 4) : verb.i] if token.pos_ != "ADV"]
+    while words and (words[-1].lower_ in MODALS or words[-1].pos_ in ("AUX", "PUNCT")):
+        words.pop()
+    is_third_person = verb.lower_.endswith("s") or any(
+        token.lower_ in MODALS for token in verb.doc[max(0, verb.i - 3) : verb.i]
+    )
+    if not is_third_person:
+        return False
+    if not words:  # "serves four"
+        return verb.lemma_ in SERVING_VERBS
+    if verb.dep_ == "conj" and words[-1].pos_ == "CCONJ":  # "takes an hour and serves four"
+        return _tells_of_a_thing(verb.head, subjects)
+    return words[-1].lower_ in subjects
+
+
+def _past_approximate(words: list[str], place: int) -> int:
+    while place < len(words) and words[place] in APPROXIMATE_WORDS:
+        place += 1
+    return place
+
+
+def _as_amount(doc: "Doc", begin: int, end: int, low: float, high: float) -> Amount:
+    return Amount(low=low, high=high, text=doc[begin:end].text)
