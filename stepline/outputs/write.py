@@ -82,12 +82,20 @@ def write_outputs(
             else:
                 _write(content, together.partial(path))
                 paths.append(path)
-    if "recipe" in formats:
+    _log_gaps(record, extras, folder)
+    return paths
+
+
+def _log_gaps(record: Record, extras: OutputExtras, folder: Path) -> None:
+    """Log what a Recipe lacks for search engines, and Label Studio to open the video."""
+    if "recipe" in extras.formats:
         gaps = recipe_gaps(record, record_links(record, extras))
         if gaps:
             path = output_path(record, folder, "recipe")
             log.warning("%s: Google asks for more of a Recipe: %s", path, "; ".join(gaps))
-    return paths
+    if "labelstudio" in extras.formats and extras.web == NO_ADDRESSES:
+        path = output_path(record, folder, "labelstudio")
+        log.warning("%s: Label Studio opens addresses alone; name the video's by --media-url", path)
 
 
 def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet) -> list[Path]:

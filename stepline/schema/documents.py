@@ -25,14 +25,14 @@ from stepline.storage import KNOWN_ONLY_FIELDS
 
 Schema: TypeAlias = dict[str, Any]
 
-DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 FILE_SUFFIX: Final = ".schema.json"
-SECONDS: Final[Schema] = {"type": "number", "minimum": 0.0, "maximum": LATEST}
-SECONDS_OR_NULL: Final[Schema] = {"anyOf": [SECONDS, {"type": "null"}]}
-PAIR: Final[Schema] = {
+SECONDS_SCHEMA: Final[Schema] = {"type": "number", "minimum": 0.0, "maximum": LATEST}
+NULLABLE_SECONDS_SCHEMA: Final[Schema] = {"anyOf": [SECONDS_SCHEMA, {"type": "null"}]}
+PAIR_SCHEMA: Final[Schema] = {
     "description": "Start and end in seconds, start < end.",
     "type": "array",
-    "items": SECONDS,
+    "items": SECONDS_SCHEMA,
     "minItems": 2,
     "maxItems": 2,
 }
@@ -50,8 +50,8 @@ def record_schema() -> Schema:
         ]
     definitions = schema["$defs"]
     definitions["Rejected"]["required"] = [*REJECTED_REQUIRED]
-    _flatten_times(definitions["Sentence"], SECONDS)
-    _flatten_times(definitions["Word"], SECONDS_OR_NULL)
+    _flatten_times(definitions["Sentence"], SECONDS_SCHEMA)
+    _flatten_times(definitions["Word"], NULLABLE_SECONDS_SCHEMA)
     _flatten_step(definitions["Step"])
     del definitions["Span"]
     return schema
@@ -86,22 +86,22 @@ def comparison_schema() -> Schema:
     return schema
 
 
-SCHEMAS: Final[dict[str, Callable[[], Schema]]] = {
+SCHEMA_MAKERS: Final[dict[str, Callable[[], Schema]]] = {
     "record": record_schema,
     "events": events_schema,
     "settings": settings_schema,
     "comparison": comparison_schema,
 }
-SCHEMA_NAMES: Final = tuple(SCHEMAS)
+SCHEMA_NAMES: Final = tuple(SCHEMA_MAKERS)
 
 
 def json_schema(name: str) -> Schema:
     """Return a schema by its name in SCHEMA_NAMES. Raises SettingsError for any other."""
-    if name not in SCHEMAS:
-        known = ", ".join(SCHEMA_NAMES)
-        raise SettingsError(f"{name!r}: no schema has that name; known: {known}")
-    schema = SCHEMAS[name]()
-    return {"$schema": DIALECT, "$id": f"urn:stepline:{name}:{VERSION}"} | schema
+    if name not in SCHEMA_MAKERS:
+        names = ", ".join(SCHEMA_NAMES)
+        raise SettingsError(f"{name!r}: no schema has that name; known: {names}")
+    schema = SCHEMA_MAKERS[name]()
+    return {"$schema": SCHEMA_DIALECT, "$id": f"urn:stepline:{name}:{VERSION}"} | schema
 
 
 def schema_text(name: str) -> str:
@@ -161,8 +161,8 @@ def _flatten_step(definition: Schema) -> None:
     """Add the best span as start and end, and make pairs of spans."""
     properties = definition["properties"]
     best = "of the best span in which it is shown, null where it is not"
-    properties["start"] = {"description": f"Start {best}."} | SECONDS_OR_NULL
-    properties["end"] = {"description": f"End {best}."} | SECONDS_OR_NULL
-    properties["spans"] = properties["spans"] | {"items": PAIR}
-    properties["said"] = properties["said"] | {"anyOf": [PAIR, {"type": "null"}]}
+    properties["start"] = {"description": f"Start {best}."} | NULLABLE_SECONDS_SCHEMA
+    properties["end"] = {"description": f"End {best}."} | NULLABLE_SECONDS_SCHEMA
+    properties["spans"] = properties["spans"] | {"items": PAIR_SCHEMA}
+    properties["said"] = properties["said"] | {"anyOf": [PAIR_SCHEMA, {"type": "null"}]}
     definition["required"] += ["start", "end"]

@@ -50,7 +50,8 @@ def read_regions(path):
     results = task["predictions"][0]["result"]
     texts = [row for row in results if row["type"] == "textarea"]
     assert {row["id"] for row in texts} == {row["id"] for row in results}
-    return [row["value"]["start"] for row in texts]
+    rate = task["data"]["frame_rate"]
+    return [(row["value"]["ranges"][0]["start"] - 1) / rate for row in texts]
 
 
 def read_recipe(path):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from stepline.narration.words import word_set
 from stepline.records import Amount, Material, TimeKind, WorkTime
 from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
-from stepline.writing.materials.amounts import amount_at
+from stepline.writing.materials.amounts import StatedAmount, amount_at
 from stepline.writing.materials.mentions import NOUN_TAGS, ThingMention, find_mentions, spelt_word
 from stepline.writing.quantities import UNITS, Quantity, located_quantities, tokens
 
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
 TIME_MARK: Final = "@"  # stands for a time among the words of a sentence; no word is like it
-ABOUT: Final = r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
-IS: Final = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
+ABOUT_WORDS: Final = (
+    r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
+)
+IS_WORDS: Final = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
 WHOLE_WORK: Final = (
     r"(?:recipe|dish|meal|project|(?:whole|entire) (?:thing|process|job|project|recipe|work))"
 )
 TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
     "total": re.compile(
-        rf"\btotal (?:\w+ )?time {IS}{ABOUT}{TIME_MARK}"
+        rf"\btotal (?:\w+ )?time {IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
         rf"|{TIME_MARK} (?:in total|in all|all in|all together|altogether|total\b"
         r"|(?:from )?start to finish|from beginning to end)"
         rf"|\b{WHOLE_WORK} (?:(?:only|just|usually|will|can|should) )*"
-        rf"(?:takes?|took) (?:(?:you|us|me) )?{ABOUT}{TIME_MARK}"
+        rf"(?:takes?|took) (?:(?:you|us|me) )?{ABOUT_WORDS}{TIME_MARK}"
     ),
     "preparation": re.compile(
-        rf"\bprep(?:aration)? (?:time )?{IS}{ABOUT}{TIME_MARK}"
+        rf"\bprep(?:aration)? (?:time )?{IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
         rf"|{TIME_MARK} (?:(?:of|for) )?prep(?:aration)?\b|{TIME_MARK} to prep(?:are)?(?: [,.;]|$)"
     ),
     "cooking": re.compile(
-        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {IS}{ABOUT}{TIME_MARK}"
+        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
         rf"|{TIME_MARK} (?:of )?(?:cook|cooking|baking|roasting) time\b"
         rf"|{TIME_MARK} to (?:cook|bake|roast)(?: [,.;]|$)"
     ),
@@ -53,7 +55,7 @@ MAKING_VERBS: Final = word_set("make yield produce")
 PEOPLE_WORDS: Final = word_set("people person adult guest portion serving kid child friend")
 RECIPE_WORDS: Final = word_set("recipe batch quantity amount mix mixture dough batter")
 THING_PRONOUNS: Final = word_set("this that it which")
-MODALS: Final = word_set("will should can would 'll")
+MODAL_WORDS: Final = word_set("will should can would 'll")
 MAX_SECONDS: Final = 366 * 86400.0  # longer is a slip of recognition
 
 
@@ -137,19 +139,15 @@ def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]
     title_words = word_set(title.lower())
     for number, doc in enumerate(narration.docs):
         for token in doc:
-            found = _servings(token) or _product(token, title_words)
-            if found is not None:
-                unit = narration.units[number]
-                name, amount = found
-                return (
-                    Material(
-                        name=name,
-                        amounts=(amount,),
-                        at=unit.sentences[0].span.start,
-                        sources=(unit.first,),
-                    ),
-                )
+            product = _servings(token) or _product(token, title_words)
+            if product is not None:
+                return (_as_material(narration.units[number], *product),)
     return ()
+
+
+def _as_material(unit: NarrationUnit, name: str, amount: Amount) -> Material:
+    at = unit.sentences[0].span.start
+    return Material(name=name, amounts=(amount,), at=at, sources=(unit.first,))
 
 
 def _servings(verb: "Token") -> tuple[str, Amount] | None:
@@ -173,7 +171,7 @@ def _servings(verb: "Token") -> tuple[str, Amount] | None:
     behind = doc[amount.end : amount.end + 1]
     if any(token.pos_ in NOUN_TAGS for token in behind) and behind.lemma_ not in PEOPLE_WORDS:
         return None
-    return "servings", _as_amount(doc, amount.begin, amount.end, amount.low, amount.high)
+    return "servings", _as_amount(doc, amount)
 
 
 def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
@@ -192,8 +190,7 @@ def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] |
             continue
         if not is_recipe and not _is_named(mention, title_words):
             return None
-        made = _as_amount(doc, amount.begin, amount.end, amount.low, amount.high)
-        return mention.name, made.model_copy(update={"unit": amount.unit or None})
+        return mention.name, _as_amount(doc, amount)
     return None
 
 
@@ -206,10 +203,10 @@ def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
 def _tells_of_a_thing(verb: "Token", subjects: frozenset[str]) -> bool:
     """Return whether one of these words is what makes or serves, not a person."""
     words = [token for token in verb.doc[max(0, verb.i - 4) : verb.i] if token.pos_ != "ADV"]
-    while words and (words[-1].lower_ in MODALS or words[-1].pos_ in ("AUX", "PUNCT")):
+    while words and (words[-1].lower_ in MODAL_WORDS or words[-1].pos_ in ("AUX", "PUNCT")):
         words.pop()
     is_third_person = verb.lower_.endswith("s") or any(
-        token.lower_ in MODALS for token in verb.doc[max(0, verb.i - 3) : verb.i]
+        token.lower_ in MODAL_WORDS for token in verb.doc[max(0, verb.i - 3) : verb.i]
     )
     if not is_third_person:
         return False
@@ -226,5 +223,6 @@ def _past_approximate(words: list[str], place: int) -> int:
     return place
 
 
-def _as_amount(doc: "Doc", begin: int, end: int, low: float, high: float) -> Amount:
-    return Amount(low=low, high=high, text=doc[begin:end].text)
+def _as_amount(doc: "Doc", amount: StatedAmount) -> Amount:
+    text = doc[amount.begin : amount.end].text
+    return Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text)
