@@ -241,7 +241,10 @@ def test_other_addresses_are_another_output(dish, tmp_path):
     assert missing_outputs(dish, tmp_path, formats) == ["jsonld", "recipe", "labelstudio", "html"]
     write(None)
     assert missing_outputs(dish, tmp_path, formats) == []
-    assert missing_outputs(dish, tmp_path, ["html"]) == ["html"]  # which is a HowTo then
+    assert missing_outputs(dish, tmp_path, ["html"]) == []
+    write_outputs(dish, tmp_path, media=tmp_path / "v.mp4", formats=["html", "json"])
+    assert missing_outputs(dish, tmp_path, ["html"]) == []
+    assert missing_outputs(dish, tmp_path, ["html", "recipe"]) == ["html"]  # which is a HowTo
 
 
 @pytest.mark.parametrize(
