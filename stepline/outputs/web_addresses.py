@@ -7,6 +7,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from stepline.errors import SettingsError
 from stepline.outputs.html import media_link
 
+WEB_SCHEMES = ("http", "https")
 PREFIX_ENDS = ("/", "=")  # of a prefix to which a file name is joined as it is
 
 
@@ -24,7 +25,7 @@ class WebAddresses:
     def __post_init__(self) -> None:
         if self.base is not None:
             parts = urlsplit(self.base)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
+            if not is_address(self.base) or not parts.hostname:
                 cure = "give one such as https://example.org/steps/"
                 raise SettingsError(f"--base-url {self.base!r}: is no address of http(s); {cure}")
             if parts.query or parts.fragment:
@@ -49,13 +50,25 @@ class WebAddresses:
         if path is None:
             return None
         if self.media is not None:
-            separator = "" if self.media.endswith(PREFIX_ENDS) else "/"
-            return f"{self.media}{separator}{quote(path.rpartition('/')[2])}"
+            _, _, file_name = path.rpartition("/")
+            name = quote(file_name)
+            if self.media.endswith(PREFIX_ENDS):
+                return self.media + name
+            return f"{self.media}/{name}"
         if self.base is not None:
-            depth = len([part for part in urlsplit(self.base).path.split("/") if part])
-            if path.split("/").count("..") > depth or path.startswith("/"):
+            folders = urlsplit(self.base).path.strip("/")
+            depth = len(folders.split("/"))
+            if not folders:
+                depth = 0
+            parts = path.split("/")
+            if path.startswith("/") or parts.count("..") > depth:
                 return None
         return self.absolute(media_link(path))
+
+
+def is_address(link: str) -> bool:
+    """Tell whether a link is an address of http(s)."""
+    return urlsplit(link).scheme in WEB_SCHEMES
 
 
 @dataclass(frozen=True)
@@ -70,17 +83,23 @@ class RecordLinks:
     @property
     def image(self) -> str | None:
         """The picture of the last step that has one, which comes nearest to the result."""
-        return list(self.pictures.values())[-1] if self.pictures else None
+        links = list(self.pictures.values())
+        if not links:
+            return None
+        return links[-1]
 
     @property
     def is_absolute(self) -> bool:
         """Whether every link is an address of its own."""
-        links = [*self.pictures.values(), self.page, self.video]
-        return all(urlsplit(link).scheme in ("http", "https") for link in links if link is not None)
+        links = list(self.pictures.values())
+        links += filter(None, (self.page, self.video))
+        return all(map(is_address, links))
 
     def step(self, number: int) -> str | None:
         """Return the link of a step, from 1 on, in the page."""
-        return None if self.page is None else f"{self.page}#step-{number}"
+        if self.page is None:
+            return None
+        return f"{self.page}#step-{number}"
 
     def moment(self, start: float, end: float) -> str | None:
         """Return the link of seconds: in the page, else in the video's file."""

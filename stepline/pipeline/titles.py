@@ -42,14 +42,21 @@ def choose_title(
 
 def find_author(request: Request, info: "MediaInfo") -> str | None:
     """Return who made a video, as the page of its link says, or the file's metadata."""
-    uploader = request.origin.uploader if request.origin else None
-    return one_line(uploader or info.author or "") or None
+    author = info.author
+    origin = request.origin
+    if origin is not None and origin.uploader is not None:
+        author = origin.uploader
+    if author is None:
+        return None
+    return one_line(author)
 
 
 def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
     """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
-    upload_date = request.origin.upload_date if request.origin else None
-    return upload_date or info.publication_date
+    origin = request.origin
+    if origin is not None and origin.upload_date is not None:
+        return origin.upload_date
+    return info.publication_date
 
 
 def readable_name(stem: str) -> str:

@@ -45,9 +45,10 @@ def record_schema() -> Schema:
     classes = nested_classes(Record)
     for name, definition in _definitions(schema, Record):
         optional = KNOWN_ONLY_FIELDS.get(classes[name], ())
-        definition["required"] = [
-            field for field in definition["properties"] if field not in optional
-        ]
+        always = [*definition["properties"]]
+        for field in optional:
+            always.remove(field)
+        definition["required"] = always
     definitions = schema["$defs"]
     definitions["Rejected"]["required"] = [*REJECTED_REQUIRED]
     _flatten_times(definitions["Sentence"], SECONDS_SCHEMA)
@@ -61,10 +62,12 @@ def events_schema() -> Schema:
     """Return the schema of an event, a line of `stepline live`; only what is known is in it."""
     schema = _described(LiveEvent)
     for name, definition in _definitions(schema, LiveEvent):
-        definition["required"] = [*definition["properties"]]
+        always = [*definition["properties"]]
         if name == LiveEvent.__name__:
-            fields = LiveEvent.model_fields.items()
-            definition["required"] = [key for key, field in fields if field.default is not None]
+            for key, field in LiveEvent.model_fields.items():
+                if field.default is None:
+                    always.remove(key)
+        definition["required"] = always
     return schema
 
 
@@ -101,12 +104,15 @@ def json_schema(name: str) -> Schema:
         names = ", ".join(SCHEMA_NAMES)
         raise SettingsError(f"{name!r}: no schema has that name; known: {names}")
     schema = SCHEMA_MAKERS[name]()
-    return {"$schema": SCHEMA_DIALECT, "$id": f"urn:stepline:{name}:{VERSION}"} | schema
+    head = {"$schema": SCHEMA_DIALECT, "$id": f"urn:stepline:{name}:{VERSION}"}
+    return head | schema
 
 
 def schema_text(name: str) -> str:
     """Return a schema as JSON, with a line feed at its end."""
-    return json.dumps(json_schema(name), ensure_ascii=False, indent=2) + "\n"
+    schema = json_schema(name)
+    text = json.dumps(schema, ensure_ascii=False, indent=2)
+    return f"{text}\n"
 
 
 def write_schemas(folder: Path | str, names: Sequence[str] = ()) -> list[Path]:
@@ -114,13 +120,14 @@ def write_schemas(folder: Path | str, names: Sequence[str] = ()) -> list[Path]:
 
     Raises SettingsError for an unknown name, StoreError where the folder cannot be written.
     """
-    texts = {name: schema_text(name) for name in names or SCHEMA_NAMES}
-    paths = []
-    for name, text in texts.items():
-        path = Path(folder) / f"{name}{FILE_SUFFIX}"
+    folder = Path(folder)
+    texts = {}
+    for name in names or SCHEMA_NAMES:
+        path = folder / f"{name}{FILE_SUFFIX}"
+        texts[path] = schema_text(name)
+    for path, text in texts.items():
         write_atomic(path, text)
-        paths.append(path)
-    return paths
+    return [*texts]
 
 
 def _described(kind: type[BaseModel]) -> Schema:
@@ -129,13 +136,17 @@ def _described(kind: type[BaseModel]) -> Schema:
     schema = kind.model_json_schema(mode="validation")
     classes = nested_classes(kind)
     for name, definition in _definitions(schema, kind):
+        docstring = definition.get("description", "")
+        summary, _, _ = docstring.partition("\n\n")
+        words = summary.split()
+        definition["description"] = " ".join(words)
         meanings = field_meanings(classes[name])
-        summary = definition.get("description", "").split("\n\n")[0]
-        definition["description"] = " ".join(summary.split())
-        for field, entry in definition["properties"].items():
+        properties = definition["properties"]
+        for field, entry in properties.items():
             entry.pop("title", None)
             if field in meanings:
-                definition["properties"][field] = {"description": meanings[field]} | entry
+                meaning = meanings[field]
+                properties[field] = {"description": meaning} | entry
     return schema
 
 

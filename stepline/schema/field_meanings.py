@@ -17,7 +17,9 @@ def field_names(kind: type) -> tuple[str, ...]:
     """Return the fields of a pydantic class, or of a dataclass."""
     if issubclass(kind, BaseModel):
         return tuple(kind.model_fields)
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+    if not is_dataclass(kind):
+        return ()
+    return tuple(field.name for field in fields(kind))
 
 
 def field_meanings(kind: type) -> dict[str, str]:
@@ -29,33 +31,45 @@ def comment_meanings(kind: type) -> dict[str, str]:
     """Return field -> the comment at the end of its line, or in the lines above it."""
     meanings: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
-        if owner is BaseModel or not field_names(owner):
+        if owner is not BaseModel and field_names(owner):
+            source = inspect.getsource(owner)
+            meanings |= _comments(source)
+    return meanings
+
+
+def _comments(source: str) -> dict[str, str]:
+    """Return field -> its comment in the source of a class."""
+    meanings: dict[str, str] = {}
+    above: list[str] = []
+    for line in source.splitlines():
+        if COMMENT_PATTERN.match(line):
+            above.append(line.strip("# "))
             continue
-        above: list[str] = []
-        for line in inspect.getsource(owner).splitlines():
-            if COMMENT_PATTERN.match(line):
-                above.append(line.strip("# "))
-                continue
-            field = FIELD_PATTERN.match(line)
-            if field is not None and (field[2] or above):
-                meanings[field[1]] = field[2] or " ".join(above)
-            above = []
+        field = FIELD_PATTERN.match(line)
+        if field is not None:
+            name, behind = field.groups()
+            meaning = behind or " ".join(above)
+            if meaning:
+                meanings[name] = meaning
+        above = []
     return meanings
 
 
 def docstring_meanings(kind: type) -> dict[str, str]:
     """Return field -> the words after "field: " or "field, other: " in the class's docstring."""
     names = "|".join(field_names(kind))
-    text = " ".join((inspect.getdoc(kind) or "").split())
     pattern = re.compile(rf"(?:^|(?<=[.;]) )((?:{names})(?:, (?:{names}))*): ")
+    docstring = inspect.getdoc(kind) or ""
+    text = " ".join(docstring.split())
     meanings: dict[str, str] = {}
     # what stands before the first, then names and words in turn
     _, *parts = pattern.split(text)
-    for names_before, words_after in zip(parts[::2], parts[1::2], strict=True):
+    for place in range(0, len(parts), 2):
+        described_names = parts[place].split(", ")
         # the sentence after it speaks of the whole class
-        words = NEXT_SENTENCE_PATTERN.split(words_after)[0].rstrip(".;")
-        for name in names_before.split(", "):
-            meanings[name] = words
+        sentences = NEXT_SENTENCE_PATTERN.split(parts[place + 1])
+        meaning = sentences[0].rstrip(".;")
+        meanings |= dict.fromkeys(described_names, meaning)
     return meanings
 
 
@@ -66,11 +80,12 @@ def nested_classes(kind: type) -> dict[str, type]:
     while waiting:
         annotation = waiting.pop()
         waiting += get_args(annotation)
-        if isinstance(annotation, type) and annotation.__name__ not in classes:
-            names = field_names(annotation)
-            if names:
-                classes[annotation.__name__] = annotation
-                waiting += _annotations(annotation)
+        if not isinstance(annotation, type):
+            continue
+        name = annotation.__name__
+        if name not in classes and field_names(annotation):
+            classes[name] = annotation
+            waiting += _annotations(annotation)
     return classes
 
 
