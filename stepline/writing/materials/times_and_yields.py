@@ -55,7 +55,9 @@ MAKING_VERBS: Final = word_set("make yield produce")
 PEOPLE_WORDS: Final = word_set("people person adult guest portion serving kid child friend")
 RECIPE_WORDS: Final = word_set("recipe batch quantity amount mix mixture dough batter")
 THING_PRONOUNS: Final = word_set("this that it which")
+SERVING_SUBJECTS: Final = THING_PRONOUNS | RECIPE_WORDS
 MODAL_WORDS: Final = word_set("will should can would 'll")
+MAX_WORDS_TO_SUBJECT: Final = 4  # before a verb
 MAX_SECONDS: Final = 366 * 86400.0  # longer is a slip of recognition
 
 
@@ -68,9 +70,13 @@ def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
     times = []
     for kind in TIME_PATTERNS:
         same_kind = said_times.get(kind, [])
-        if len({(time.low, time.high) for time in same_kind}) == 1:
-            sources = tuple(dict.fromkeys(time.sources[0] for time in same_kind))
-            times.append(same_kind[0].model_copy(update={"sources": sources}))
+        ranges = {(time.low, time.high) for time in same_kind}
+        if len(ranges) != 1:
+            continue
+        first = same_kind[0]
+        sentences = dict.fromkeys(time.sources[0] for time in same_kind)
+        time = first.model_copy(update={"sources": tuple(sentences)})
+        times.append(time)
     return tuple(times)
 
 
@@ -80,7 +86,8 @@ def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
     text = " ".join(words)
     for kind, pattern in TIME_PATTERNS.items():
         for match in pattern.finditer(text):
-            number = text[: match.end()].count(TIME_MARK) - 1
+            before = text[: match.end()]
+            number = before.count(TIME_MARK) - 1
             low, high = durations[number]
             yield WorkTime(
                 kind=kind,
@@ -105,8 +112,10 @@ def _marked(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
             continue
         low, high, factor = seconds
         between = words[last_end:begin]
-        if durations and factor < last_factor and between in ([], ["and"]):
-            durations[-1] = (durations[-1][0] + low, durations[-1][1] + high)
+        is_part = between in ([], ["and"]) and factor < last_factor
+        if durations and is_part:
+            last_low, last_high = durations.pop()
+            durations.append((last_low + low, last_high + high))
         else:
             marked_words += [*words[after:begin], TIME_MARK]
             durations.append((low, high))
@@ -119,8 +128,9 @@ def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
     """Return the seconds of a time, and those of its unit; None for any other amount."""
     if quantity.kind != "time":
         return None
-    factor = UNITS[quantity.unit][1]
-    low, high = quantity.low * factor, quantity.high * factor
+    _, factor = UNITS[quantity.unit]
+    low = quantity.low * factor
+    high = quantity.high * factor
     if not 0 < low <= high <= MAX_SECONDS:
         return None
     return low, high, factor
@@ -146,7 +156,8 @@ def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]
 
 
 def _as_material(unit: NarrationUnit, name: str, amount: Amount) -> Material:
-    at = unit.sentences[0].span.start
+    first = unit.sentences[0]
+    at = first.span.start
     return Material(name=name, amounts=(amount,), at=at, sources=(unit.first,))
 
 
@@ -155,21 +166,23 @@ def _servings(verb: "Token") -> tuple[str, Amount] | None:
     doc = verb.doc
     words = [spelt_word(token) for token in doc]
     place = _past_approximate(words, verb.i + 1)
-    if (
-        verb.lemma_ in MAKING_VERBS
-        and words[place - 1] == "enough"
-        and words[place:][:1] == ["for"]
-    ):
+    if verb.lemma_ in MAKING_VERBS:
+        # "makes enough for four"
+        if words[place - 1 : place + 1] != ["enough", "for"]:
+            return None
         place = _past_approximate(words, place + 1)
     elif verb.lemma_ not in SERVING_VERBS:
         return None
-    if not _tells_of_a_thing(verb, THING_PRONOUNS | RECIPE_WORDS) or place >= len(words):
+    if place >= len(words):
+        return None
+    if not _tells_of_a_thing(verb, SERVING_SUBJECTS):
         return None
     amount = amount_at(words, place)
     if amount is None or amount.is_article or amount.unit:
         return None
     behind = doc[amount.end : amount.end + 1]
-    if any(token.pos_ in NOUN_TAGS for token in behind) and behind.lemma_ not in PEOPLE_WORDS:
+    is_named = any(token.pos_ in NOUN_TAGS for token in behind)
+    if is_named and behind.lemma_ not in PEOPLE_WORDS:
         return None
     return "servings", _as_amount(doc, amount)
 
@@ -196,25 +209,33 @@ def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] |
 
 def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
     """Return whether a title names the made thing, or it is a number of servings."""
-    noun, lemma = mention.words[-1].lower(), mention.lemmas[-1]
-    return lemma in PEOPLE_WORDS or not title_words.isdisjoint({noun, lemma})
+    noun = mention.words[-1].lower()
+    lemma = mention.lemmas[-1]
+    if lemma in PEOPLE_WORDS:
+        return True
+    return noun in title_words or lemma in title_words
 
 
 def _tells_of_a_thing(verb: "Token", subjects: frozenset[str]) -> bool:
     """Return whether one of these words is what makes or serves, not a person."""
-    words = [token for token in verb.doc[max(0, verb.i - 4) : verb.i] if token.pos_ != "ADV"]
-    while words and (words[-1].lower_ in MODAL_WORDS or words[-1].pos_ in ("AUX", "PUNCT")):
-        words.pop()
-    is_third_person = verb.lower_.endswith("s") or any(
-        token.lower_ in MODAL_WORDS for token in verb.doc[max(0, verb.i - 3) : verb.i]
-    )
-    if not is_third_person:
+    begin = max(0, verb.i - MAX_WORDS_TO_SUBJECT)
+    words = list(verb.doc[begin : verb.i])
+    has_modal = False
+    while words and _is_between(words[-1]):
+        last = words.pop()
+        has_modal = has_modal or last.lower_ in MODAL_WORDS
+    if not has_modal and not verb.lower_.endswith("s"):
         return False
     if not words:  # "serves four"
         return verb.lemma_ in SERVING_VERBS
     if verb.dep_ == "conj" and words[-1].pos_ == "CCONJ":  # "takes an hour and serves four"
         return _tells_of_a_thing(verb.head, subjects)
     return words[-1].lower_ in subjects
+
+
+def _is_between(token: "Token") -> bool:
+    """Return whether a word stands between a subject and its verb."""
+    return token.lower_ in MODAL_WORDS or token.pos_ in ("ADV", "AUX", "PUNCT")
 
 
 def _past_approximate(words: list[str], place: int) -> int:
