@@ -72,6 +72,7 @@ def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
         return [value.span()]
     spans = []
     for row in value["ranges"].rows():
+        # both frames belong to the range, and the first of a video is number 1
         first_frame, last_frame = row.span()
         spans.append(((first_frame - 1) / rate, last_frame / rate))
     return spans

@@ -81,6 +81,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
             entry["video"] = clip
             clips.append(clip)
         steps.append(entry)
+    # without a file or address there is no video to name
     if links.video is not None:
         tree["video"] = _video_object(record, links) | {"hasPart": clips}
     ingredients: list[JsonValue] = [material_text(thing) for thing in record.materials]

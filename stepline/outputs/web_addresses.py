@@ -56,6 +56,7 @@ class WebAddresses:
                 return self.media + name
             return f"{self.media}/{name}"
         if self.base is not None:
+            # no address leads above the root of a server
             folders = urlsplit(self.base).path.strip("/")
             depth = len(folders.split("/"))
             if not folders:

@@ -36,19 +36,22 @@ PAIR_SCHEMA: Final[Schema] = {
     "minItems": 2,
     "maxItems": 2,
 }
-REJECTED_REQUIRED: Final = ("what", "text", "reason")  # what its own serializer always writes
+# what its own serializer always writes
+REJECTED_REQUIRED: Final = ("what", "text", "reason")
 
 
 def record_schema() -> Schema:
     """Return the schema of a record's JSON file, and of each line of `steps --json`."""
     schema = _described(Record)
     classes = nested_classes(Record)
+    # to_json writes every field, but for those that it leaves out where nothing is known
     for name, definition in _definitions(schema, Record):
         optional = KNOWN_ONLY_FIELDS.get(classes[name], ())
         always = [*definition["properties"]]
         for field in optional:
             always.remove(field)
         definition["required"] = always
+    # and some in another form than the classes hold them
     definitions = schema["$defs"]
     definitions["Rejected"]["required"] = [*REJECTED_REQUIRED]
     _flatten_times(definitions["Sentence"], SECONDS_SCHEMA)
@@ -63,6 +66,7 @@ def events_schema() -> Schema:
     schema = _described(LiveEvent)
     for name, definition in _definitions(schema, LiveEvent):
         always = [*definition["properties"]]
+        # its serializer drops what is None; the objects within keep theirs
         if name == LiveEvent.__name__:
             for key, field in LiveEvent.model_fields.items():
                 if field.default is None:
@@ -75,6 +79,7 @@ def settings_schema() -> Schema:
     """Return the schema of the main job's settings, as TOML has them: "none" stands for null."""
     schema = _described(StepsSettings)
     for _, definition in _definitions(schema, StepsSettings):
+        # TOML has no null
         for field in definition["properties"].values():
             if {"type": "null"} in field.get("anyOf", ()):
                 field["anyOf"].append({"const": NONE_WORD})
@@ -121,6 +126,7 @@ def write_schemas(folder: Path | str, names: Sequence[str] = ()) -> list[Path]:
     Raises SettingsError for an unknown name, StoreError where the folder cannot be written.
     """
     folder = Path(folder)
+    # all of them first, so that a wrong name leaves no file behind
     texts = {}
     for name in names or SCHEMA_NAMES:
         path = folder / f"{name}{FILE_SUFFIX}"
@@ -136,6 +142,7 @@ def _described(kind: type[BaseModel]) -> Schema:
     schema = kind.model_json_schema(mode="validation")
     classes = nested_classes(kind)
     for name, definition in _definitions(schema, kind):
+        # its first paragraph; the next ones are about single fields
         docstring = definition.get("description", "")
         summary, _, _ = docstring.partition("\n\n")
         words = summary.split()

@@ -23,7 +23,8 @@ from stepline.writing.quantities import UNITS, Quantity, located_quantities, tok
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-TIME_MARK: Final = "@"  # stands for a time among the words of a sentence; no word is like it
+# stands for a time among the words of a sentence; no word is like it
+TIME_MARK: Final = "@"
 ABOUT_WORDS: Final = (
     r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
 )
@@ -58,7 +59,8 @@ THING_PRONOUNS: Final = word_set("this that it which")
 SERVING_SUBJECTS: Final = THING_PRONOUNS | RECIPE_WORDS
 MODAL_WORDS: Final = word_set("will should can would 'll")
 MAX_WORDS_TO_SUBJECT: Final = 4  # before a verb
-MAX_SECONDS: Final = 366 * 86400.0  # longer is a slip of recognition
+# a year; longer is a slip of recognition
+MAX_SECONDS: Final = 366 * 86400.0
 
 
 def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
@@ -71,6 +73,7 @@ def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
     for kind in TIME_PATTERNS:
         same_kind = said_times.get(kind, [])
         ranges = {(time.low, time.high) for time in same_kind}
+        # of two times that differ nobody can say which holds
         if len(ranges) != 1:
             continue
         first = same_kind[0]
@@ -112,6 +115,7 @@ def _marked(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
             continue
         low, high, factor = seconds
         between = words[last_end:begin]
+        # "an hour and twenty minutes" is one time
         is_part = between in ([], ["and"]) and factor < last_factor
         if durations and is_part:
             last_low, last_high = durations.pop()
