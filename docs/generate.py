@@ -32,6 +32,7 @@ from stepline.curate.stage import Recipe
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.procx.settings import ProcxRunSettings
+from stepline.schema import comment_meanings
 from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
@@ -166,7 +167,7 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
     """Return a row a setting; section: the default of the section that they are in, whose values
     they have."""
     rows: list[str] = []
-    meanings = _comments(kind)
+    meanings = {name: text.replace("|", "\\|") for name, text in comment_meanings(kind).items()}
     for name, field in kind.model_fields.items():
         child = field.annotation
         if child in (StepsSettings, *OTHERS.values()):
@@ -183,24 +184,6 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
         default = "" if value is PydanticUndefined else f"`{value!r}`"
         rows.append(f"| `{prefix}{name}` | {default} | {meanings.get(name, '')} |")
     return rows
-
-
-def _comments(kind: type[BaseModel]) -> dict[str, str]:
-    """Return field -> what the code says of it: at the end of its line, or in the lines above it."""
-    meanings: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        if not issubclass(owner, BaseModel) or owner is BaseModel:
-            continue
-        above: list[str] = []
-        for line in inspect.getsource(owner).splitlines():
-            field = re.match(r"^    (\w+): (?:.*?  +# (.+))?", line)
-            if re.match(r"^    # ", line):
-                above.append(line.strip("# "))
-                continue
-            if field is not None and (field[2] or above):
-                meanings[field[1]] = (field[2] or " ".join(above)).replace("|", "\\|")
-            above = []
-    return meanings
 
 
 API_HEAD = """

@@ -25,9 +25,11 @@ from stepline.rendering import render_record
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
+Day: TypeAlias = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # ISO 8601
 Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
+TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
 Basis: TypeAlias = Literal["words", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
@@ -46,8 +48,8 @@ class FrozenModel(BaseModel):
 class Span:
     """Seconds [start, end) from the start of the video, 0 <= start < end <= 100 h."""
 
-    start: float
-    end: float
+    start: float  # s
+    end: float  # s
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.start < self.end <= LATEST:  # so neither is NaN
@@ -94,17 +96,19 @@ class LinkChapter(FrozenModel):
     """A chapter that the page of a video names; start: seconds."""
 
     start: Seconds
-    title: str
+    title: str  # as the page writes it
 
 
 class LinkOrigin(FrozenModel):
-    """Where a video was fetched from, and what its page says of it."""
+    """Where a video was fetched from, and what its page says of it. JSON holds upload_date only
+    where the page names it."""
 
-    url: str
-    title: str | None = None
-    uploader: str | None = None
-    licence: str | None = None
-    chapters: tuple[LinkChapter, ...] = ()
+    url: str  # as the user gave it
+    title: str | None = None  # of the video on its page
+    uploader: str | None = None  # the person or channel that published it
+    licence: str | None = None  # as the page names it
+    chapters: tuple[LinkChapter, ...] = ()  # in the order of the page
+    upload_date: Day | None = None  # YYYY-MM-DD
 
 
 class Video(FrozenModel):
@@ -114,46 +118,49 @@ class Video(FrozenModel):
     title_source: where the title is from: the user, the page of a link, the file's metadata, what
     is said, or the file's name; None where a dataset gave it, or an older version.
     sha256: of the file's bytes, so that a rerun knows whether it is still the same video. origin:
-    of one that was named by its address. tags, metadata: what people added. JSON holds origin,
-    title_source, tags and metadata only where there are any.
+    of one that was named by its address. author, publication_date: as its page or its metadata says.
+    tags, metadata: what people added. JSON holds these and origin, title_source only where they are
+    known.
     """
 
-    id: Annotated[str, Field(min_length=1)]
-    path: str | None = None
-    duration: Annotated[float, Field(gt=0.0, le=LATEST)] | None = None
-    title: str | None = None
-    task: str | None = None
+    id: Annotated[str, Field(min_length=1)]  # a dataset's own, or the file's stem
+    path: str | None = None  # of the file, absolute where Stepline read it
+    duration: Annotated[float, Field(gt=0.0, le=LATEST)] | None = None  # s
+    title: str | None = None  # title_source says where it is from
+    task: str | None = None  # what a dataset says the video shows
     sha256: str | None = None
     origin: LinkOrigin | None = None
     title_source: TitleSource | None = None
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, str] = Field(default_factory=dict)
+    author: str | None = None
+    publication_date: Day | None = None
+    tags: tuple[str, ...] = ()  # that people gave it
+    metadata: dict[str, str] = Field(default_factory=dict)  # people's own names and values
 
 
 class Word(FrozenModel):
     """One recognised word; `span` is None where the recogniser gave no time."""
 
-    text: str
-    span: Span | None = None
-    confidence: Probability | None = None
+    text: str  # with the marks behind it
+    span: Span | None = None  # when it is said
+    confidence: Probability | None = None  # P(it is what was said), of the recogniser
 
 
 class Sentence(FrozenModel):
     """One spoken sentence; `shown` is P(the picture shows it), None until judged."""
 
-    text: str
-    span: Span
-    words: tuple[Word, ...] = ()
-    confidence: Probability | None = None
-    shown: Probability | None = None
+    text: str  # as recognised, or as captions have it
+    span: Span  # when it is said
+    words: tuple[Word, ...] = ()  # none where nobody gave times of words
+    confidence: Probability | None = None  # mean of its words
+    shown: Probability | None = None  # P(the picture shows it), null until judged
 
 
 class Transcript(FrozenModel):
     """What is said, sorted by start; sentences may overlap."""
 
-    language: str | None = None
-    sentences: tuple[Sentence, ...] = ()
-    recogniser: str | None = None
+    language: str | None = None  # ISO 639-1 code
+    sentences: tuple[Sentence, ...] = ()  # sorted by start
+    recogniser: str | None = None  # the model, or "captions"; null where nothing was listened to
 
     @model_validator(mode="after")
     def _sorted(self) -> "Transcript":
@@ -176,13 +183,13 @@ class Step(FrozenModel):
     holds meanwhile that speaks for or against, in plain words.
     """
 
-    id: str
-    text: Annotated[str, Field(min_length=1)]
+    id: str  # unique in its record
+    text: Annotated[str, Field(min_length=1)]  # one action, as an order
     kind: StepKind = "do"
     spans: tuple[Span, ...] = ()
     at: Seconds | None = None
     said: Span | None = None
-    status: Status | None = None
+    status: Status | None = None  # null where nobody judged whether it is shown
     basis: Basis | None = None
     score: Probability | None = None
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
@@ -209,8 +216,8 @@ class Amount(FrozenModel):
     others the singular (clove, can, pinch); None for a bare count. text: as it is said.
     """
 
-    low: Annotated[float, Field(ge=0.0)]
-    high: Annotated[float, Field(ge=0.0)]
+    low: Annotated[float, Field(ge=0.0)]  # the number, or the least of a range
+    high: Annotated[float, Field(ge=0.0)]  # the number, or the greatest of a range
     unit: str | None = None
     text: str = ""
 
@@ -228,10 +235,30 @@ class Material(FrozenModel):
     named first. sources: indices of the sentences that name it so.
     """
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1)]  # as it is said, without an article
     amounts: tuple[Amount, ...] = ()
     at: Seconds
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+
+
+class WorkTime(FrozenModel):
+    """How long the work takes, or a part of it, as the speaker says; low, high: seconds.
+
+    at: second at which it is said. sources: indices of the sentences that say so.
+    """
+
+    kind: TimeKind  # of the whole work, of what comes before cooking, or of cooking
+    low: Annotated[float, Field(gt=0.0)]
+    high: Annotated[float, Field(gt=0.0)]
+    text: str = ""  # the sentence that says so
+    at: Seconds
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "WorkTime":
+        if self.low > self.high:
+            raise ValueError(f"time {self.low:g}-{self.high:g} s: need low <= high")
+        return self
 
 
 RejectedKind: TypeAlias = Literal[
@@ -286,24 +313,27 @@ class Record(FrozenModel):
 
     id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
     settings, models: what made it (plain values). warnings: what the user should know (a truncated
-    file). materials, tools: what the speaker says the work needs; JSON holds both only where there
-    are any.
+    file). materials, tools: what the speaker says the work needs. yields: how much it makes, where
+    that is said. times: how long it takes, where that is said. JSON holds these four only where
+    there are any.
     """
 
-    id: Annotated[str, Field(min_length=1)]
-    video: Video
-    transcript: Transcript | None = None
-    steps: tuple[Step, ...] = ()
+    id: Annotated[str, Field(min_length=1)]  # names its files
+    video: Video  # the file, and what is known of it
+    transcript: Transcript | None = None  # what is said in it
+    steps: tuple[Step, ...] = ()  # what to do, in the order of saying
     materials: tuple[Material, ...] = ()
     tools: tuple[Material, ...] = ()
-    recipe: tuple[str, ...] = ()
-    captions: tuple[Step, ...] = ()
-    reference: tuple[Step, ...] = ()
-    dropped: tuple[Rejected, ...] = ()
+    yields: tuple[Material, ...] = ()
+    times: tuple[WorkTime, ...] = ()
+    recipe: tuple[str, ...] = ()  # the user's own lines
+    captions: tuple[Step, ...] = ()  # steps described from the pictures
+    reference: tuple[Step, ...] = ()  # human truth, read by no stage
+    dropped: tuple[Rejected, ...] = ()  # what was left out, and why
     warnings: tuple[str, ...] = ()
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     models: dict[str, JsonValue] = Field(default_factory=dict)
-    version: Literal[1] = VERSION
+    version: Literal[1] = VERSION  # of this form
 
     def to_text(self, output: str) -> str:
         """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for
@@ -341,10 +371,15 @@ class Record(FrozenModel):
                 raise ValueError(
                     f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}"
                 )
-        for thing in (*self.materials, *self.tools):
+        for thing in (*self.materials, *self.tools, *self.yields):
             if thing.sources and max(thing.sources) >= known:
                 raise ValueError(
                     f"{thing.name!r} cites sentence {max(thing.sources)}; there are {known}"
+                )
+        for time in self.times:
+            if time.sources and max(time.sources) >= known:
+                raise ValueError(
+                    f"the {time.kind} time cites sentence {max(time.sources)}; there are {known}"
                 )
         return self
 

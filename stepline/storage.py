@@ -16,26 +16,28 @@ from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import StoreError, first_line, printable
 from stepline.limits import RECORD, LimitError, parse_json, read_limited
 from stepline.parquet import BATCH_ROWS, read_text_column
-from stepline.records import VERSION, Record
+from stepline.records import VERSION, LinkOrigin, Record, Step, Video
 
 # ---------------------------------------------------------------- JSON
 
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
-THING_FIELDS = ("materials", "tools")  # of a record, stored only where there are any
-# stored only where they hold something
-KNOWN_ONLY_VIDEO_FIELDS = ("origin", "title_source", "tags", "metadata")
+# Fields that JSON holds only where there is something in them.
+KNOWN_ONLY_FIELDS: dict[type, tuple[str, ...]] = {
+    Record: ("materials", "tools", "yields", "times"),
+    Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
+    LinkOrigin: ("upload_date",),
+    Step: ("seen", "basis"),
+}
 
 
 def to_json(record: Record) -> str:
     """Return the record in the public JSON form (docs/json.md): times flat, spans as pairs, 2-space
     indent."""
     tree = record.model_dump(mode="json")
-    for field in THING_FIELDS:
-        if not tree[field]:
-            del tree[field]
-    for field in KNOWN_ONLY_VIDEO_FIELDS:
-        if not tree["video"][field]:
-            del tree["video"][field]
+    _drop_unknown(tree, Record)
+    _drop_unknown(tree["video"], Video)
+    if "origin" in tree["video"]:
+        _drop_unknown(tree["video"]["origin"], LinkOrigin)
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
             sentence.update(sentence.pop("span"))
@@ -89,16 +91,20 @@ def write_record(record: Record, path: Path | str) -> None:
     write_atomic(Path(path), to_json(record))
 
 
+def _drop_unknown(tree: dict[str, Any], kind: type) -> None:
+    """Take the fields of KNOWN_ONLY_FIELDS out of the tree that hold nothing."""
+    for field in KNOWN_ONLY_FIELDS[kind]:
+        if tree[field] is None or tree[field] == []:
+            del tree[field]
+
+
 def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
     """Return a step with its best span as `start` and `end`, and its spans as pairs."""
     spans = [[span["start"], span["end"]] for span in step["spans"]]
     start, end = spans[0] if spans else (None, None)
     flat = {"id": step.pop("id"), "text": step.pop("text"), "start": start, "end": end}
     narrated = step["said"]
-    if not step["seen"]:  # stored only where something was seen
-        step.pop("seen")
-    if step["basis"] is None:  # stored only where it is known
-        step.pop("basis")
+    _drop_unknown(step, Step)
     flat |= step
     flat["spans"] = spans
     flat["said"] = [narrated["start"], narrated["end"]] if narrated else None

@@ -2,11 +2,13 @@ import contextlib
 import logging
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import hypothesis
 import pytest
 from click.testing import CliRunner
+from output_schemas import check_outputs
 from small_video import CAPTIONS, draw_video
 
 from stepline.cli.errors import FAULT_EXIT_CODE
@@ -110,11 +112,16 @@ def captions_file(tmp_path_factory):
 @pytest.fixture
 def stepline():
     """Run the command line in this process: stepline("steps", ...) -> result with exit_code, stdout
-    and stderr."""
+    and stderr. The JSON that it writes into its folder --out follows its schema."""
     from stepline.cli import main
 
     def run(*arguments, **options):
-        return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
+        began = time.time_ns()
+        texts = [str(argument) for argument in arguments]
+        result = CliRunner().invoke(main, texts, **options)
+        if result.exit_code == 0 and "--out" in texts[:-1]:
+            check_outputs(texts[texts.index("--out") + 1], began)
+        return result
 
     return run
 

@@ -55,6 +55,7 @@ CALLS = {
     "weights": ("list",),
     "datasets": (),
     "completion": ("bash",),
+    "schema": ("--out", "schemas"),
     "evaluate": (
         "vnd",
         "--predictions",

@@ -184,6 +184,22 @@ rewrite_options: Callable[[F], F] = combine_options(
     ),
 )
 
+# Of the command that writes outputs which name addresses of the web.
+address_options: Callable[[F], F] = combine_options(
+    click.option(
+        "--base-url",
+        metavar="URL",
+        help="Address at which OUT will be published. It makes the links of HowTo and Recipe "
+        "absolute, as search engines ask.",
+    ),
+    click.option(
+        "--media-url",
+        metavar="PREFIX",
+        help="What stands before a video's file name in its address, for HowTo, Recipe and Label "
+        "Studio.",
+    ),
+)
+
 COMPUTE_KEY = "stepline.compute"  # in a context's notes
 
 

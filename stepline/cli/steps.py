@@ -21,6 +21,7 @@ from stepline.cli.options import (
     PATH_TYPE,
     VIDEO_TYPE,
     PluginChoice,
+    address_options,
     device_options,
     out_option,
     part_from_options,
@@ -92,6 +93,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
     help="Also write how each step fits each second (ID.alignment.npz).",
 )
 @click.option("--clips", is_flag=True, help="Cut an mp4 clip of every step that is shown.")
+@address_options
 @click.option(
     "--json",
     "as_json",
@@ -272,11 +274,13 @@ def check_title(title: str | None, *, several: bool) -> None:
 
 def output_from_options(options: dict[str, Any], formats: Iterable[str]) -> "OutputOptions":
     """Return where to write these formats, and the JSON."""
+    from stepline.outputs import WebAddresses
     from stepline.pipeline.output_files import OutputOptions
 
     names = tuple(dict.fromkeys((*formats, "json")))
     switches = {name: options[name] for name in ("clips", "force", "overwrite")}
-    return OutputOptions(options["out"], names, **switches)
+    web = WebAddresses(options.get("base_url"), options.get("media_url"))
+    return OutputOptions(options["out"], names, **switches, web=web)
 
 
 def run_source(

@@ -50,9 +50,9 @@ class AmountSpread(FrozenModel):
 
     thing: str = ""
     unit: str | None = None
-    low: float
-    median: float
-    high: float
+    low: float  # the least
+    median: float  # half of the videos state less
+    high: float  # the greatest
     videos: tuple[str, ...]
 
 

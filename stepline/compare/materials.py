@@ -18,16 +18,16 @@ NAME_LIKENESS = 0.85
 class MaterialMention(FrozenModel):
     """A video that names a thing, and the second at which it does first."""
 
-    video: str
-    at: Seconds
+    video: str  # its id
+    at: Seconds  # at which it is named first
 
 
 class ComparedMaterial(FrozenModel):
     """A thing that videos need, by the name that most of them use."""
 
-    name: str
-    videos: tuple[MaterialMention, ...]
-    amounts: tuple[AmountSpread, ...]
+    name: str  # in lower case
+    videos: tuple[MaterialMention, ...]  # that name it
+    amounts: tuple[AmountSpread, ...]  # one for each unit that cannot be converted
 
 
 def compare_materials(

@@ -37,38 +37,38 @@ MIN_COMMON_VIDEOS = 2  # what one video does is common to nobody
 class ComparedVideo(FrozenModel):
     """A video of the task. path: of its file as its record has it. likeness: to the others."""
 
-    id: str
-    title: str
+    id: str  # of the record
+    title: str  # of the video
     path: str | None
-    duration: float | None
-    steps: int
+    duration: float | None  # s
+    steps: int  # how many it has
     likeness: float
 
 
 class LeftOutVideo(FrozenModel):
     """A record that is not part of the procedure, and why."""
 
-    id: str
-    title: str
-    reason: str
+    id: str  # of the record
+    title: str  # of the video
+    reason: str  # in plain words
 
 
 class Occurrence(FrozenModel):
     """A step of one video: video and step are ids; start and end where it is shown, else said."""
 
-    video: str
-    step: str
-    text: str
-    start: Seconds | None
-    end: Seconds | None
+    video: str  # its id
+    step: str  # its id in that video's record
+    text: str  # in the words of that video
+    start: Seconds | None  # where it is shown, else said
+    end: Seconds | None  # of the same span
 
 
 class SecondsSpread(FrozenModel):
     """How long a step is shown: the least, median and greatest seconds over its occurrences."""
 
-    low: float
-    median: float
-    high: float
+    low: float  # s, the least
+    median: float  # s
+    high: float  # s, the greatest
 
 
 class ProcedureStep(FrozenModel):
@@ -78,16 +78,16 @@ class ProcedureStep(FrozenModel):
     place: mean place in its videos, 0 at the first step, 1 at the last.
     """
 
-    id: str
-    text: str
-    kind: StepKind
+    id: str  # unique in the comparison
+    text: str  # in the words of the most typical video
+    kind: StepKind  # "avoid" for a warning
     videos: int
     share: Probability
     common: bool
     place: Probability
-    seconds: SecondsSpread | None
-    amounts: tuple[AmountSpread, ...]
-    occurrences: tuple[Occurrence, ...]
+    seconds: SecondsSpread | None  # how long it is shown, null where no video shows it
+    amounts: tuple[AmountSpread, ...]  # that its wordings state
+    occurrences: tuple[Occurrence, ...]  # one for each time a video does it
 
 
 class OrderCount(FrozenModel):
@@ -96,8 +96,8 @@ class OrderCount(FrozenModel):
     videos: how many do them in this order; of: how many do both.
     """
 
-    first: str
-    then: str
+    first: str  # id of a step
+    then: str  # id of a step
     videos: int
     of: int
 
@@ -108,9 +108,9 @@ class Transition(FrozenModel):
     probability: of all arrows from `source`. Every video begins at "start" and ends at "end".
     """
 
-    source: str
-    target: str
-    count: int
+    source: str  # id of a step, or "start"
+    target: str  # id of a step, or "end"
+    count: int  # of the videos
     probability: Probability
 
 
@@ -120,15 +120,15 @@ class TaskComparison(FrozenModel):
     title: of the most typical video.
     """
 
-    version: Literal[1] = 1
+    version: Literal[1] = 1  # of this form
     title: str
-    videos: tuple[ComparedVideo, ...]
-    left_out: tuple[LeftOutVideo, ...]
-    steps: tuple[ProcedureStep, ...]
-    orders: tuple[OrderCount, ...]
-    transitions: tuple[Transition, ...]
-    materials: tuple[ComparedMaterial, ...]
-    tools: tuple[ComparedMaterial, ...]
+    videos: tuple[ComparedVideo, ...]  # of the task
+    left_out: tuple[LeftOutVideo, ...]  # of something else
+    steps: tuple[ProcedureStep, ...]  # in the order in which most videos do them
+    orders: tuple[OrderCount, ...]  # of steps that two or more videos do both
+    transitions: tuple[Transition, ...]  # the arrows of the task graph
+    materials: tuple[ComparedMaterial, ...]  # what goes into it
+    tools: tuple[ComparedMaterial, ...]  # what the work is done with
 
     @property
     def common_steps(self) -> tuple[ProcedureStep, ...]:

@@ -1,10 +1,14 @@
 """Label Studio: steps that people corrected or marked in it, from its JSON export (not JSON-MIN).
 
-    [{"data": {"id", "video"}, "annotations": [{"was_cancelled", "ground_truth", "result": [
-        {"id", "type": "labels", "original_length", "value": {"start", "end", "labels": ["shown"]}},
-        {"id", "type": "textarea", "value": {"start", "end", "text": ["Fold the strip"]}}]}]}]
+    [{"data": {"id", "video", "frame_rate", "duration"}, "annotations": [
+        {"was_cancelled", "ground_truth", "result": [
+            {"id", "type": "timelinelabels",
+             "value": {"ranges": [{"start", "end"}], "timelinelabels": ["shown"]}},
+            {"id", "type": "textarea", "value": {"ranges", "text": ["Fold the strip"]}}]}]}]
 
-Rows of one id make a region: its seconds, its label, its text. Of several annotations of a task the
+Ranges are of frames, from 1 on, both of them inside. Regions of an Audio tag have start and end in
+seconds, their labels as "labels", and the video's seconds as original_length. Rows of one id make a
+region: its time, its label, its text. Of several annotations of a task the
 one marked as ground truth counts, else the first that was not cancelled. `stepline steps --format
 labelstudio` writes such tasks.
 """
@@ -18,40 +22,60 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, reject
 FILE_NAME = "label_studio.json"
 # of a region that shows its step, the second by its words
 SHOWN_LABELS = frozenset({"shown", "likely shown"})
+LABEL_KEYS = ("timelinelabels", "labels")
+DEFAULT_RATE = 24.0  # frames/s of Label Studio's Video where a task says none
 NOT_ANNOTATED = "nobody has annotated it"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a task."""
     for task in read_node(path, FILE_NAME).rows():
-        id = (task["data"].get("id") or task["data"]["video"]).name()
+        data = task["data"]
+        id = (data.get("id") or data["video"]).name()
         annotations = [
             row for row in task.optional_rows("annotations") if not _flag(row, "was_cancelled")
         ]
         if annotations:
-            yield _entry(id, max(annotations, key=lambda row: _flag(row, "ground_truth")))
+            best = max(annotations, key=lambda row: _flag(row, "ground_truth"))
+            yield _entry(id, best, data)
         else:
             yield rejected_entry(id, NOT_ANNOTATED)
 
 
-def _entry(id: str, annotation: Node) -> DatasetEntry:
+def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
     regions: dict[str, list[Node]] = {}
     durations: list[float] = []
+    if data.get("duration") is not None:
+        durations.append(data["duration"].number())
+    rate = data.optional_number("frame_rate") or DEFAULT_RATE
     for row in annotation["result"].rows():
         value = row.get("value")
-        if value is not None and value.get("start") is not None:
+        if value is not None and value.get("start", "ranges") is not None:
             regions.setdefault(row["id"].name(), []).append(value)
         if row.get("original_length") is not None:
             durations.append(row["original_length"].number())
     builder = RecordBuilder(id, duration=durations[0] if durations else None)
     for values in regions.values():
         text = " ".join(_texts(values, "text"))
-        labels = _texts(values, "labels")
+        labels = [label for key in LABEL_KEYS for label in _texts(values, key)]
         if labels and SHOWN_LABELS.isdisjoint(labels):
             builder.add_step(text, text)
         else:  # regions of one text are the spans of one step
-            builder.add_span(text, text, *values[0].span())
+            for start, end in _spans(values[0], rate):
+                builder.add_span(text, text, start, end)
     return builder.entry()
+
+
+def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
+    """Return the seconds of a region. rate: frames/s of its ranges."""
+    if value.get("start") is not None:
+        return [value.span()]
+    spans = []
+    for row in value["ranges"].rows():
+        # both frames belong to the range, and the first of a video is number 1
+        first_frame, last_frame = row.span()
+        spans.append(((first_frame - 1) / rate, last_frame / rate))
+    return spans
 
 
 def _texts(values: list[Node], key: str) -> list[str]:

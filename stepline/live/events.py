@@ -53,29 +53,29 @@ class LiveEvent(FrozenModel):
     Only what is known is stored.
     """
 
-    event: Kind
+    event: Kind  # what became known
     number: int  # from 0 on, over all runs that share the log
     at: Seconds
     settled: Seconds = 0.0  # second before which all sound was read for good
     wall: float | None = None  # s since 1970, of "started" alone
     source: str | None = None  # of an address, without password and query
     digest: str | None = None  # of an address with them; tells it from others
-    sentence: Sentence | None = None
-    step: str | None = None
-    text: str | None = None
-    kind: StepKind | None = None
-    said: Span | None = None
-    sources: tuple[int, ...] | None = None
-    second: Seconds | None = None
-    spans: tuple[Span, ...] | None = None
-    status: Status | None = None
-    basis: Basis | None = None
-    score: Probability | None = None
-    seconds: float | None = None
-    reason: str | None = None
-    record: str | None = None
+    sentence: Sentence | None = None  # of "heard"
+    step: str | None = None  # id of the step that it is about
+    text: str | None = None  # of the step; "revised" without one takes it back
+    kind: StepKind | None = None  # of the step
+    said: Span | None = None  # where the step is spoken
+    sources: tuple[int, ...] | None = None  # numbers of the sentences that the step rests on
+    second: Seconds | None = None  # at which the step began to be shown, or is likeliest shown
+    spans: tuple[Span, ...] | None = None  # in which the step was shown, the best first
+    status: Status | None = None  # of a step that has ended
+    basis: Basis | None = None  # what that status rests on
+    score: Probability | None = None  # P(the step is shown)
+    seconds: float | None = None  # how long a gap or drift is, or how long the source was
+    reason: str | None = None  # why it was emitted
+    record: str | None = None  # path of the record that --at-end wrote
     follows: str | None = None  # of "line", the line that is likeliest next
-    skipped: tuple[str, ...] | None = None
+    skipped: tuple[str, ...] | None = None  # of "line", the lines that were passed over
 
     @model_serializer(mode="wrap")
     def _stored(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

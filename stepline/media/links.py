@@ -30,6 +30,7 @@ from stepline.errors import MediaError, SteplineError
 from stepline.limits import parse_json
 from stepline.media.addresses import check_url, display_url
 from stepline.media.clips import join_tracks
+from stepline.media.dates import read_day
 from stepline.media.downloaded_file import remove_other_files, text_kind
 from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_url
 from stepline.media.limited_yt_dlp import Info, limited_youtube_dl
@@ -362,6 +363,7 @@ def _fetch_page(
         uploader=told.get("uploader"),
         licence=told.get("license"),
         chapters=tuple(chapters),
+        upload_date=read_day(str(found.get("upload_date") or "")),
     )
     return LinkedVideo(path=path, origin=origin, page=True, captions=text)
 

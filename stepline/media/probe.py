@@ -6,11 +6,12 @@ from typing import Any
 
 from stepline.errors import MediaError
 from stepline.media.container import OpenMedia, check_duration, open_media, picture_rate
+from stepline.media.dates import read_day
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
 MOST_PACKETS = 2000  # read in search of the first picture and sound; about half a minute of video
-MAX_TITLE_CHARS = 1000  # of metadata, more than any title has
+MAX_METADATA_CHARS = 1000  # of one entry, more than any title has
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,10 @@ class MediaInfo:
 
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
-    warnings: streams that are there and cannot be decoded. title: what the file's metadata says, on
-    one line; None where it says nothing.
-    warnings: streams that are there and cannot be decoded. sound_languages: the mark of each sound
-    track, empty where it has none. default_sound_track: the number, from 1 on, of the one that the
-    file gives itself, 0 without one.
+    warnings: streams that are there and cannot be decoded. title, author: what the file's metadata
+    says, on one line, publication_date: as YYYY-MM-DD; None where it says nothing. sound_languages:
+    the mark of each sound track, empty where it has none. default_sound_track: the number, from 1
+    on, of the one that the file gives itself, 0 without one.
     """
 
     path: Path
@@ -36,6 +36,8 @@ class MediaInfo:
     has_sound: bool
     warnings: tuple[str, ...]
     title: str | None = None
+    author: str | None = None
+    publication_date: str | None = None
     sound_languages: tuple[str, ...] = ()
     default_sound_track: int = 0
 
@@ -73,16 +75,20 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             has_picture=has_picture,
             has_sound=has_sound,
             warnings=warnings,
-            title=_title(media),
+            title=_metadata_line(media, "title"),
+            author=_metadata_line(media, "artist"),
+            publication_date=read_day(_metadata_line(media, "date") or ""),
             sound_languages=tuple(track.language or "" for track in media.container.streams.audio),
             default_sound_track=_number_of(media.sound, media),
         )
 
 
-def _title(media: OpenMedia) -> str | None:
-    """Return the title among the metadata of the container, which anybody may have written."""
-    words = str(media.container.metadata.get("title", "")).split()
-    return " ".join(words)[:MAX_TITLE_CHARS] or None
+def _metadata_line(media: OpenMedia, key: str) -> str | None:
+    """Return a text among the metadata of the container, which anybody may have written."""
+    for name, text in media.container.metadata.items():
+        if name.lower() == key:  # Matroska has ARTIST, MP4 artist
+            return " ".join(str(text).split())[:MAX_METADATA_CHARS] or None
+    return None
 
 
 def _number_of(sound: Any, media: OpenMedia) -> int:

@@ -19,6 +19,7 @@ from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.terminal import TRANSCRIPTS, step_table
 from stepline.outputs.text import safe_stem
+from stepline.outputs.web_addresses import RecordLinks, WebAddresses
 from stepline.outputs.write import write_outputs
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "ChapterPlan",
     "Output",
     "OutputExtras",
+    "RecordLinks",
+    "WebAddresses",
     "chapters",
     "clip_spans",
     "find_outputs",

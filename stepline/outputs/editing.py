@@ -4,7 +4,7 @@ Label Studio.
 FFmpeg metadata     https://ffmpeg.org/ffmpeg-formats.html#Metadata-2
 OpenTimelineIO      https://opentimelineio.readthedocs.io, schemas Timeline.1, Clip.2, Marker.2
 EDL                 CMX 3600, at 25 frames/s, as a title, numbered cuts and FROM CLIP NAME comments
-Label Studio        https://labelstud.io/guide/export, regions of an Audio tag that a Video is synchronised with
+Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames of a Video, and a TextArea per region
 """
 
 import json
@@ -27,6 +27,8 @@ LATEST_CODE = 24 * 3600 * EDL_RATE  # frames; a time code begins anew after a da
 MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
 # of Label Studio's regions
 LABELS: dict[Verdict, str] = {"shown": "shown", "likely": "likely shown", "unclear": "unclear"}
+CANDIDATE_LABEL = "candidate"  # of a span that a step may have instead of its best one
+LABEL_STUDIO_RATE = 24  # frames/s of its Video tag unless told otherwise; times are counted in them
 TIME_BASE = 1000  # a second in FFmpeg's metadata; OpenTimelineIO's times have the same
 
 
@@ -133,52 +135,56 @@ def edl(record: Record) -> str | None:
 
 
 def label_studio(record: Record, media: str | None = None) -> str:
-    """Return a task with the steps as predictions, one region a shown span; `stepline datasets
-    label-studio` reads it.
+    """Return a task with the steps as predictions, one region a span, in the form of
+    TimelineLabels; `stepline datasets label-studio` reads it.
 
     media: the video's link. The label of a region is its step's verdict: "shown", "likely shown" (by
-    its words) or "unclear"; a text area holds the step's text.
+    its words) or "unclear"; of a further span of a placed step it is "candidate". A text area holds
+    the step's text. Frames count from 1, at LABEL_STUDIO_RATE.
     """
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
         for rank, span in enumerate(step.spans if shown_span(step) is not None else ()):
-            times = {"start": round(span.start, 3), "end": round(span.end, 3), "channel": 0}
-            region: dict[str, JsonValue] = {
-                "id": f"{number}.{rank}",
-                "to_name": "audio",
-                "original_length": None,
-            }
-            region["original_length"] = record.video.duration
-            labels: list[JsonValue] = [LABELS[step_verdict(step)]]
-            result.append(
-                {
-                    **region,
-                    "from_name": "status",
-                    "type": "labels",
-                    "value": {**times, "labels": labels},
-                }
-            )
-            if step.kind == "avoid":
-                # the text itself is read back as it is
-                region["meta"] = {"text": [WARNING.strip()]}
-            text: list[JsonValue] = [sentence_case(one_line(step.text))]
-            result.append(
-                {
-                    **region,
-                    "from_name": "text",
-                    "type": "textarea",
-                    "value": {**times, "text": text},
-                }
-            )
+            result += _region(f"{number}.{rank}", step, span, is_best=rank == 0)
     data: dict[str, JsonValue] = {
         "id": record.id,
         "video": media or record.video.path or record.video.id,
+        "frame_rate": LABEL_STUDIO_RATE,
+        "duration": record.video.duration,
     }
     prediction: dict[str, JsonValue] = {
         "model_version": f"stepline {__version__}",
         "result": result,
     }
     return _json([{"data": data, "predictions": [prediction]}])
+
+
+def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue]:
+    """Return the two results of a region: its label and its text."""
+    label = LABELS[step_verdict(step)]
+    if not is_best and step.status is not None:
+        label = CANDIDATE_LABEL
+    first_frame = round(span.start * LABEL_STUDIO_RATE) + 1
+    last_frame = max(first_frame, round(span.end * LABEL_STUDIO_RATE))
+    ranges: list[JsonValue] = [{"start": first_frame, "end": last_frame}]
+    base: dict[str, JsonValue] = {"id": id, "to_name": "video", "origin": "prediction"}
+    labelled: dict[str, JsonValue] = {
+        **base,
+        "from_name": "status",
+        "type": "timelinelabels",
+        "value": {"ranges": ranges, "timelinelabels": [label]},
+    }
+    if step.kind == "avoid":
+        # the text itself is read back as it is
+        labelled["meta"] = {"text": [WARNING.strip()]}
+    text = sentence_case(one_line(step.text))
+    worded: dict[str, JsonValue] = {
+        **base,
+        "from_name": "text",
+        "type": "textarea",
+        "value": {"ranges": ranges, "text": [text]},
+    }
+    return [labelled, worded]
 
 
 def _marker_metadata(step: Step) -> dict[str, JsonValue]:

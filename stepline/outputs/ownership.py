@@ -13,8 +13,17 @@ from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.outputs.html import PAGE_MARK
 from stepline.outputs.page import record_digest
-from stepline.outputs.registry import OUTPUTS, OWN_OUTPUTS, OutputExtras, output_path, output_places
+from stepline.outputs.registry import (
+    NO_ADDRESSES,
+    OUTPUTS,
+    OWN_OUTPUTS,
+    OutputExtras,
+    output_path,
+    output_places,
+    page_digest,
+)
 from stepline.outputs.text import safe_stem
+from stepline.outputs.web_addresses import WebAddresses
 from stepline.plugins import plugin_identities
 from stepline.records import Record, Video
 from stepline.storage import read_record
@@ -24,11 +33,14 @@ from stepline.weights import sha256
 EXTRAS_OF_REMADE = (OutputExtras(), OutputExtras(said_cues=False))
 
 
-def missing_outputs(record: Record, folder: Path, formats: Sequence[str]) -> list[str]:
-    """Return those of the formats that are not in the folder as this record gives them."""
-    manifest = OutputManifest(record.id, folder)
+def missing_outputs(
+    record: Record, folder: Path, formats: Sequence[str], web: WebAddresses | None = None
+) -> list[str]:
+    """Return those of the formats that are not in the folder as this record gives them, with these
+    addresses."""
+    manifest = OutputManifest(record.id, folder, web)
     names = [name for name in OUTPUTS if name in formats]
-    return [name for name in names if not manifest.has(record, name)]
+    return [name for name in names if not manifest.has(record, name, formats)]
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
@@ -50,11 +62,12 @@ class OutputManifest:
 
     The note, `.ID.outputs.json`, has a line of digests for each output that cannot be recognised
     without it: the sha256 of the file, one over all its files, the record and the plugin, and the
-    sha256 of what was there before.
+    sha256 of what was there before. web: the addresses of this run.
     """
 
-    def __init__(self, id: str, folder: Path) -> None:
+    def __init__(self, id: str, folder: Path, web: WebAddresses | None = None) -> None:
         self.folder = folder
+        self.web = web or NO_ADDRESSES
         self.note_path = folder / f".{safe_stem(id)}.outputs.json"
         self._named = Record(id=id, video=Video(id=id))  # for the paths, which follow from the id
 
@@ -89,17 +102,18 @@ class OutputManifest:
         # any other output is noted, or is what the record gives
         return self._is_noted(path) or self._is_remade(name)
 
-    def has(self, record: Record, name: str) -> bool:
-        """Whether this output is in the folder as the record gives it."""
+    def has(self, record: Record, name: str, formats: Sequence[str]) -> bool:
+        """Whether this output is in the folder as the record gives it, together with others."""
         path = self.path_of(name)
-        if not _follows_from_record(name):
+        if not self._follows_from_record(name):
             files = [
                 file
                 for place in output_places(record, self.folder, name)
                 for file in (place, *place.glob("*"))
             ]
             on_disk = {file: file for file in files if file.is_file()}
-            return self._marks(path)[0].split()[:2] == _mark(record, name, path, on_disk).split()
+            mark = self._mark(record, name, path, on_disk)
+            return self._marks(path)[0].split()[:2] == mark.split()
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -108,7 +122,11 @@ class OutputManifest:
             return False
         # A page shows more than the record holds, so it cannot be made again for comparison.
         if name == "html":
-            return text is not None and record_digest(record) in text
+            if text is None:
+                return False
+            # a page that holds a Recipe serves where none is asked for
+            kinds = [("recipe",)] if "recipe" in formats else [(), ("recipe",)]
+            return any(page_digest(record, self.web, kind) in text for kind in kinds)
         return text == OUTPUTS[name].write(record, OutputExtras())
 
     def write(self, record: Record, formats: Sequence[str], files: FileSet) -> None:
@@ -126,7 +144,7 @@ class OutputManifest:
                 marks[path.name] = earlier[0] if earlier else sha256(path)
         # Files of this run that the record alone does not give.
         for name in formats:
-            if _follows_from_record(name):
+            if self._follows_from_record(name):
                 continue
             path = self.path_of(name)
             places = set(output_places(record, self.folder, name))
@@ -137,12 +155,35 @@ class OutputManifest:
             }
             # what is there until the new ones appear, where a kill may leave it
             before = [mark.partition(" ")[0] for mark in self._marks(path)]
-            mark = _mark(record, name, path, new_files)
+            mark = self._mark(record, name, path, new_files)
             marks[path.name] = " ".join([mark, *before]).strip()
         if marks:
             files.partial(self.note_path).write_text(json.dumps(marks), encoding="utf-8")
         else:
             files.remove(self.note_path)
+
+    def _follows_from_record(self, name: str) -> bool:
+        """Tell whether a record is enough to recognise its output, without a note."""
+        if name == "html":
+            return True
+        has_addresses = OUTPUTS[name].addressed and self.web != NO_ADDRESSES
+        return OUTPUTS[name].remade and not has_addresses
+
+    def _mark(self, record: Record, name: str, path: Path, files: Mapping[Path, Path]) -> str:
+        """Return the sha256 of an output's file ("none" without one), and one over its files, the
+        record, the addresses and its plugin.
+
+        files: where the bytes of each are now.
+        """
+        digests = {file: sha256(place) for file, place in files.items()}
+        lines = [record_digest(record)]
+        if OUTPUTS[name].addressed and self.web != NO_ADDRESSES:
+            lines.append(str(self.web))
+        if name not in OWN_OUTPUTS:
+            lines += plugin_identities({"outputs": name}).values()
+        lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
+        whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return f"{digests.get(path, 'none')} {whole}"
 
     def _marks(self, path: Path) -> list[str]:
         """Return what each note says of a file, "" where it says nothing."""
@@ -163,26 +204,6 @@ class OutputManifest:
                 if isinstance(text, str) and text.encode() == data:
                     return True
         return False
-
-
-def _follows_from_record(name: str) -> bool:
-    """Tell whether a record is enough to recognise its output, without a note."""
-    return OUTPUTS[name].remade or name == "html"
-
-
-def _mark(record: Record, name: str, path: Path, files: Mapping[Path, Path]) -> str:
-    """Return the sha256 of an output's file ("none" without one), and one over its files, the
-    record and its plugin.
-
-    files: where the bytes of each are now.
-    """
-    digests = {file: sha256(place) for file, place in files.items()}
-    lines = [record_digest(record)]
-    if name not in OWN_OUTPUTS:
-        lines += plugin_identities({"outputs": name}).values()
-    lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
-    whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    return f"{digests.get(path, 'none')} {whole}"
 
 
 def _read_note(path: Path) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """The outputs of a record as one table, all of them written beside each other, together or not at
 all."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -11,14 +13,17 @@ from stepline.outputs import documents, editing
 from stepline.outputs.alignment import alignment_npz
 from stepline.outputs.chapters import chapters
 from stepline.outputs.clips import ANIMATIONS_SUFFIX, animations, step_file_name
+from stepline.outputs.html import media_link
 from stepline.outputs.jsonld import jsonld, recipe_jsonld
-from stepline.outputs.page import page
+from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
+from stepline.outputs.web_addresses import RecordLinks, WebAddresses
 from stepline.plugins import DEFAULT_OUTPUTS, load_plugin, plugin_names
 from stepline.records import Alignment, Record
 from stepline.storage import to_json
 
+NO_ADDRESSES = WebAddresses()
 PICTURES_SUFFIX = ".pictures"  # of the folder of key frames that some outputs link
 
 
@@ -27,7 +32,8 @@ class OutputExtras:
     """What an output may show beside the record; media is the video's path as seen from the
     output's folder.
 
-    video: the same file as seen from here, for outputs that are made from it.
+    video: the same file as seen from here, for outputs that are made from it. formats: the outputs
+    that are written together, which may link each other.
     """
 
     alignment: Alignment | None = None
@@ -35,6 +41,8 @@ class OutputExtras:
     keyframes: Mapping[str, bytes] = field(default_factory=dict)
     said_cues: bool = True
     video: Path | None = None
+    web: WebAddresses = NO_ADDRESSES
+    formats: tuple[str, ...] = ()
 
 
 # What a file holds, or what writes it to a path; of a folder, by the files' names.
@@ -48,7 +56,7 @@ class Output(NamedTuple):
 
     folder: of several files, named by the steps' numbers.
     keyframes: of the steps; "inside" it, or "beside" it in a folder, linked. remade: the record
-    alone gives its text.
+    alone gives its text. addressed: it holds the addresses of WebAddresses, where these are given.
     """
 
     suffix: str
@@ -56,6 +64,7 @@ class Output(NamedTuple):
     folder: bool = False
     keyframes: Literal["none", "inside", "beside"] = "none"
     remade: bool = False
+    addressed: bool = False
 
 
 def _markdown(record: Record, extras: OutputExtras) -> str:
@@ -63,7 +72,53 @@ def _markdown(record: Record, extras: OutputExtras) -> str:
 
 
 def _recipe(record: Record, extras: OutputExtras) -> str:
-    return recipe_jsonld(record, picture_links(record, extras), extras.media)
+    return recipe_jsonld(record, record_links(record, extras))
+
+
+def _howto(record: Record, extras: OutputExtras) -> str:
+    """Return the HowTo; with links only where they are addresses, so that nothing in it depends on
+    this machine's folders."""
+    if extras.web.base is None:
+        return jsonld(record)
+    return jsonld(record, record_links(record, extras))
+
+
+def _page(record: Record, extras: OutputExtras) -> str:
+    """Return the page, as a Recipe where that is written too and there is a picture, which a Recipe
+    must have."""
+    linked_data = partial(_howto, extras=extras)
+    links = record_links(record, extras)
+    # a Recipe without an image is none that a search engine takes
+    if "recipe" in extras.formats and links.image is not None:
+        linked_data = partial(recipe_jsonld, links=links)
+    return page(
+        record,
+        extras.alignment,
+        media=extras.media,
+        keyframes=extras.keyframes,
+        linked_data=linked_data,
+        digest=page_digest(record, extras.web, extras.formats),
+    )
+
+
+def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> str:
+    """Return what the page of this record, with these addresses and as a Recipe or not, holds."""
+    digest = record_digest(record)
+    kind = "recipe" if "recipe" in formats else "howto"
+    if (kind, web) == ("howto", NO_ADDRESSES):
+        return digest
+    return hashlib.sha256(f"{digest} {kind} {web}".encode()).hexdigest()
+
+
+def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
+    """Return the links of what JSON-LD names, as addresses where they are known."""
+    page_link, pictures = None, {}
+    if "html" in extras.formats:
+        page_link = extras.web.absolute(media_link(f"{safe_stem(record.id)}.html"))
+    if any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
+        links = picture_links(record, extras)
+        pictures = {id: extras.web.absolute(media_link(link)) for id, link in links.items()}
+    return RecordLinks(page_link, extras.web.video(extras.media), pictures)
 
 
 def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
@@ -106,9 +161,9 @@ OUTPUTS: dict[str, Output] = {
     "vtt": Output(".vtt", lambda r, extras: webvtt(r, said=extras.said_cues), remade=True),
     "srt": Output(".srt", lambda r, extras: srt(r, said=extras.said_cues), remade=True),
     "chapters": Output(".chapters.txt", lambda r, _: chapters(r), remade=True),
-    "jsonld": Output(".howto.jsonld", lambda r, _: jsonld(r), remade=True),
+    "jsonld": Output(".howto.jsonld", _howto, remade=True, addressed=True),
     "markdown": Output(".md", _markdown, keyframes="beside"),
-    "recipe": Output(".recipe.jsonld", _recipe, keyframes="beside"),
+    "recipe": Output(".recipe.jsonld", _recipe, keyframes="beside", addressed=True),
     "docx": Output(
         ".docx", lambda r, extras: documents.docx(r, extras.keyframes), keyframes="inside"
     ),
@@ -119,16 +174,14 @@ OUTPUTS: dict[str, Output] = {
     "otio": Output(".otio", lambda r, extras: editing.opentimelineio(r, extras.media)),
     "edl": Output(".edl", lambda r, _: editing.edl(r), remade=True),
     "labelstudio": Output(
-        ".labelstudio.json", lambda r, extras: editing.label_studio(r, extras.media)
+        ".labelstudio.json",
+        lambda r, extras: editing.label_studio(r, extras.web.video(extras.media)),
+        addressed=True,
     ),
     "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
     "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
     "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),
-    "html": Output(
-        ".html",
-        lambda r, more: page(r, more.alignment, media=more.media, keyframes=more.keyframes),
-        keyframes="inside",
-    ),
+    "html": Output(".html", _page, keyframes="inside"),
     "json": Output(".json", lambda r, _: to_json(r), remade=True),
 }
 OWN_OUTPUTS = frozenset(OUTPUTS)  # plugins join them when they are named

@@ -1,13 +1,16 @@
 """Write the outputs of a record, together or not at all."""
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stepline.atomic_files import FileSet, atomic_files
+from stepline.outputs.jsonld import recipe_gaps
 from stepline.outputs.ownership import OutputManifest
 from stepline.outputs.registry import (
+    NO_ADDRESSES,
     OUTPUTS,
     USUAL,
     Content,
@@ -16,8 +19,12 @@ from stepline.outputs.registry import (
     output_path,
     picture_links,
     pictures_folder,
+    record_links,
 )
+from stepline.outputs.web_addresses import WebAddresses
 from stepline.records import Alignment, Record
+
+log = logging.getLogger(__name__)
 
 
 def write_outputs(
@@ -31,6 +38,7 @@ def write_outputs(
     formats: Sequence[str] | str = USUAL,
     said_cues: bool = True,
     files: FileSet | None = None,
+    web: WebAddresses | None = None,
 ) -> list[Path]:
     """Write `<id>` with each format's suffix into the folder and return the paths, in the order of
     OUTPUTS.
@@ -38,6 +46,7 @@ def write_outputs(
     formats: keys of OUTPUTS, or one of them. media: the video's path, linked from the page relative
     to the folder, unless it does not stay: linked=False. A format that cannot hold the record
     (chapters of a short video) is left out, and an older file of its name removed.
+    web: where the folder and the video will be found, for the outputs that name addresses.
     files: a set of other files with which these appear; without it they are a set of their own.
     Raises SettingsError for an unknown format and for one that needs the video where none is given,
     ModelError where its library is not installed, MediaError where the video cannot be read,
@@ -47,8 +56,11 @@ def write_outputs(
     media = None if media is None else Path(media)
     formats = (formats,) if isinstance(formats, str) else formats
     find_outputs(formats)
+    web = web or NO_ADDRESSES
     link = os.path.relpath(media, folder) if media is not None and linked else None
-    extras = OutputExtras(alignment, link, keyframes or {}, said_cues, media)
+    extras = OutputExtras(
+        alignment, link, keyframes or {}, said_cues, media, web=web, formats=tuple(formats)
+    )
     paths: list[Path] = []
     with atomic_files() if files is None else contextlib.nullcontext(files) as together:
         if any(OUTPUTS[name].keyframes == "beside" for name in formats):
@@ -60,7 +72,7 @@ def write_outputs(
         for name in (name for name in OUTPUTS if name in formats):
             path, content = output_path(record, folder, name), OUTPUTS[name].write(record, extras)
             if name == "json":  # from then on the earlier one shows nothing
-                OutputManifest(record.id, folder).write(record, formats, together)
+                OutputManifest(record.id, folder, web).write(record, formats, together)
             if OUTPUTS[name].folder:
                 paths += _write_folder(
                     path, content if isinstance(content, Mapping) else {}, together
@@ -70,7 +82,20 @@ def write_outputs(
             else:
                 _write(content, together.partial(path))
                 paths.append(path)
+    _log_gaps(record, extras, folder)
     return paths
+
+
+def _log_gaps(record: Record, extras: OutputExtras, folder: Path) -> None:
+    """Log what a Recipe lacks for search engines, and Label Studio to open the video."""
+    if "recipe" in extras.formats:
+        gaps = recipe_gaps(record, record_links(record, extras))
+        if gaps:
+            path = output_path(record, folder, "recipe")
+            log.warning("%s: Google asks for more of a Recipe: %s", path, "; ".join(gaps))
+    if "labelstudio" in extras.formats and extras.web == NO_ADDRESSES:
+        path = output_path(record, folder, "labelstudio")
+        log.warning("%s: Label Studio opens addresses alone; name the video's by --media-url", path)
 
 
 def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet) -> list[Path]:

@@ -326,7 +326,7 @@ def _earlier_result(
     record = _finished_record(
         request, settings, networks, options.out / f"{safe_stem(request.id)}.json"
     )
-    if record is None or missing_outputs(record, options.out, options.formats):
+    if record is None or missing_outputs(record, options.out, options.formats, options.web):
         return None
     clips = clip_spans(record, options.out) if options.clips else ()
     return VideoResult(record, (), True) if all(clip.is_file() for clip in clips) else None

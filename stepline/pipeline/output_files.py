@@ -13,6 +13,7 @@ from stepline.records import Record, Span
 
 if TYPE_CHECKING:
     from stepline.media import Thumbnails
+    from stepline.outputs import WebAddresses
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class OutputOptions:
     """What to write for each video. formats: keys of `outputs.OUTPUTS`.
 
     force: also where an earlier run has; overwrite: also in the place of files that no earlier run
-    wrote.
+    wrote. web: where the folder and the videos will be found.
     """
 
     out: Path
@@ -34,6 +35,7 @@ class OutputOptions:
     clips: bool = False
     force: bool = False
     overwrite: bool = False
+    web: "WebAddresses | None" = None
 
     def __post_init__(self) -> None:
         from stepline.outputs import find_outputs
@@ -81,6 +83,7 @@ def write_files(
             linked=request.kept,
             formats=options.formats,
             files=files,
+            web=options.web,
         )
     # of a run that was killed; until now they told whose the files in place are
     for name in options.formats:

@@ -11,7 +11,7 @@ the whole video's.
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -25,10 +25,13 @@ from stepline.records import (
     Span,
     Step,
     Transcript,
+    WorkTime,
 )
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo
+
+Statement = TypeVar("Statement", Material, WorkTime)
 
 
 def part_info(info: "MediaInfo", part: Span | None) -> "MediaInfo":
@@ -74,6 +77,8 @@ def in_whole_video(
             "captions": tuple(_moved_step(step, start) for step in record.captions),
             "materials": tuple(_moved_thing(thing, start) for thing in record.materials),
             "tools": tuple(_moved_thing(thing, start) for thing in record.tools),
+            "yields": tuple(_moved_thing(thing, start) for thing in record.yields),
+            "times": tuple(_moved_thing(time, start) for time in record.times),
         }
     )
     if alignment is not None:  # nothing is known of the rows before
@@ -106,7 +111,7 @@ def moved_span(span: Span, seconds: float) -> Span:
     return Span(start, max(round(span.end + seconds, 6), start + 1e-3))
 
 
-def _moved_thing(thing: Material, start: float) -> Material:
+def _moved_thing(thing: Statement, start: float) -> Statement:
     return thing.model_copy(update={"at": round(thing.at + start, 6)})
 
 

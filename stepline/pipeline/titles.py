@@ -1,5 +1,5 @@
 """The title of a video, and where it is from: the user, the page of a link, the file's metadata,
-what is said at the beginning, or the file's name."""
+what is said at the beginning, or the file's name; its author and its date."""
 
 import re
 from typing import TYPE_CHECKING
@@ -38,6 +38,25 @@ def choose_title(
         if spoken is not None:
             return shorten(spoken, MAX_TITLE_CHARS), "speech"
     return readable_name(request.path.stem) or request.id, "name"
+
+
+def find_author(request: Request, info: "MediaInfo") -> str | None:
+    """Return who made a video, as the page of its link says, or the file's metadata."""
+    author = info.author
+    origin = request.origin
+    if origin is not None and origin.uploader is not None:
+        author = origin.uploader
+    if author is None:
+        return None
+    return one_line(author)
+
+
+def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
+    """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
+    origin = request.origin
+    if origin is not None and origin.upload_date is not None:
+        return origin.upload_date
+    return info.publication_date
 
 
 def readable_name(stem: str) -> str:

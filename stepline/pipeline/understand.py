@@ -47,10 +47,10 @@ from stepline.pipeline.speech import (
     near_the_video,
     recognise_speech,
 )
-from stepline.pipeline.titles import choose_title
+from stepline.pipeline.titles import choose_title, find_author, find_publication_date
 from stepline.pipeline.user_lines import UserLines, place_user_lines
 from stepline.progress import Progress, StoppedError, trim_memory
-from stepline.records import Alignment, Record, Step, Transcript, Video
+from stepline.records import Alignment, Material, Record, Step, Transcript, Video, WorkTime
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
 from stepline.weights import sha256
@@ -149,6 +149,8 @@ def understand(
         sha256=digest,
         origin=request.origin,
         title_source=title_source,
+        author=find_author(request, run.info),
+        publication_date=find_publication_date(request, run.info),
     )
     record = _build_record(run, video, results, made_from)
     if request.part is None:
@@ -267,6 +269,8 @@ def _build_record(
         transcript=results.transcript,
         materials=needed.materials,
         tools=needed.tools,
+        yields=_yields(results, video.title or ""),
+        times=_times(results),
         steps=placed.steps or part_neighbours(descriptions.steps),
         recipe=run.request.texts,
         captions=descriptions.captions,
@@ -287,6 +291,26 @@ def _needed_things(results: StageResults) -> "NeededThings":
     return NeededThings(
         materials_within(needed.materials, count), materials_within(needed.tools, count)
     )
+
+
+def _yields(results: StageResults, title: str) -> tuple[Material, ...]:
+    """Return how much the work makes, where the speaker says so."""
+    from stepline.writing.materials import find_yields, materials_within
+
+    if results.evidence.narration is None:
+        return ()
+    yields = find_yields(results.evidence.narration, title)
+    return materials_within(yields, len(results.transcript.sentences))
+
+
+def _times(results: StageResults) -> tuple[WorkTime, ...]:
+    """Return how long the work takes, where the speaker says so."""
+    from stepline.writing.materials import find_times, times_within
+
+    if results.evidence.narration is None:
+        return ()
+    times = find_times(results.evidence.narration)
+    return times_within(times, len(results.transcript.sentences))
 
 
 def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:

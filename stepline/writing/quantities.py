@@ -7,7 +7,7 @@ tell that "seasoning" and "season" are one: endings cut off, no dictionary.
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -339,14 +339,20 @@ def quantities(text: str) -> list[Quantity]:
     A bare "one" is a pronoun, "a second" is no time, "few" and "some" are no numbers; "a cup" is
     one cup.
     """
-    words = tokens(text)
-    found, place = [], 0
+    return [quantity for quantity, _, _ in located_quantities(tokens(text))]
+
+
+def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
+    """Yield each amount among the tokens of a text, its first token, and the one after its last."""
+    place = 0
     while place < len(words):
-        read = _quantity(words, place)
-        if read is not None:
-            found.append(read[0])
-        place = read[1] if read is not None else place + 1
-    return found
+        located = _quantity(words, place)
+        if located is None:
+            place += 1
+            continue
+        quantity, after = located
+        yield quantity, place, after
+        place = after
 
 
 def _quantity(words: Sequence[str], place: int) -> tuple[Quantity, int] | None:

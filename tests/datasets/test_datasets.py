@@ -169,10 +169,16 @@ def test_label_studio_reads_back_the_steps_that_were_written_for_it(tmp_path):
     (back,) = read("label-studio", write(tmp_path / "export.json", [task])).records
     assert (back.id, back.video.duration) == ("v", 40.0)
     # The label of the third says that the pictures do not tell; a person who sees it relabels it.
+    # A further span is a candidate, until a person labels it "shown".
     assert [(step.text, step.spans) for step in back.reference] == [
-        ("Fold the strip", shown.spans),
+        ("Fold the strip", shown.spans[:1]),
         ("Glue it", ()),
     ]
+    for row in task["annotations"][0]["result"]:
+        if row["value"].get("timelinelabels") == ["candidate"]:
+            row["value"]["timelinelabels"] = ["shown"]
+    (again,) = read("label-studio", write(tmp_path / "export.json", [task])).records
+    assert again.reference[0].spans == shown.spans
 
 
 def test_sieve_and_swap_keeps_the_further_wordings(sample):

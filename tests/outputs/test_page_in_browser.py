@@ -192,7 +192,8 @@ def test_a_page_that_lost_its_video_says_so_and_takes_it_again(open_page, folder
 
 def test_a_link_opens_the_video_at_a_time_or_at_a_step(browser, folder):
     (path,) = (folder / "out").glob("*.html")
-    for link, second in (("#t=33.5", 33.5), ("#t=0:20", 20), ("#step-6", 32), ("#step-10", 51.5)):
+    links = {"#t=33.5": 33.5, "#t=0:20": 20, "#step-6": 32, "#step-10": 51.5, "?t=33.5": 33.5}
+    for link, second in links.items():
         page = browser.open(path.resolve().as_uri() + link)
         page.wait_until(f"Math.abs({TIME} - {second}) < 0.1")
         assert page.run("document.getElementById('player').paused")

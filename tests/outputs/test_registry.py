@@ -50,7 +50,8 @@ def read_regions(path):
     results = task["predictions"][0]["result"]
     texts = [row for row in results if row["type"] == "textarea"]
     assert {row["id"] for row in texts} == {row["id"] for row in results}
-    return [row["value"]["start"] for row in texts]
+    rate = task["data"]["frame_rate"]
+    return [(row["value"]["ranges"][0]["start"] - 1) / rate for row in texts]
 
 
 def read_recipe(path):
@@ -149,7 +150,8 @@ def test_an_output_reads_back_what_it_wrote(name, record, alignment, keyframes, 
     assert path in written
     assert sorted(read(path)) == starts
     content = OUTPUTS[name].write(
-        record, OutputExtras(alignment=alignment, keyframes=keyframes, media="v.mp4")
+        record,
+        OutputExtras(alignment=alignment, keyframes=keyframes, media="v.mp4", formats=(name,)),
     )
     assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
 

@@ -109,8 +109,8 @@ def test_editors_get_the_verdict(by_words):
 def test_label_studio_gets_the_verdict_as_a_label_and_reads_likely_steps_back(by_words, tmp_path):
     (task,) = json.loads(written("labelstudio", by_words))
     result = task["predictions"][0]["result"]
-    labels = [row["value"]["labels"] for row in result if row["type"] == "labels"]
-    assert labels == [["likely shown"], ["likely shown"], ["unclear"], ["shown"], ["shown"]]
+    labels = [row["value"]["timelinelabels"] for row in result if row["type"] == "timelinelabels"]
+    assert labels == [["likely shown"], ["likely shown"], ["unclear"], ["shown"], ["candidate"]]
     path = tmp_path / "label_studio.json"
     path.write_text(json.dumps([task | {"annotations": [{"result": result}]}]))
     ((record, _),) = [(entry.record, entry) for entry in read_label_studio(path)]

@@ -6,8 +6,9 @@ import pytest
 from small_video import draw_video
 
 from stepline.media import probe
+from stepline.media.dates import read_day
 from stepline.pipeline.request import Request
-from stepline.pipeline.titles import choose_title, readable_name
+from stepline.pipeline.titles import choose_title, find_author, find_publication_date, readable_name
 from stepline.records import LinkOrigin, Record, Video
 from stepline.storage import from_json, read_record, to_json
 
@@ -59,6 +60,8 @@ def test_the_metadata_of_a_file_give_its_title(tmp_path):
     path = tmp_path / "clip.mkv"
     with av.open(str(path), "w") as out:
         out.metadata["title"] = "  Iced\nlemonade "
+        out.metadata["artist"] = "Ann  Lemon"
+        out.metadata["date"] = "20240506"
         picture = out.add_stream("libx264", rate=5, width=64, height=48, pix_fmt="yuv420p")
         for _ in range(5):
             out.mux(picture.encode(av.VideoFrame(64, 48, "yuv420p")))
@@ -66,6 +69,48 @@ def test_the_metadata_of_a_file_give_its_title(tmp_path):
     info = probe(path)
     assert info.title == "Iced lemonade"
     assert choose_title(Request(path, "clip"), info, None) == ("Iced lemonade", "file")
+    request = Request(path, "clip")
+    assert find_author(request, info) == "Ann Lemon"
+    assert find_publication_date(request, info) == "2024-05-06"
+    origin = LinkOrigin(url="https://example.org/v", uploader="A kitchen", upload_date="2023-01-02")
+    linked = Request(path, "clip", origin=origin)
+    assert find_author(linked, info) == "A kitchen"
+    assert find_publication_date(linked, info) == "2023-01-02"
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("20240506", "2024-05-06"),
+        ("2024-05-06T12:00:00Z", "2024-05-06"),
+        ("2024", None),
+        ("2024-13-06", None),
+        ("2024-W01-1", None),
+        ("", None),
+    ],
+)
+def test_a_day_is_read_where_it_is_a_whole_one(text, day):
+    assert read_day(text) == day
+
+
+def test_how_long_and_how_much_is_in_the_record_and_the_recipe(tmp_path, stepline, caplog):
+    captions = tmp_path / "talk.vtt"
+    numbers = "00:12.000 --> 00:16.000\nThis recipe takes 20 minutes in total and serves four.\n"
+    captions.write_text(f"{SAID}\n{numbers}")
+    web = ("--base-url", "https://example.org/out", "--format", "recipe")
+    result = stepline("steps", captions, "--out", tmp_path / "out", *web)
+    assert result.exit_code == 0, result.stderr
+    assert "talk.recipe.jsonld: Google asks for more of a Recipe: image" in caplog.text
+    record = read_record(tmp_path / "out" / "talk.json")
+    assert [(time.kind, time.high, time.sources) for time in record.times] == [
+        ("total", 1200.0, (4,))
+    ]
+    assert [(thing.name, thing.amounts[0].low) for thing in record.yields] == [("servings", 4.0)]
+    recipe = json.loads((tmp_path / "out" / "talk.recipe.jsonld").read_text())
+    assert (recipe["totalTime"], recipe["recipeYield"]) == ("PT20M", "4 servings")
+    refused = stepline("steps", captions, "--out", tmp_path / "out", "--base-url", "example.org")
+    assert refused.exit_code == 1
+    assert "--base-url 'example.org': is no address of http(s)" in refused.stderr
 
 
 def test_what_is_said_gives_the_title_and_the_outputs_bear_it(tmp_path, stepline):
@@ -107,6 +152,7 @@ def test_a_title_for_several_videos_or_without_a_word_is_refused(tmp_path, stepl
 
 def test_a_record_without_a_source_of_its_title_is_stored_as_before():
     old = Record(id="r", video=Video(id="v", title="T"))
+    assert not {"yields", "times"} & json.loads(to_json(old)).keys()
     assert "title_source" not in to_json(old)
     assert from_json(to_json(old)) == old
     new = Record(id="r", video=Video(id="v", title="T", title_source="speech"))

@@ -4,11 +4,7 @@ import numpy as np
 
 from stepline.narration import SentenceReading
 from stepline.narration.words import SENTENCE_KINDS, WORD_EDITS
-from stepline.writing.extractive.step_score import (
-    FEATURE_COUNT,
-    score_features,
-    step_probabilities,
-)
+from stepline.writing.extractive.step_score import FEATURE_COUNT, score_features, step_probabilities
 
 
 def reading(step, words=6, clauses=()):

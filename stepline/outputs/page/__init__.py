@@ -6,7 +6,7 @@ escaping would still not run, and nothing can be fetched. The page is readable w
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 
@@ -34,13 +34,18 @@ def page(
     *,
     media: str | None = None,
     keyframes: Mapping[str, bytes] | None = None,
+    linked_data: Callable[[Record], str] = jsonld,
+    digest: str | None = None,
 ) -> str:
     """Return the page as HTML.
 
     alignment: drawn as a picture, row = text. media: the video's path as seen from the page's
-    folder; without it the page has no player. keyframes: a JPEG for a step's id.
+    folder; without it the page has no player. keyframes: a JPEG for a step's id. linked_data: the
+    JSON-LD of what the page holds of a record. digest: by which the page is recognised.
     """
-    style, script, digest = _file("style.css"), _file("script.js"), record_digest(record)
+    style, script = _file("style.css"), _file("script.js")
+    if digest is None:
+        digest = record_digest(record)
     if len(record.steps) > MAX_PICTURED_STEPS:
         keyframes = None
     record, alignment = _beginning(record, alignment)
@@ -60,7 +65,7 @@ def page(
         policy=policy(style, script),
         style=style,
         script=script,
-        jsonld=jsonld(record),
+        jsonld=linked_data(record),
         record_digest=digest,
     )
 

@@ -223,9 +223,9 @@
     document.getElementById("now-number").hidden = !playing;
     document.getElementById("now-text").textContent = playing ? playing.querySelector(".text").textContent : "no step";
   };
-  /* Links into the video: #t=83 and #t=1:23, and #step-4, which also shows the step. */
+  /* Links into the video: #t=83 and #t=1:23, #step-4, which also shows the step, and ?t=83, as search engines take it. */
   const follow = () => {
-    const time = /^#t=((?:\d+:){0,2}\d+(?:\.\d+)?)$/.exec(location.hash);
+    const time = /^[#?]t=((?:\d+:){0,2}\d+(?:\.\d+)?)$/.exec(location.hash || location.search);
     const step = /^#step-\d+$/.test(location.hash) && document.querySelector(location.hash + " .go[data-seek]");
     if (time) seek(time[1].split(":").reduce((sum, part) => 60 * sum + Number(part), 0), false);
     else if (step) seek(Number(step.dataset.seek), false);

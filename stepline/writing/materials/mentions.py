@@ -97,7 +97,7 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
 
     is_list: it says what is needed, so that all it names counts.
     """
-    words = [_spelt(token) for token in doc]
+    words = [spelt_word(token) for token in doc]
     mentions = list(_with_amounts(doc, words))
     mentioned_places: set[int] = set()
     for mention in mentions:
@@ -126,7 +126,7 @@ def _is_unit(name: "list[Token]") -> bool:
     return word in COUNT_UNITS and word not in CONTAINER_WORDS
 
 
-def _spelt(token: "Token") -> str:
+def spelt_word(token: "Token") -> str:
     """Return a token in lower case, a one-letter fraction as digits: "½" is 1/2, "1½" is 1.5.
 
     What begins with a digit and is no number, as "2x4", begins with NO_NUMBER instead.

@@ -1,0 +1,253 @@
+"""How long the work takes and how much it makes, where the speaker says so of the whole work.
+
+    "this recipe takes about thirty minutes"           total, 30 min
+    "prep time is ten minutes, cook time is an hour"   preparation, 10 min; cooking, 1 h
+    "it serves four to six"                            4-6 servings
+    "this makes twelve pancakes"                       12 pancakes, where the title names pancakes
+
+How long a step takes ("bake for 20 minutes") is none of these, and nothing is added up. A kind of
+which different times are told is left out: nobody can say which of them holds.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from stepline.narration.words import word_set
+from stepline.records import Amount, Material, TimeKind, WorkTime
+from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
+from stepline.writing.materials.amounts import StatedAmount, amount_at
+from stepline.writing.materials.mentions import NOUN_TAGS, ThingMention, find_mentions, spelt_word
+from stepline.writing.quantities import UNITS, Quantity, located_quantities, tokens
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+# stands for a time among the words of a sentence; no word is like it
+TIME_MARK: Final = "@"
+ABOUT_WORDS: Final = (
+    r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
+)
+IS_WORDS: Final = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
+WHOLE_WORK: Final = (
+    r"(?:recipe|dish|meal|project|(?:whole|entire) (?:thing|process|job|project|recipe|work))"
+)
+TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
+    "total": re.compile(
+        rf"\btotal (?:\w+ )?time {IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
+        rf"|{TIME_MARK} (?:in total|in all|all in|all together|altogether|total\b"
+        r"|(?:from )?start to finish|from beginning to end)"
+        rf"|\b{WHOLE_WORK} (?:(?:only|just|usually|will|can|should) )*"
+        rf"(?:takes?|took) (?:(?:you|us|me) )?{ABOUT_WORDS}{TIME_MARK}"
+    ),
+    "preparation": re.compile(
+        rf"\bprep(?:aration)? (?:time )?{IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
+        rf"|{TIME_MARK} (?:(?:of|for) )?prep(?:aration)?\b|{TIME_MARK} to prep(?:are)?(?: [,.;]|$)"
+    ),
+    "cooking": re.compile(
+        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
+        rf"|{TIME_MARK} (?:of )?(?:cook|cooking|baking|roasting) time\b"
+        rf"|{TIME_MARK} to (?:cook|bake|roast)(?: [,.;]|$)"
+    ),
+}
+APPROXIMATE_WORDS: Final = word_set("about around roughly approximately up to at least just enough")
+SERVING_VERBS: Final = word_set("serve feed")
+MAKING_VERBS: Final = word_set("make yield produce")
+PEOPLE_WORDS: Final = word_set("people person adult guest portion serving kid child friend")
+RECIPE_WORDS: Final = word_set("recipe batch quantity amount mix mixture dough batter")
+THING_PRONOUNS: Final = word_set("this that it which")
+SERVING_SUBJECTS: Final = THING_PRONOUNS | RECIPE_WORDS
+MODAL_WORDS: Final = word_set("will should can would 'll")
+MAX_WORDS_TO_SUBJECT: Final = 4  # before a verb
+# a year; longer is a slip of recognition
+MAX_SECONDS: Final = 366 * 86400.0
+
+
+def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
+    """Return the times of the whole work that are said, one a kind, in the order of TIME_PATTERNS."""
+    said_times: dict[TimeKind, list[WorkTime]] = {}
+    for unit in narration.units:
+        for time in _unit_times(unit):
+            said_times.setdefault(time.kind, []).append(time)
+    times = []
+    for kind in TIME_PATTERNS:
+        same_kind = said_times.get(kind, [])
+        ranges = {(time.low, time.high) for time in same_kind}
+        # of two times that differ nobody can say which holds
+        if len(ranges) != 1:
+            continue
+        first = same_kind[0]
+        sentences = dict.fromkeys(time.sources[0] for time in same_kind)
+        time = first.model_copy(update={"sources": tuple(sentences)})
+        times.append(time)
+    return tuple(times)
+
+
+def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
+    """Yield what one sentence says of how long the work takes."""
+    words, durations = _marked(tokens(unit.text))
+    text = " ".join(words)
+    for kind, pattern in TIME_PATTERNS.items():
+        for match in pattern.finditer(text):
+            before = text[: match.end()]
+            number = before.count(TIME_MARK) - 1
+            low, high = durations[number]
+            yield WorkTime(
+                kind=kind,
+                low=low,
+                high=high,
+                text=unit.text,
+                at=unit.sentences[0].span.start,
+                sources=(unit.first,),
+            )
+
+
+def _marked(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
+    """Return the words with a mark in the place of each time, and the seconds of these."""
+    marked_words: list[str] = []
+    durations: list[tuple[float, float]] = []
+    after = 0
+    last_end = 0
+    last_factor = 0.0
+    for quantity, begin, end in located_quantities(words):
+        seconds = _seconds(quantity)
+        if seconds is None:
+            continue
+        low, high, factor = seconds
+        between = words[last_end:begin]
+        # "an hour and twenty minutes" is one time
+        is_part = between in ([], ["and"]) and factor < last_factor
+        if durations and is_part:
+            last_low, last_high = durations.pop()
+            durations.append((last_low + low, last_high + high))
+        else:
+            marked_words += [*words[after:begin], TIME_MARK]
+            durations.append((low, high))
+        after = last_end = end
+        last_factor = factor
+    return [*marked_words, *words[after:]], durations
+
+
+def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
+    """Return the seconds of a time, and those of its unit; None for any other amount."""
+    if quantity.kind != "time":
+        return None
+    _, factor = UNITS[quantity.unit]
+    low = quantity.low * factor
+    high = quantity.high * factor
+    if not 0 < low <= high <= MAX_SECONDS:
+        return None
+    return low, high, factor
+
+
+def times_within(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime, ...]:
+    """Return the times that the first so many sentences tell."""
+    return tuple(time for time in times if time.sources[0] < sentences)
+
+
+def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]:
+    """Return how much the work makes, or how many it serves: the first that is said.
+
+    title: of the video; "it makes two" of a thing that it names is what the work makes.
+    """
+    title_words = word_set(title.lower())
+    for number, doc in enumerate(narration.docs):
+        for token in doc:
+            product = _servings(token) or _product(token, title_words)
+            if product is not None:
+                return (_as_material(narration.units[number], *product),)
+    return ()
+
+
+def _as_material(unit: NarrationUnit, name: str, amount: Amount) -> Material:
+    first = unit.sentences[0]
+    at = first.span.start
+    return Material(name=name, amounts=(amount,), at=at, sources=(unit.first,))
+
+
+def _servings(verb: "Token") -> tuple[str, Amount] | None:
+    """Return how many a dish serves; None where the verb does not say so."""
+    doc = verb.doc
+    words = [spelt_word(token) for token in doc]
+    place = _past_approximate(words, verb.i + 1)
+    if verb.lemma_ in MAKING_VERBS:
+        # "makes enough for four"
+        if words[place - 1 : place + 1] != ["enough", "for"]:
+            return None
+        place = _past_approximate(words, place + 1)
+    elif verb.lemma_ not in SERVING_VERBS:
+        return None
+    if place >= len(words):
+        return None
+    if not _tells_of_a_thing(verb, SERVING_SUBJECTS):
+        return None
+    amount = amount_at(words, place)
+    if amount is None or amount.is_article or amount.unit:
+        return None
+    behind = doc[amount.end : amount.end + 1]
+    is_named = any(token.pos_ in NOUN_TAGS for token in behind)
+    if is_named and behind.lemma_ not in PEOPLE_WORDS:
+        return None
+    return "servings", _as_amount(doc, amount)
+
+
+def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
+    """Return what a recipe makes, with its amount; None where the verb does not say so."""
+    if verb.lemma_ not in MAKING_VERBS:
+        return None
+    doc = verb.doc
+    words = [spelt_word(token) for token in doc]
+    place = _past_approximate(words, verb.i + 1)
+    is_recipe = _tells_of_a_thing(verb, RECIPE_WORDS)
+    if not is_recipe and not _tells_of_a_thing(verb, THING_PRONOUNS):
+        return None
+    for mention in find_mentions(doc, is_list=False):
+        amount = mention.amount
+        if amount is None or amount.begin != place or amount.is_article:
+            continue
+        if not is_recipe and not _is_named(mention, title_words):
+            return None
+        return mention.name, _as_amount(doc, amount)
+    return None
+
+
+def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
+    """Return whether a title names the made thing, or it is a number of servings."""
+    noun = mention.words[-1].lower()
+    lemma = mention.lemmas[-1]
+    if lemma in PEOPLE_WORDS:
+        return True
+    return noun in title_words or lemma in title_words
+
+
+def _tells_of_a_thing(verb: "Token", subjects: frozenset[str]) -> bool:
+    """Return whether one of these words is what makes or serves, not a person."""
+    begin = max(0, verb.i - MAX_WORDS_TO_SUBJECT)
+    words = list(verb.doc[begin : verb.i])
+    has_modal = False
+    while words and _is_between(words[-1]):
+        last = words.pop()
+        has_modal = has_modal or last.lower_ in MODAL_WORDS
+    if not has_modal and not verb.lower_.endswith("s"):
+        return False
+    if not words:  # "serves four"
+        return verb.lemma_ in SERVING_VERBS
+    if verb.dep_ == "conj" and words[-1].pos_ == "CCONJ":  # "takes an hour and serves four"
+        return _tells_of_a_thing(verb.head, subjects)
+    return words[-1].lower_ in subjects
+
+
+def _is_between(token: "Token") -> bool:
+    """Return whether a word stands between a subject and its verb."""
+    return token.lower_ in MODAL_WORDS or token.pos_ in ("ADV", "AUX", "PUNCT")
+
+
+def _past_approximate(words: list[str], place: int) -> int:
+    while place < len(words) and words[place] in APPROXIMATE_WORDS:
+        place += 1
+    return place
+
+
+def _as_amount(doc: "Doc", amount: StatedAmount) -> Amount:
+    text = doc[amount.begin : amount.end].text
+    return Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text)

@@ -1,0 +1,111 @@
+"""The task for Label Studio, by its documented JSON and its own validator."""
+
+import json
+import logging
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from output_samples import make_step
+
+from stepline.datasets.label_studio import read
+from stepline.outputs import WebAddresses, write_outputs
+from stepline.records import Record, Video
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "outputs.md"
+
+
+def interface():
+    """The labelling interface of docs/outputs.md."""
+    return re.search(r"<View>.*?</View>", DOCS.read_text(encoding="utf-8"), re.DOTALL)[0]
+
+
+@pytest.fixture
+def task(tmp_path):
+    def write(record, **options):
+        media = tmp_path / "videos" / "my v.mp4"
+        (path,) = write_outputs(
+            record, tmp_path / "out", media=media, formats=["labelstudio"], **options
+        )
+        (tree,) = json.loads(path.read_text(encoding="utf-8"))
+        return tree
+
+    return write
+
+
+def test_the_video_has_the_address_that_label_studio_opens(task, record):
+    web = WebAddresses(media="/data/local-files/?d=videos/")
+    assert task(record, web=web)["data"]["video"] == "/data/local-files/?d=videos/my%20v.mp4"
+    web = WebAddresses(media="https://cdn.example.org/v")
+    assert task(record, web=web)["data"]["video"] == "https://cdn.example.org/v/my%20v.mp4"
+    web = WebAddresses("https://example.org/out")
+    assert task(record, web=web)["data"]["video"] == "https://example.org/videos/my%20v.mp4"
+
+
+def test_without_an_address_one_line_names_the_option(task, record, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert task(record)["data"]["video"] == "../videos/my%20v.mp4"
+        task(record, web=WebAddresses(media="https://a.org"))
+    (line,) = [row.getMessage() for row in caplog.records]
+    assert line.endswith(
+        "mint-lemonade.labelstudio.json: Label Studio opens addresses alone; name the video's by "
+        "--media-url"
+    )
+
+
+def test_every_result_belongs_to_a_tag_of_the_documented_interface(task, record):
+    """The form is that of https://labelstud.io/tags/timelinelabels and .../textarea, perRegion."""
+    view = ElementTree.fromstring(interface())
+    tags = {tag.get("name"): tag for tag in view.iter() if tag.get("name")}
+    labels = {label.get("value") for label in tags["status"]}
+    tree = task(record)
+    assert tags["video"].get("value") == "$video"
+    assert tags["video"].get("frameRate") == "$frame_rate"
+    (prediction,) = tree["predictions"]
+    assert len(prediction["result"]) == 22  # 11 spans, a label and a text each
+    for row in prediction["result"]:
+        tag = tags[row["from_name"]]
+        assert row["type"] == tag.tag.lower()
+        assert row["to_name"] == tag.get("toName") == "video"
+        ((start, end),) = [(r["start"], r["end"]) for r in row["value"]["ranges"]]
+        assert 1 <= start <= end <= tree["data"]["duration"] * tree["data"]["frame_rate"]
+        if row["type"] == "timelinelabels":
+            assert set(row["value"]["timelinelabels"]) <= labels
+        else:
+            assert tag.get("perRegion") == "true"
+
+
+def test_label_studios_own_validator_takes_it(task, record):
+    sdk = pytest.importorskip("label_studio_sdk.label_interface", reason="needs label-studio-sdk")
+    view = sdk.LabelInterface(interface())
+    tree = task(record)
+    assert view.validate_prediction(tree["predictions"][0], return_errors=True) == []
+    assert all(tree["data"].get(tag.value_name) for tag in view.objects)
+
+
+def test_a_further_span_is_a_candidate_unless_people_marked_it(task):
+    placed = make_step(1, "fold", ((1.0, 2.0), (5.0, 6.0)), status="shown")
+    marked = make_step(2, "glue", ((7.0, 8.0), (9.0, 10.0)))
+    tree = task(Record(id="v", video=Video(id="v", duration=20.0), steps=(placed, marked)))
+    labels = [
+        row["value"]["timelinelabels"][0]
+        for row in tree["predictions"][0]["result"]
+        if row["type"] == "timelinelabels"
+    ]
+    assert labels == ["shown", "candidate", "shown", "shown"]
+
+
+def test_a_region_of_several_ranges_and_one_without_a_rate_are_read(tmp_path):
+    value = {"ranges": [{"start": 1, "end": 24}, {"start": 49, "end": 60}]}
+    rows = [
+        {"id": "a", "type": "timelinelabels", "value": value | {"timelinelabels": ["shown"]}},
+        {"id": "a", "type": "textarea", "value": value | {"text": ["Fold it"]}},
+    ]
+    path = tmp_path / "label_studio.json"
+    path.write_text(
+        json.dumps([{"data": {"video": "https://a.org/v.mp4"}, "annotations": [{"result": rows}]}])
+    )
+    (entry,) = read(path)
+    (step,) = entry.record.reference
+    assert [(span.start, span.end) for span in step.spans] == [(0.0, 1.0), (2.0, 2.5)]

@@ -1,0 +1,251 @@
+"""The JSON Schemas hold for what is written, and refuse what is not."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("jsonschema", reason="needs jsonschema")
+
+from output_schemas import check, schema_of, validator
+
+from stepline.compare import TaskComparison
+from stepline.errors import SettingsError
+from stepline.live.events import LiveEvent
+from stepline.pipeline.request import StepsSettings
+from stepline.records import (
+    Amount,
+    LinkOrigin,
+    Material,
+    Record,
+    Rejected,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+    Word,
+    WorkTime,
+)
+from stepline.schema import SCHEMA_NAMES, json_schema, write_schemas
+from stepline.settings import load_settings
+from stepline.storage import to_json
+
+GOLDEN = Path(__file__).parent / "golden" / "expected"
+
+
+@st.composite
+def spans(draw):
+    start = draw(st.floats(0, 1000))
+    return Span(start, start + draw(st.floats(0.001, 1000)))
+
+
+TEXTS = st.text(min_size=1, max_size=20)
+PROBABILITIES = st.floats(0, 1)
+AMOUNTS = st.floats(0, 1e6).map(lambda low: Amount(low=low, high=low + 1, unit=None))
+THINGS = st.builds(
+    Material, name=TEXTS, amounts=st.tuples(AMOUNTS), at=st.floats(0, 100), sources=st.just((0,))
+)
+STEPS = st.builds(
+    Step,
+    id=TEXTS,
+    text=TEXTS,
+    kind=st.sampled_from(["do", "avoid"]),
+    spans=st.lists(spans(), max_size=3).map(tuple),
+    at=st.none() | st.floats(0, 1000),
+    said=st.none() | spans(),
+    status=st.sampled_from([None, "shown", "unclear", "said", "not found"]),
+    basis=st.sampled_from([None, "words", "pictures"]),
+    score=st.none() | PROBABILITIES,
+    sources=st.just((0,)),
+    seen=st.lists(TEXTS, max_size=2).map(tuple),
+)
+SENTENCES = st.builds(
+    Sentence,
+    text=st.text(max_size=20),
+    span=spans(),
+    words=st.builds(Word, text=TEXTS, span=st.none() | spans()).map(lambda word: (word,)),
+    confidence=st.none() | PROBABILITIES,
+)
+RECORDS = st.builds(
+    Record,
+    id=TEXTS,
+    video=st.builds(
+        Video,
+        id=TEXTS,
+        duration=st.none() | st.floats(0.1, 1000),
+        origin=st.none() | st.builds(LinkOrigin, url=TEXTS),
+        author=st.none() | TEXTS,
+        publication_date=st.sampled_from([None, "2024-05-06"]),
+    ),
+    transcript=st.builds(Transcript, sentences=SENTENCES.map(lambda sentence: (sentence,))),
+    steps=st.lists(STEPS, max_size=3).map(tuple),
+    materials=st.lists(THINGS, max_size=2).map(tuple),
+    yields=st.lists(THINGS, max_size=1).map(tuple),
+    times=st.just(()) | st.just((WorkTime(kind="total", low=60.0, high=90.0, at=1.0),)),
+    reference=st.lists(STEPS, max_size=1).map(tuple),
+    dropped=st.builds(Rejected, st.just("step"), TEXTS, text=TEXTS).map(lambda row: (row,)),
+    settings=st.dictionaries(TEXTS, st.none() | st.integers() | TEXTS, max_size=3),
+)
+
+
+@given(RECORDS)
+@settings(max_examples=60)
+def test_any_record_follows_its_schema(record):
+    check("record", json.loads(to_json(record)))
+
+
+def golden_files():
+    """The records and comparisons among the files that the golden commands wrote."""
+    paths = []
+    for path in sorted(GOLDEN.rglob("*.json")):
+        if schema_of(json.loads(path.read_bytes())):
+            paths.append(path)
+    return paths
+
+
+@pytest.mark.parametrize("path", golden_files(), ids=lambda path: str(path.relative_to(GOLDEN)))
+def test_what_the_golden_commands_and_the_demo_wrote_follows_its_schema(path):
+    tree = json.loads(path.read_bytes())
+    check(schema_of(tree), tree)
+
+
+def test_the_demo_is_among_the_golden_files():
+    assert GOLDEN / "demo" / "demo.json" in golden_files()
+
+
+def test_a_live_run_writes_events_by_the_schema(small_video, stepline, tmp_path):
+    texts = tmp_path / "lines.txt"
+    texts.write_text("Slice the lemons\n")
+    run = ("live", small_video, "--speed", "100", "--backbone", "none", "--texts", texts)
+    result = stepline(*run, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {"started", "step_said", "finished"} <= {event["event"] for event in events}
+    for event in events:
+        check("events", event)
+
+
+def test_every_field_of_an_event_follows_the_schema():
+    word = Word(text="Slice", span=Span(0.0, 0.5), confidence=0.9)
+    event = LiveEvent(
+        event="step_ended",
+        number=3,
+        at=4.0,
+        sentence=Sentence(text="Slice it.", span=Span(0.0, 1.0), words=(word,)),
+        step="1",
+        said=Span(0.0, 1.0),
+        sources=(0,),
+        spans=(Span(2.0, 3.0),),
+        status="shown",
+        basis="words",
+        score=0.5,
+    )
+    check("events", event.model_dump(mode="json"))
+
+
+def test_a_comparison_follows_its_schema(stepline, tmp_path):
+    from stepline.storage import write_record
+
+    for id, verb in (("a", "whisk"), ("b", "beat"), ("c", "whisk")):
+        texts = (f"{verb} two eggs with 1 cup of milk", "pour the batter into the hot pan")
+        steps = [
+            Step(id=str(n), text=text, spans=(Span(n * 10.0, n * 10 + 5.0),), status="shown")
+            for n, text in enumerate(texts)
+        ]
+        record = Record(id=id, video=Video(id=id, title="Pancakes"), steps=tuple(steps))
+        write_record(record, tmp_path / "records" / f"{id}.json")
+    result = stepline("compare", tmp_path / "records", "--json", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    tree = json.loads(result.stdout)
+    assert TaskComparison.model_validate_json(result.stdout).steps
+    check("comparison", tree)
+
+
+def test_settings_of_every_kind_follow_the_schema(tmp_path):
+    check("settings", StepsSettings().model_dump(mode="json"))
+    toml = tmp_path / "run.toml"
+    toml.write_text('[asr]\nbeam = 1\nlanguage = "none"\n[nasva.ground]\nwindow = 600\n')
+    load_settings(StepsSettings, toml, [])
+    check("settings", tomllib.loads(toml.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("name", "tree"),
+    [
+        ("settings", {"asr": {"beams": 1}}),
+        ("settings", {"asr": {"beam": 0}}),
+        ("events", {"event": "heard", "number": 0}),
+        ("events", {"event": "eaten", "number": 0, "at": 1.0, "settled": 0.0}),
+        ("record", {"version": 2}),
+        ("comparison", {"version": 1}),
+    ],
+)
+def test_what_is_none_is_refused(name, tree):
+    assert not validator(name).is_valid(tree)
+
+
+@pytest.mark.parametrize("field", ["start", "spans", "status", "text", "kind"])
+def test_a_record_whose_step_lacks_a_field_is_refused(field):
+    record = Record(id="r", video=Video(id="v"), steps=(Step(id="1", text="cut"),))
+    tree = json.loads(to_json(record))
+    check("record", tree)
+    del tree["steps"][0][field]
+    assert not validator("record").is_valid(tree)
+
+
+def properties(schema):
+    for definition in (schema, *schema.get("$defs", {}).values()):
+        yield from definition.get("properties", {}).items()
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_every_field_has_a_meaning(name):
+    without = {
+        field
+        for field, entry in properties(json_schema(name))
+        if not entry.get("description") and "$ref" not in entry
+    }
+    assert without == set()
+
+
+def test_the_meaning_is_the_codes_own():
+    step = json_schema("record")["$defs"]["Step"]["properties"]
+    assert step["at"]["description"] == "the most likely second"
+    beam = json_schema("settings")["$defs"]["AsrSettings"]["properties"]["beam"]
+    assert beam["description"].startswith("hypotheses kept; ")
+    assert (beam["default"], beam["maximum"]) == (5, 20)
+
+
+def test_the_command_writes_a_file_of_each_or_prints_one(stepline, tmp_path):
+    result = stepline("schema", "--out", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{name}.schema.json" for name in SCHEMA_NAMES
+    )
+    printed = stepline("schema", "record")
+    assert printed.stdout == (tmp_path / "record.schema.json").read_text()
+    assert json.loads(printed.stdout)["$id"] == "urn:stepline:record:1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "several schemas need a folder; name it with --out"),
+        (("record", "events"), "several schemas need a folder"),
+        (("recrod",), "'recrod': no schema has that name; known: record, events, settings"),
+    ],
+)
+def test_a_wrong_call_says_the_cure(arguments, message, stepline):
+    result = stepline("schema", *arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+def test_an_unknown_name_writes_nothing(tmp_path):
+    with pytest.raises(SettingsError, match="'x': no schema"):
+        write_schemas(tmp_path, ["record", "x"])
+    assert list(tmp_path.iterdir()) == []
