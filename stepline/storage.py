@@ -94,7 +94,7 @@ def write_record(record: Record, path: Path | str) -> None:
 def _drop_unknown(tree: dict[str, Any], kind: type) -> None:
     """Take the fields of KNOWN_ONLY_FIELDS out of the tree that hold nothing."""
     for field in KNOWN_ONLY_FIELDS[kind]:
-        if tree[field] is None or tree[field] == []:
+        if tree[field] is None or tree[field] in ([], {}):
             del tree[field]
 
 
