@@ -302,7 +302,7 @@ def search(folder: Path, words: tuple[str, ...], most: int, as_json: bool) -> No
     of `stepline steps`. The index is stored there and follows the records that change.
     """
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.search import as_json as to_json
+    from stepline.library.moments import as_json as to_json
     from stepline.library.search import index_path, open_index
 
     offer_weights()

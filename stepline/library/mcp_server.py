@@ -20,7 +20,8 @@ from pydantic import BaseModel, Field
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, check_links, video_id
-from stepline.library.search import Moment, moments, open_index
+from stepline.library.moments import Moment, moments
+from stepline.library.search import open_index
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
 from stepline.outputs.verdict import VERDICT_TEXTS, VerdictText, step_verdict
 from stepline.pipeline.request import StepsSettings

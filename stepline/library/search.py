@@ -15,9 +15,9 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +26,14 @@ from pydantic import TypeAdapter, ValidationError
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary, record_files, video_id
 from stepline.library.database import check_database_files, distrust, is_full_disk
+from stepline.library.moments import Moment, moments
 from stepline.locks import lock_output
-from stepline.outputs.text import shown_span
-from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
-from stepline.records import Basis, Matrix, Record, Span, Status
+from stepline.records import Matrix
 from stepline.storage import read_record
 from stepline.text import embed
 from stepline.weights import cache_folder
 
-MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 # ids (N,), vectors (N, D), and the likeness of each to made words (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
@@ -69,28 +67,6 @@ CREATE TRIGGER moment_in AFTER INSERT ON moment BEGIN
 CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
     INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text); END;
 """
-
-
-@dataclass(frozen=True)
-class Moment:
-    """An answer: what is done, said or written, and when, in seconds; a step that is not found has
-    no times.
-
-    status, basis, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page
-    at that second, None where the record has no page. Both are paths below the folder.
-    """
-
-    video: str
-    title: str
-    kind: MomentKind
-    text: str
-    start: float | None
-    end: float | None
-    status: Status | None
-    basis: Basis | None
-    score: float | None
-    file: str
-    link: str | None
 
 
 @dataclass(frozen=True)
@@ -184,9 +160,7 @@ class SearchIndex:
 
         Raises SettingsError for a query without a word.
         """
-        terms = re.findall(r"\w+", query)
-        if not terms:
-            raise SettingsError(f"search {query!r}: no word in it; say what is done")
+        terms = query_terms(query)
         with self._guarded():
             likeness, by_meaning = self._by_meaning(query)
             scores: dict[int, float] = {}
@@ -195,6 +169,40 @@ class SearchIndex:
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))[:most]
             return [self._moment(answer) for answer in best]
+
+    def record_likeness(self, query: str, count: int) -> dict[str, float]:
+        """Return how like a query the records are that have moments which answer it by meaning.
+
+        It is the mean cosine of a record's `count` most similar moments. Raises SettingsError for a
+        query without a word.
+        """
+        query_terms(query)
+        if self._embedder is None:
+            return {}
+        vector = self._embedder([query])[0]  # (D,)
+        with self._guarded():
+            ids, vectors, least = self._vectors()
+            if not len(ids):
+                return {}
+            files = dict(
+                self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
+            )
+        cosines = vectors @ vector  # (N,)
+        cosines_of: dict[str, list[float]] = {}
+        for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
+            cosines_of.setdefault(files[id], []).append(cosine)
+        is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)
+        answers = {files[id] for id in ids[is_answer].tolist()}
+        likeness = {}
+        for name in answers:
+            best = sorted(cosines_of[name], reverse=True)[:count]
+            likeness[name] = sum(best) / len(best)
+        return likeness
+
+    def titles(self) -> dict[str, str]:
+        """Return the titles of the videos by the records' names."""
+        with self._guarded():
+            return dict(self._rows("SELECT name, title FROM file WHERE video IS NOT NULL"))
 
     def _by_words(self, terms: Sequence[str]) -> list[int]:
         """Return the moments with any of the words, by BM25; very common words are left out."""
@@ -386,6 +394,14 @@ class SearchIndex:
             raise StoreError(f"{self.path}: {error}; {cure}") from error
 
 
+def query_terms(query: str) -> list[str]:
+    """Return the words of a query. Raises SettingsError where it has none."""
+    terms = re.findall(r"\w+", query)
+    if not terms:
+        raise SettingsError(f"search {query!r}: no word in it; say what is done")
+    return terms
+
+
 def _definitions(database: sqlite3.Connection) -> set[tuple[str, str, str]]:
     """Return what a database defines: the kind, the name and the statement of each part."""
     return set(database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master"))
@@ -410,51 +426,6 @@ def made_words(count: int, seed: int) -> list[str]:
     return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
 
 
-def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
-    """Return the moments of a record, its steps first, each with the numbers of the steps that rest
-    on it."""
-    rows: list[tuple[Moment, list[int]]] = []
-    title = record.video.title or record.id
-
-    def add(
-        kind: MomentKind,
-        text: str,
-        span: Span | None,
-        score: float | None,
-        steps: list[int],
-        verdict: tuple[Status | None, Basis | None] = (None, None),
-    ) -> None:
-        moment = Moment(
-            record.video.id,
-            title,
-            kind,
-            text,
-            None if span is None else span.start,
-            None if span is None else span.end,
-            *verdict,
-            score,
-            name,
-            None,
-        )
-        rows.append((moment, steps))
-
-    citing: dict[int, list[int]] = {}
-    for number, step in enumerate(record.steps):
-        span = shown_span(step) or step.said
-        add("step", step.text, span, step.score, [], (step.status, step.basis))
-        for source in step.sources:
-            citing.setdefault(source, []).append(number)
-    for number, sentence in enumerate(record.sentences):
-        steps = citing.get(number, [])
-        add("sentence", sentence.text, sentence.span, sentence.shown, steps)
-    for number, step in enumerate(record.steps):
-        for remark in step.seen:
-            text = remark.partition(ON_SCREEN)[2]
-            if text:
-                add("screen", text, None, None, [number])
-    return rows
-
-
 def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:
     """Return the index of a folder, by meaning where the weights of MiniLM are there, else by
     words."""
@@ -464,11 +435,6 @@ def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> Sea
     except ModelError:
         embedder = None
     return SearchIndex(folder, embedder, corrections)
-
-
-def as_json(answers: Sequence[Moment]) -> str:
-    """Return moments as a JSON list."""
-    return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)
 
 
 def index_path(folder: Path) -> Path:

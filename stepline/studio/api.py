@@ -22,7 +22,8 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 
 from stepline.errors import StoreError
 from stepline.library.corrected_library import video_id
-from stepline.library.search import Moment, SearchIndex, open_index
+from stepline.library.moments import Moment
+from stepline.library.search import SearchIndex, open_index
 from stepline.records import FrozenModel
 from stepline.studio.annotation import AuditView
 from stepline.studio.events import Broadcast
