@@ -1,6 +1,7 @@
 """What the task graph of other videos is worth for placing their steps in a new one, by words alone.
 
     python benchmarks/graph_prior.py NARRATION.json.gz [--all-steps] [--folds 5] [--cache FILE]
+        [--weights WORDINGS,ORDER,SHARE ...]
 
 From each dish of at least three videos each video is left out once: the annotated steps of the
 others are compared (`stepline compare`), and the common steps are the lines that are sought in the
@@ -44,17 +45,19 @@ from stepline.compare.procedure import TaskComparison, compare
 from stepline.compare.task_graph import task_graph
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import CoarseSettings
-from stepline.grounding.speech import place_texts
+from stepline.grounding.speech import TextPlacement, place_texts
 from stepline.grounding.task_graph import TaskGraph, graph_prior
 from stepline.outputs.text import one_line
 from stepline.records import Matrix, Transcript
 from stepline.writing import WritingSettings
 from stepline.writing.extractive.writer import transcript_step_probabilities
 
-WORDINGS = (0.0, 0.5, 1.0)
+WORDINGS = (0.0, 1.0)
 ORDERS = (0.0, 0.25, 0.5, 1.0)
 SHARES = (0.0, 0.5, 1.0)
 FLAT = (0.0, 0.0, 0.0)
+# of the grid, reported with intervals
+ABLATION = ((1.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 1.0), (1.0, 0.0, 1.0), (1.0, 0.5, 1.0))
 Weights: TypeAlias = tuple[float, float, float]  # of wordings, order and share
 
 
@@ -146,21 +149,38 @@ def line_truths(
     return truths
 
 
-def place_lines(video: LeftOutVideo, weights: Weights, vectors: CachedVectors) -> list[LineRow]:
-    """Return what comes of the lines in the video."""
+def said_elsewhere(
+    videos: Sequence[LeftOutVideo], weights: Weights, vectors: CachedVectors
+) -> float:
+    """Return how many lines count as said in a video of another dish."""
+    said: list[float] = []
+    for number, video in enumerate(videos):
+        others = [*videos[number:], *videos[:number]]
+        stranger = next(other for other in others if other.dish != video.dish)
+        said += placement(video.graph, stranger, weights, vectors).tellings.sum(axis=1).tolist()
+    return float(np.mean(np.array(said) >= 0.5))
+
+
+def placement(
+    graph: TaskGraph, video: LeftOutVideo, weights: Weights, vectors: CachedVectors
+) -> TextPlacement:
+    """Return where a video tells the lines of a graph."""
     wordings, order, share = weights
     settings = CoarseSettings(graph_wordings=wordings, graph_order=order, graph_share=share)
-    graph = video.graph
-    sentences = [sentence.text for sentence in video.transcript.sentences]
-    placed = place_texts(
+    return place_texts(
         graph.lines,
         video.transcript,
-        vectors(sentences),
+        vectors([sentence.text for sentence in video.transcript.sentences]),
         vectors(graph.lines),
         step_probabilities=video.step_probabilities,
         settings=settings,
         prior=graph_prior(graph, settings, vectors),
     )
+
+
+def place_lines(video: LeftOutVideo, weights: Weights, vectors: CachedVectors) -> list[LineRow]:
+    """Return what comes of the lines in the video."""
+    placed = placement(video.graph, video, weights, vectors)
     grounding = ground(
         placed.steps,
         duration=video.transcript.sentences[-1].span.end,
@@ -192,6 +212,16 @@ def figures(rows: Sequence[LineRow]) -> np.ndarray:
         both = is_there.any() and not is_there.all()
         values.append(area_under_curve(said, is_there) if both else np.nan)
     return np.array(values)
+
+
+def said_shares(rows: Sequence[LineRow]) -> str:
+    """Return how many of the lines that are there count as said, and of those that are not."""
+    cells = []
+    for rule in ("meaning", "words"):
+        for is_there, name in ((True, "there"), (False, "not there")):
+            said = [row.said >= 0.5 for row in rows if row.rule == rule and row.there is is_there]
+            cells.append(f"{name} by {rule} {np.mean(said):.3f}")
+    return "said at .5: " + ", ".join(cells)
 
 
 def by_dish(rows: Sequence[LineRow]) -> dict[str, list[LineRow]]:
@@ -243,6 +273,12 @@ def main() -> None:
     parser.add_argument("--all-steps", action="store_true")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--cache", type=Path)
+    parser.add_argument(
+        "--weights",
+        action="append",
+        metavar="WORDINGS,ORDER,SHARE",
+        help="these alone, and none; may be given again",
+    )
     options = parser.parse_args()
     chances = {}
     if options.cache is not None and options.cache.is_file():
@@ -251,7 +287,13 @@ def main() -> None:
     if options.cache is not None:
         options.cache.write_text(json.dumps(chances), encoding="utf-8")
     results: dict[Weights, list[LineRow]] = {}
-    for weights in itertools.product(WORDINGS, ORDERS, SHARES):
+    grid: list[Weights] = list(itertools.product(WORDINGS, ORDERS, SHARES))
+    if options.weights is not None:
+        grid = [FLAT]
+        for text in options.weights:
+            wordings, order, share = map(float, text.split(","))
+            grid.append((wordings, order, share))
+    for weights in grid:
         rows = [row for video in videos for row in place_lines(video, weights, vectors)]
         results[weights] = rows
         print(weights, figures(rows).round(3).tolist(), flush=True)
@@ -259,6 +301,15 @@ def main() -> None:
     for rule in ("meaning", "words"):
         there = [row.there for row in base if row.rule == rule]
         print(f"{len(videos)} videos, {len(there)} lines, {sum(there)} there by {rule}")
+    print(f"lines alone: {figures(base).round(3).tolist()}; {said_shares(base)}")
+    print(f"said at .5 in a video of another dish {said_elsewhere(videos, FLAT, vectors):.3f}")
+    for weights in grid[1:] if options.weights is not None else ABLATION:
+        rows = results[weights]
+        print(f"{weights}: {intervals(rows, base)}; {said_shares(rows)}")
+        share = said_elsewhere(videos, weights, vectors)
+        print(f"  said at .5 in a video of another dish {share:.3f}", flush=True)
+    if options.weights is not None:
+        return
     names = sorted({row.dish for row in base})
     np.random.default_rng(BOOTSTRAP_SEED).shuffle(names)
     chosen_rows = []
@@ -267,10 +318,7 @@ def main() -> None:
         weights = choose(results, set(names) - held_out)
         print(f"fold {fold}: {weights}")
         chosen_rows += [row for row in results[weights] if row.dish in held_out]
-    print(f"lines alone: {figures(base).round(3).tolist()}")
-    print(f"chosen by folds: {intervals(chosen_rows, base)}")
-    for weights in ((1.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 1.0), (1.0, 0.5, 1.0)):
-        print(f"{weights}: {intervals(results[weights], base)}")
+    print(f"chosen by folds: {intervals(chosen_rows, base)}; {said_shares(chosen_rows)}")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
         wordings=tuple(map(_wordings, steps)),
         kinds=tuple(step.kind for step in steps),
         videos=len(comparison.videos),
-        counts=tuple(step.videos for step in steps),
+        counts=tuple(min(step.videos, len(comparison.videos)) for step in steps),
         transitions=_rows(transitions),
         departures=departures,
         before=_rows(_order_probabilities(comparison, ids)),

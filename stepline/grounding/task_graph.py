@@ -5,8 +5,9 @@
     words   that of a line's wordings counts which fits a sentence best
     order   the price of going from line i to line j in `line_model` changes by
             log P(j next | i) - log P(j next | i) of lists in general, and so does that of the end
-    said    the log odds that a line is told change by those of its share of the videos
-    shown   a line that nobody tells is less likely shown than the line that most videos show
+    said    a line is less likely told than the line that most videos do, by the log odds of their
+            shares of the videos
+    shown   so is a line that nobody tells shown
     before  P(line i is shown before line j), where a recipe is followed
 
 Few videos are seen, so each P counts one video more: one that does as lists in general do. Every
@@ -63,10 +64,12 @@ class TaskGraph(FrozenModel):
 
     @property
     def share_log_odds(self) -> Array:
-        """(K,): log odds that a video does each line, with half a video more of either kind."""
+        """(K,) nats, 0 or less: log odds that a video does each line, less those of the line that
+        most do; with half a video more of either kind."""
         counts = np.array(self.counts, dtype=np.float64)
         half = LIST_VIDEOS / 2
-        return np.asarray(np.log((counts + half) / (self.videos - counts + half)))
+        log_odds = np.log((counts + half) / (self.videos - counts + half))
+        return np.asarray(log_odds - log_odds.max(initial=-np.inf))
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,7 @@ class GraphPrior:
         the weight is 0."""
         if self.settings.graph_share == 0:
             return None
-        odds = self.graph.share_log_odds
-        return np.asarray(self.settings.graph_share * (odds - odds.max(initial=-np.inf)))
+        return self.settings.graph_share * self.graph.share_log_odds
 
     def before(self, settings: GroundSettings) -> Array | None:
         """Return (K, K) P(line i is shown before line j) for `RecipeFilter`; None where the weight
