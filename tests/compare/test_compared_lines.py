@@ -146,6 +146,35 @@ def test_steps_finds_the_lines_of_a_comparison(comparison, file, tmp_path, stepl
     assert record.settings["inputs"]["graph"]["videos"] == 3
 
 
+def test_without_weights_a_comparison_is_placed_as_its_lines_in_a_text(
+    comparison, file, tmp_path, stepline
+):
+    captions = tmp_path / "new.srt"
+    captions.write_text(NEW)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(task_graph(comparison).lines))
+    records = []
+    for texts in (file, lines):
+        out = tmp_path / texts.stem
+        done = stepline("steps", captions, "--texts", texts, "--out", out)
+        assert done.exit_code == 0, done.stderr
+        records.append(read_record(out / "new.json"))
+    for step, other in zip(records[0].steps, records[1].steps, strict=True):
+        assert step == other.model_copy(update={"kind": step.kind})
+
+
+def test_the_weights_are_settings(file, tmp_path, stepline):
+    captions = tmp_path / "new.srt"
+    captions.write_text(NEW)
+    weights = []
+    for name in ("wordings", "order", "share"):
+        weights += ["--set", f"nasva.coarse.graph_{name}=1"]
+    done = stepline("steps", captions, "--texts", file, "--out", tmp_path / "out", *weights)
+    assert done.exit_code == 0, done.stderr
+    record = read_record(tmp_path / "out" / "new.json")
+    assert record.settings["nasva"]["coarse"]["graph_order"] == 1.0
+
+
 def test_an_order_of_videos_needs_a_comparison(file, tmp_path, stepline, small_video):
     lines = tmp_path / "lines.txt"
     lines.write_text("chop the onions\n")
