@@ -3,6 +3,8 @@
     python benchmarks/compare.py NARRATION.json.gz
     python benchmarks/compare.py youcookii_annotations_trainval.json --dishes 60
     python benchmarks/compare.py COIN.json.gz --tasks
+    python benchmarks/compare.py CROSSTASK_VIDEOS.json.gz --headlines CROSSTASK_TASKS.json.gz
+    python benchmarks/compare.py NARRATION.json.gz --queries
 
 The first file is {id: {title: dish, steps: [{span, text}]}}; the second is YouCook2's own, whose
 recipe types are the dishes. From each dish of at least three videos, each video is left out once. A
@@ -22,14 +24,21 @@ The third reads {id: {class, steps: [{label}]}}, where every step is called by i
 task's list. The labels that at least half of a task's videos do (20 videos at most) are the truth
 for the common steps: printed are recall and precision of the common procedure, the share of steps
 that are in a group with another label, and in how many pairs of common labels the order is that of
-most videos.
+most videos, and that of the task's list. CrossTask's videos.json.gz has numbers for labels, which
+--headlines tasks.json.gz turns into the headlines of the task's wikiHow article.
+
+--queries: the videos of all dishes are one library, which is asked how to make each dish of at
+least three. Printed are precision and recall of the videos that `compare --query` finds, and of
+those that it then compares, with the dish as the videos' title and without a title.
 """
 
 import argparse
 import gzip
 import json
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
@@ -38,8 +47,11 @@ import numpy as np
 
 from stepline.compare.align import video_likeness, videos_of_one_task
 from stepline.compare.procedure import ProcedureStep, TaskComparison, compare
+from stepline.compare.read import search_folder
 from stepline.compare.settings import CompareSettings
+from stepline.errors import StoreError
 from stepline.records import Matrix, Record, Step, Video
+from stepline.storage import write_record
 from stepline.text import embed
 from stepline.writing.quantities import FUNCTION, stem, tokens
 
@@ -57,8 +69,8 @@ BOOTSTRAP_SEED = 7
 NO_FLOOR = CompareSettings(video_likeness=0.0)
 
 
-def read_dishes(path: Path) -> Dishes:
-    """Return the steps of the videos of each dish that has enough of them."""
+def read_dishes(path: Path, least: int = MIN_VIDEOS) -> Dishes:
+    """Return the steps of the videos of each dish that has at least so many of them."""
     data = path.read_bytes()
     if path.suffix == ".gz":
         data = gzip.decompress(data)
@@ -74,7 +86,7 @@ def read_dishes(path: Path) -> Dishes:
     enough: Dishes = {}
     for dish, videos in sorted(dishes.items()):
         with_steps = [texts for texts in videos if texts]
-        if len(with_steps) >= MIN_VIDEOS:
+        if len(with_steps) >= least:
             enough[dish] = with_steps
     return enough
 
@@ -227,8 +239,9 @@ def interval(values: Sequence[float]) -> str:
     return f"{numbers.mean():.3f} [{low:.3f}, {high:.3f}]"
 
 
-def task_scores(videos: Sequence[Sequence[str]], vectors: CachedVectors) -> Scores:
-    """Return how well the common steps of a task and their order are told. videos: labels."""
+def task_scores(task: "Task", vectors: CachedVectors) -> Scores:
+    """Return how well the common steps of a task and their order are told."""
+    videos = task.videos
     comparison = compare(
         list(map(make_record, range(len(videos)), videos)), NO_FLOOR, embedder=vectors
     )
@@ -244,7 +257,10 @@ def task_scores(videos: Sequence[Sequence[str]], vectors: CachedVectors) -> Scor
         usual = Counter(labels).most_common(1)[0][0]
         mixed += [label != usual for label in labels]
     right = []
+    as_listed = []
     for one, other in combinations([text for text in procedure if text in common], 2):
+        if one != other:
+            as_listed.append(task.places[one] < task.places[other])
         both = [labels for labels in videos if one in labels and other in labels]
         before = sum(labels.index(one) < labels.index(other) for labels in both)
         if one != other and before * 2 != len(both):
@@ -255,21 +271,112 @@ def task_scores(videos: Sequence[Sequence[str]], vectors: CachedVectors) -> Scor
         "precision": nan_mean([text in common for text in procedure]),
         "mixed": float(np.mean(mixed)),
         "order": nan_mean(right),
+        "order of the list": nan_mean(as_listed),
     }
 
 
-def print_tasks(path: Path, count: int | None) -> None:
-    """Print the means over tasks with their intervals."""
-    tasks: Dishes = defaultdict(list)
+def print_queries(dishes: Dishes) -> None:
+    """Print which videos of a library a query for a dish finds, and which are compared."""
+    for with_titles in (True, False):
+        with tempfile.TemporaryDirectory() as name:
+            dish_of = write_library(dishes, Path(name), with_titles=with_titles)
+            rows = query_library(dishes, dish_of, Path(name))
+        print("with titles" if with_titles else "without titles")
+        for name in rows[0]:
+            print(f"  {name} {interval([row[name] for row in rows])}")
+
+
+def write_library(dishes: Dishes, folder: Path, *, with_titles: bool) -> dict[str, str]:
+    """Write a record a video, and return the dish of each by its id."""
+    dish_of: dict[str, str] = {}
+    for dish, videos in dishes.items():
+        for texts in videos:
+            record = make_record(len(dish_of), texts)
+            if with_titles:
+                video = record.video.model_copy(update={"title": dish})
+                record = record.model_copy(update={"video": video})
+            write_record(record, folder / f"{record.id}.json")
+            dish_of[record.id] = dish
+    return dish_of
+
+
+def query_library(dishes: Dishes, dish_of: dict[str, str], folder: Path) -> list[Scores]:
+    """Return precision and recall of the answers to a query for each dish of enough videos."""
+    rows = []
+    for dish, videos in dishes.items():
+        if len(videos) < MIN_VIDEOS:
+            continue
+        records = search_folder(folder, f"how to make {dish}", most=20)
+        answers = [record.id for record in records]
+        try:
+            compared = [video.id for video in compare(records).videos]
+        except StoreError:  # of which no two show the same task
+            compared = []
+        row = {}
+        for stage, ids in (("found", answers), ("compared", compared)):
+            right = sum(dish_of[id] == dish for id in ids)
+            row[f"{stage}: precision"] = right / max(1, len(ids))
+            row[f"{stage}: recall"] = right / len(videos)
+        rows.append(row | {"nothing to compare": float(not compared)})
+    return rows
+
+
+@dataclass
+class Task:
+    """videos: the labels of each one's steps, in order; places: of the labels in the task's list."""
+
+    videos: list[list[str]]
+    places: dict[str, int]
+
+
+def read_coin(path: Path) -> dict[str, Task]:
+    """Return the tasks of COIN."""
+    tasks: dict[str, Task] = defaultdict(lambda: Task([], {}))
     for video in json.loads(gzip.decompress(path.read_bytes())).values():
-        if video["steps"] and len(tasks[video["class"]]) < MAX_TASK_VIDEOS:
-            tasks[video["class"]].append([step["label"] for step in video["steps"]])
-    chosen_tasks = [tasks[name] for name in sorted(tasks) if len(tasks[name]) >= MIN_TASK_VIDEOS]
+        task = tasks[video["class"]]
+        for step in video["steps"]:
+            task.places.setdefault(step["label"], int(step["step_id"]))
+        task.videos.append([step["label"] for step in video["steps"]])
+    return tasks
+
+
+def read_crosstask(path: Path, headlines: Path) -> dict[str, Task]:
+    """Return the tasks of CrossTask, whose steps are called by the headlines of their article.
+
+    A step without a headline is left out; steps of one headline are one.
+    """
+    named_tasks = json.loads(gzip.decompress(headlines.read_bytes()))
+    tasks: dict[str, Task] = defaultdict(lambda: Task([], {}))
+    for video in json.loads(gzip.decompress(path.read_bytes())).values():
+        article = named_tasks[video["task_id"]]
+        task = tasks[article["task_full_name"]]
+        labels = []
+        for step in video["steps"]:
+            place = step["step_id"] - 1
+            rows = article["step2headline"][place]
+            if rows == "_":
+                continue
+            # the rows count from 0
+            label = " ".join(article["headlines"][int(row)] for row in rows.split("/"))
+            task.places[label] = min(place, task.places.get(label, place))
+            labels.append(label)
+        task.videos.append(labels)
+    return tasks
+
+
+def print_tasks(tasks: dict[str, Task], count: int | None) -> None:
+    """Print the means over tasks with their intervals."""
+    chosen_tasks = []
+    for name in sorted(tasks):
+        videos = list(filter(None, tasks[name].videos))[:MAX_TASK_VIDEOS]
+        if len(videos) >= MIN_TASK_VIDEOS:
+            chosen_tasks.append(Task(videos, tasks[name].places))
     chosen_tasks = chosen_tasks[:count]
-    texts = [text for videos in chosen_tasks for labels in videos for text in labels]
+    texts = [text for task in chosen_tasks for labels in task.videos for text in labels]
     vectors = CachedVectors(texts)
-    rows = [task_scores(videos, vectors) for videos in chosen_tasks]
-    print(f"{len(rows)} tasks, {sum(map(len, chosen_tasks))} videos, {len(texts)} steps")
+    rows = [task_scores(task, vectors) for task in chosen_tasks]
+    count_of_videos = sum(len(task.videos) for task in chosen_tasks)
+    print(f"{len(rows)} tasks, {count_of_videos} videos, {len(texts)} steps")
     for name in rows[0]:
         print(f"  {name} {interval([row[name] for row in rows])}")
 
@@ -314,10 +421,19 @@ def main() -> None:
     parser.add_argument("annotations", type=Path)
     parser.add_argument("--dishes", type=int, help="only so many")
     parser.add_argument("--tasks", action="store_true", help="the file is COIN's: labels, no words")
+    parser.add_argument("--headlines", type=Path, help="CrossTask's tasks.json.gz")
+    parser.add_argument("--queries", action="store_true", help="ask a library for each dish")
     parser.add_argument("--floors", type=float, nargs="*", default=[0.4, 0.45, 0.5, 0.55])
     arguments = parser.parse_args()
+    if arguments.headlines is not None:
+        tasks = read_crosstask(arguments.annotations, arguments.headlines)
+        print_tasks(tasks, arguments.dishes)
+        return
     if arguments.tasks:
-        print_tasks(arguments.annotations, arguments.dishes)
+        print_tasks(read_coin(arguments.annotations), arguments.dishes)
+        return
+    if arguments.queries:
+        print_queries(read_dishes(arguments.annotations, least=1))
         return
     dishes = dict(list(read_dishes(arguments.annotations).items())[: arguments.dishes])
     texts = [text for videos in dishes.values() for video in videos for text in video]

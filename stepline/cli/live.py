@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds that what is shown waits for more evidence.",
 )
-@click.option("--texts", type=PATH_TYPE, help="The lines of a recipe to follow, one a line.")
+@click.option(
+    "--texts",
+    type=PATH_TYPE,
+    help="The lines of a recipe to follow, one a line, or comparison.json of `stepline compare`.",
+)
 @click.option(
     "--until-next",
     is_flag=True,
@@ -76,14 +80,14 @@ def live(source: str, **options: Any) -> None:
     SOURCE: a file, which may still grow; an address of http(s), rtsp, rtmp, udp or srt; camera,
     microphone, or camera+microphone.
     """
+    from stepline.compare.task_graph import LinesToFind, read_lines
     from stepline.live.options import LiveOptions
     from stepline.live.run import LiveJob, run_live
-    from stepline.pipeline.batch import read_texts
 
     settings = settings_from_options(options)
     offer_weights()
-    texts = read_texts(options["texts"]) if options["texts"] else ()
-    how = LiveOptions(options["lag"], texts, options["until_next"])
+    lines = read_lines(options["texts"]) if options["texts"] else LinesToFind(())
+    how = LiveOptions(options["lag"], lines.texts, options["until_next"], lines.graph)
     job = LiveJob(
         source, options["out"], options["at_end"], options["speed"], options["force"], how
     )

@@ -80,7 +80,12 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
 @click.command()
 @click.argument("source", type=VIDEO_TYPE)
-@click.option("--texts", required=True, type=PATH_TYPE, help="The lines to find, one a line.")
+@click.option(
+    "--texts",
+    required=True,
+    type=PATH_TYPE,
+    help="The lines to find, one a line, or comparison.json of `stepline compare`.",
+)
 @click.option(
     "--aligner", required=True, type=PATH_TYPE, help="The trained network: file or folder."
 )
@@ -91,7 +96,8 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 )
 @click.option(
     "--order",
-    help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).",
+    help="none; given: as the lines stand; compared: as the videos of comparison.json do them; or a "
+    "JSON table of P(line i comes before line j).",
 )
 @click.option("--text-features", type=PATH_TYPE, help="Ready vectors of the lines.")
 @click.option(
@@ -112,18 +118,33 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
     SOURCE is a video or a file of ready features.
     """
+    import numpy as np
+
+    from stepline.compare.task_graph import read_lines
     from stepline.outputs import step_table
-    from stepline.pipeline.batch import read_texts
     from stepline.pipeline.ground_texts import ground_texts, read_order
     from stepline.storage import to_json
 
-    table = None if options["order"] in (None, "none", "given") else Path(options["order"])
-    settings = settings_from_options({**options, "order": None if table else options["order"]})
-    texts = read_texts(options["texts"])
-    before = read_order(table, len(texts)) if table else None
+    order = options["order"]
+    is_setting = order in (None, "none", "given")
+    settings = settings_from_options({**options, "order": order if is_setting else None})
+    texts, graph = read_lines(options["texts"])
+    before = None
+    if order == "compared":
+        if graph is None:
+            cure = "give --texts the comparison.json that `stepline compare` wrote"
+            raise SettingsError(f"--order compared: {options['texts']} is no comparison; {cure}")
+        before = np.array(graph.before)
+    elif not is_setting:
+        before = read_order(Path(order), len(texts))
     with open_only_video(source, settings) as request:
         record = ground_texts(
-            request.path, texts, settings, vectors=options["text_features"], before=before
+            request.path,
+            texts,
+            settings,
+            vectors=options["text_features"],
+            before=before,
+            graph=graph,
         )
     print_warnings(record, f"{request.path.name}: ")
     print_data(to_json(record) if options["as_json"] else step_table(record), end="")

@@ -60,7 +60,8 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option(
     "--texts",
     type=PATH_TYPE,
-    help="A file of your own lines to find, one per line; site: the chapters of a link's page.",
+    help="A file of your own lines to find, one per line, or comparison.json of "
+    "`stepline compare`; site: the chapters of a link's page.",
 )
 @click.option("--title", help="Title of the video, instead of the one in its file or speech.")
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
@@ -137,7 +138,6 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     which the extra `links` is needed.
     """
     from stepline.outputs import safe_stem
-    from stepline.pipeline.batch import read_texts
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.sources import find_sources, is_site, name_sources
 
@@ -151,8 +151,14 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         formats = (*formats, "alignment")
     output = output_from_options(options, formats)
     texts: tuple[str, ...] | None = ()
+    graph = None
     if options["texts"]:  # None: the chapters of a link's page
-        texts = None if is_site(options["texts"]) else read_texts(options["texts"])
+        if is_site(options["texts"]):
+            texts = None
+        else:
+            from stepline.compare.task_graph import read_lines
+
+            texts, graph = read_lines(options["texts"])
     find = partial(find_sources, captions=True, force=output.force)
     sources = [] if options["watch"] else find(videos, output.out, settings)
     several = bool(len(sources) > 1 or options["watch"])
@@ -163,6 +169,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     request_parts: dict[str, Any] = {
         "captions": options["captions"],
         "texts": texts,
+        "graph": graph,
         "part": part,
         "title": options["title"],
         "keep": options["keep"],

@@ -307,7 +307,7 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_names
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.search import as_json as to_json
+    from stepline.library.moments import as_json as to_json
     from stepline.library.search import index_path, open_index
 
     offer_weights()

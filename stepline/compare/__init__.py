@@ -2,5 +2,6 @@
 orders."""
 
 from stepline.compare.procedure import TaskComparison, compare
+from stepline.compare.task_graph import read_task_graph, task_graph
 
-__all__ = ["TaskComparison", "compare"]
+__all__ = ["TaskComparison", "compare", "read_task_graph", "task_graph"]

@@ -231,7 +231,7 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
     return SpeechPrior(
         prior=prior_of(inputs.weighted_passages, settings.lag_usual, inputs.seconds),
         shown_prior=shown_before_evidence(
-            inputs.said, settings.shown_rate, inputs.visible, settings
+            inputs.said, settings.shown_rate, inputs.visible, settings, inputs.shown_log_odds
         ),
         said=inputs.said,
         past_seconds=inputs.past_seconds,
@@ -249,14 +249,24 @@ def prior_of(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> 
 
 
 def shown_before_evidence(
-    said: Flags, rate: float, visible: Array | Sequence[float] | None, settings: GroundSettings
+    said: Flags,
+    rate: float,
+    visible: Array | Sequence[float] | None,
+    settings: GroundSettings,
+    unsaid_log_odds: Array | None = None,
 ) -> Array:
-    """Return pi, P(shown) before any evidence, (K,). rate: of the steps that are said."""
+    """Return pi, P(shown) before any evidence, (K,).
+
+    rate: of the steps that are said. unsaid_log_odds: (K,) nats, added for those that are not.
+    """
     log_odds = np.full(len(said), logit(np.asarray(rate, dtype=np.float64)))
     if visible is not None:
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
-    return np.where(said, sigmoid(log_odds), settings.unsaid_rate)
+    unsaid: float | Array = settings.unsaid_rate
+    if unsaid_log_odds is not None:
+        unsaid = sigmoid(logit(np.asarray(settings.unsaid_rate), VISIBLE_MARGIN) + unsaid_log_odds)
+    return np.where(said, sigmoid(log_odds), unsaid)
 
 
 def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
@@ -309,7 +319,9 @@ def place_by_shots(
         functools.partial(prior_of, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
         settings.likeness_shots * likeness,
-        shown_before_evidence(speech.said, settings.shown_rate_shots, visible, settings),
+        shown_before_evidence(
+            speech.said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
+        ),
         units,
         settings,
     )

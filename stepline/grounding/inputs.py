@@ -39,6 +39,7 @@ class GroundingInputs:
     say a step tell it, all alike.
     instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences;
     None: by the number of sentences that the steps rest on.
+    shown_log_odds: (K,) nats added to the log odds that a step is shown which nobody tells.
     ahead: seconds yet to come after `duration`, of a video that still runs: a step may be shown
     there too. Raises ShapeError when arrays do not fit together.
     """
@@ -55,6 +56,7 @@ class GroundingInputs:
     written: bool = True
     tellings: Array | None = None
     instruction: float | None = None
+    shown_log_odds: Array | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -159,6 +161,7 @@ class GroundingInputs:
             activity=cut_activity(self.activity, window),
             visible=None if self.visible is None else [self.visible[row] for row in rows],
             tellings=tellings,
+            shown_log_odds=None if self.shown_log_odds is None else self.shown_log_odds[rows],
         )
 
 

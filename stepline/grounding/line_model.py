@@ -77,6 +77,30 @@ class LineWeights:
 
 
 @dataclass(frozen=True)
+class LineWording:
+    """The lines in other words; a line without others in its own. vectors: (K, D)."""
+
+    lines: Sequence[str]
+    vectors: Matrix
+
+
+@dataclass(frozen=True)
+class LinePrior:
+    """What other videos say of the lines; None where nothing is.
+
+    order: (K + 1, K + 1) nats, added to the prices of going from position 0 to K to each line, and
+    in the last column of ending there. said: (K,) nats, added to the log odds of P(said). wordings:
+    of which that counts which fits a sentence best, by wording_weight; 0: the lines' own words
+    alone count.
+    """
+
+    order: Array | None = None
+    said: Array | None = None
+    wordings: Sequence[LineWording] = ()
+    wording_weight: float = 0.0
+
+
+@dataclass(frozen=True)
 class LinePosterior:
     """posterior: (K, S) P(line k is being told in sentence s). said_probabilities: (K,) P(told
     anywhere). evidence: (K, S) nats by which the sentence itself speaks for the line.
@@ -125,12 +149,13 @@ def match_lines(
     step_probabilities: Array | None = None,
     so_far: bool = False,
     weights: LineWeights | None = None,
+    prior: LinePrior | None = None,
 ) -> LinePosterior:
     """Return where and whether the narration tells each line.
 
     line_vectors: (K, D), sentence_vectors: (S, D), of MiniLM. step_probabilities: (S,) P(the
     sentence tells a step), where known. so_far: the narration goes on, so that lines not reached
-    yet cost nothing.
+    yet cost nothing. prior: what other videos of the task say of the lines.
     """
     line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
@@ -140,12 +165,20 @@ def match_lines(
             posterior=nothing, said_probabilities=np.zeros(len(lines)), evidence=nothing
         )
     features = line_features(lines, sentences, line_vectors, sentence_vectors, step_probabilities)
+    if prior is not None and prior.wordings:
+        best = features
+        for wording in prior.wordings:
+            of_wording = line_features(
+                wording.lines, sentences, wording.vectors, sentence_vectors, step_probabilities
+            )
+            best = np.maximum(best, of_wording)
+        features = features + prior.wording_weight * (best - features)
     if so_far:
         # where a line stands in the list says nothing of where in an unfinished narration it is
         position = FEATURE_NAMES.index("position")
         features[..., position] = 0.0
     parts = sentence_parts(sentences)
-    return match_features(features, line_weights, parts=parts, so_far=so_far)
+    return match_features(features, line_weights, parts=parts, so_far=so_far, prior=prior)
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -164,19 +197,21 @@ def match_features(
     *,
     parts: npt.NDArray[np.int64] | None = None,
     so_far: bool = False,
+    prior: LinePrior | None = None,
 ) -> LinePosterior:
     """Return what `match_lines` does, of ready features (K, S, F). parts: (S,) of `sentence_parts`;
     None: each sentence tells one line at most."""
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
-    chain = LineChain(features_of_parts, weights, so_far=so_far)
+    prior = prior or LinePrior()
+    chain = LineChain(features_of_parts, weights, so_far=so_far, order=prior.order)
     posterior, total = chain.posterior()
     firsts = np.cumsum(parts) - parts
     posterior = np.maximum.reduceat(posterior, firsts, axis=1)
     never = chain.log_never(total)
     rows = said_features(features, never)
-    probabilities = said_probability(rows, weights, so_far=so_far)
+    probabilities = said_probability(rows, weights, so_far=so_far, prior=prior.said)
     if so_far:
         # asked after every sentence, the regression alone has many chances to err
         probabilities = np.minimum(probabilities, 1 - np.exp(never))
@@ -195,19 +230,35 @@ class ForwardSums:
 
 
 class LineChain:
-    """The sums over all paths of one list through one narration."""
+    """The sums over all paths of one list through one narration.
 
-    def __init__(self, features: Features, weights: LineWeights, *, so_far: bool = False) -> None:
+    order: (K + 1, K + 1) nats, added to the prices of jumps and of the end.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        weights: LineWeights,
+        *,
+        so_far: bool = False,
+        order: Array | None = None,
+    ) -> None:
         lines = features.shape[0]
         exponents = features @ np.array(weights.evidence)
         exponents = np.minimum(exponents + weights.bias, MAX_EXPONENT)  # (K, S)
         self._evidence = np.exp(exponents).T  # (S, K)
-        jumps = np.exp(jump_prices(lines, weights))  # (K + 1, K)
+        prices = jump_prices(lines, weights)  # (K + 1, K)
+        if order is not None:
+            prices = prices + order[:, :lines]
+        jumps = np.exp(prices)
         self._from_pause = jumps * np.exp(weights.enter)
         self._from_line = jumps[1:] * np.exp(weights.direct)  # (K, K)
         np.fill_diagonal(self._from_line, np.exp(weights.stay))
         lines_left = np.arange(lines, -1, -1, dtype=np.float64)  # from pause 0 on
-        self._ending = np.exp(weights.end * lines_left)
+        end_prices = weights.end * lines_left
+        if order is not None:
+            end_prices = end_prices + order[:, lines]
+        self._ending = np.exp(end_prices)
         if so_far:
             self._ending = np.ones(lines + 1)
 
@@ -316,14 +367,19 @@ def said_features(features: Features, log_never: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False) -> Array:
-    """Return P(said) of each line, (K,). rows: (K, 8) of `said_features`."""
+def said_probability(
+    rows: Array, weights: LineWeights, *, so_far: bool = False, prior: Array | None = None
+) -> Array:
+    """Return P(said) of each line, (K,). rows: (K, 8) of `said_features`. prior: (K,) nats, added
+    to the log odds."""
     numbers = weights.said_weights
     bias = weights.said_bias
     if so_far:
         numbers = weights.said_so_far
         bias = weights.said_so_far_bias
     log_odds = rows @ np.array(numbers) + bias
+    if prior is not None:
+        log_odds = log_odds + prior
     return np.asarray(sigmoid(log_odds), np.float64)
 
 

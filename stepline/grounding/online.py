@@ -87,15 +87,17 @@ class OnlineGrounder:
         written: bool = True,
         before: Array | None = None,
         usual: tuple[float, float] | None = None,
+        shown_log_odds: Array | None = None,
     ) -> None:
         """lag: seconds by which `smoothed` looks back. written: as `ground` has it.
 
         before, usual: of `follow`, P(line i is shown before line j), (K, K), and the mean and
-        spread of the likeness of lines and pictures in other videos.
+        spread of the likeness of lines and pictures in other videos. shown_log_odds: (K,) as
+        `GroundingInputs` has it, of the lines of a recipe.
         """
         self.lag = lag
         self._settings = settings or GroundSettings()
-        self._inputs = GroundingInputs((), 0.0, written=written)
+        self._inputs = GroundingInputs((), 0.0, written=written, shown_log_odds=shown_log_odds)
         self._until = 0.0
         self._rows: dict[str, _Row] = {}  # by the step's id
         self._fresh = True

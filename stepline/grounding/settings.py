@@ -27,6 +27,13 @@ class CoarseSettings(Settings):
     floor: Fraction = 0.20
     # cosine below which no sentence speaks of a user's own line; MiniLM: unlike < 0.3
     likeness: Fraction = 0.35
+    # lines of a comparison: how far the words in which other videos do a step count for its line;
+    # 0: the line's own words alone; docs/results/compare.md
+    graph_wordings: Fraction = 0.0
+    # how far the order in which other videos do the lines counts; 0: the order of the lines alone
+    graph_order: NonNegative = 0.0
+    # how far a line that fewer videos do is less likely said, or shown where nobody says it
+    graph_share: NonNegative = 0.0
     # which seconds a narration covers; `grounding/speech.py:narration_labels`
     label_rule: LabelRule = "covering"
 

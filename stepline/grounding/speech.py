@@ -22,6 +22,7 @@ import numpy.typing as npt
 from stepline.errors import ShapeError
 from stepline.grounding.line_model import match_lines
 from stepline.grounding.settings import CoarseSettings, LabelRule
+from stepline.grounding.task_graph import GraphPrior, TaskGraph
 from stepline.numeric import cosine_matrix, softmax
 from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.types import instruction_kind
@@ -204,6 +205,7 @@ def steps_from_texts(
     so_far: bool = False,
     step_probabilities: npt.NDArray[np.float64] | None = None,
     settings: CoarseSettings | None = None,
+    prior: GraphPrior | None = None,
 ) -> tuple[Step, ...]:
     """Return one step a text, in the order given, with `said` and `sources` where the narration
     speaks of it.
@@ -212,7 +214,8 @@ def steps_from_texts(
     is too low (MIN_SAID_PROBABILITY), or that no sentence resembles (cosine below `likeness`), keeps
     said=None; so does every text when nobody speaks.
     so_far: the narration goes on. step_probabilities: (S,) P(the sentence tells a step), if known.
-    Raises ShapeError when the vectors do not fit.
+    prior: of the graph whose lines the texts are. Raises ShapeError when the vectors or the graph
+    do not fit.
     """
     return place_texts(
         texts,
@@ -222,6 +225,7 @@ def steps_from_texts(
         so_far=so_far,
         step_probabilities=step_probabilities,
         settings=settings,
+        prior=prior,
     ).steps
 
 
@@ -234,13 +238,11 @@ def place_texts(
     so_far: bool = False,
     step_probabilities: npt.NDArray[np.float64] | None = None,
     settings: CoarseSettings | None = None,
+    prior: GraphPrior | None = None,
 ) -> TextPlacement:
     """Return the steps of `steps_from_texts`, and how likely each sentence tells each."""
     settings = settings or CoarseSettings()
-    steps = tuple(
-        Step(id=str(number), text=text, kind=instruction_kind(text))
-        for number, text in enumerate(texts, start=1)
-    )
+    steps = line_steps(texts, None if prior is None else prior.graph)
     sentences = transcript.sentences
     if not steps or not sentences:
         return TextPlacement(steps, np.zeros((len(steps), len(sentences))))
@@ -252,8 +254,11 @@ def place_texts(
         sentence_vectors,
         step_probabilities=step_probabilities,
         so_far=so_far,
+        prior=None if prior is None else prior.of_lines,
     )
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
+    for wording in () if prior is None else prior.wordings:
+        cosines = np.maximum(cosines, cosine_matrix(wording.vectors, sentence_vectors))
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= settings.likeness)
@@ -271,6 +276,26 @@ def place_texts(
             step = step.model_copy(update={"said": said, "sources": sources})
         placed.append(step)
     return TextPlacement(tuple(placed), match.places * match.said_probabilities[:, None])
+
+
+def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
+    """Return a user's lines as steps that are not placed yet, numbered from 1.
+
+    graph: says the kinds of its lines; without one their wording does. Raises ShapeError where the
+    texts are not the lines of the graph.
+    """
+    if graph is None:
+        kinds = tuple(map(instruction_kind, texts))
+    else:
+        if graph.lines != tuple(texts):
+            raise ShapeError(
+                f"{len(texts)} texts are not the {len(graph.lines)} lines of the graph"
+            )
+        kinds = graph.kinds
+    steps = []
+    for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1):
+        steps.append(Step(id=str(number), text=text, kind=kind))
+    return tuple(steps)
 
 
 def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

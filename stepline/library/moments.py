@@ -1,6 +1,8 @@
-"""The moments of a record: what is done, said or written in a video, and when."""
+"""The moments of a video that a search answers with: its steps, sentences and texts on screen."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
 from stepline.outputs.text import shown_span
@@ -75,3 +77,8 @@ def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
             if text:
                 add("screen", text, None, None, [number])
     return rows
+
+
+def as_json(answers: Sequence[Moment]) -> str:
+    """Return moments as a JSON list."""
+    return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)

@@ -15,7 +15,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -180,9 +180,7 @@ class SearchIndex:
         names: of the files whose moments may answer; None for all. Raises SettingsError for a query
         without a word.
         """
-        terms = re.findall(r"\w+", query)
-        if not terms:
-            raise SettingsError(f"search {query!r}: no word in it; say what is done")
+        terms = query_terms(query)
         with self._guarded():
             files = None
             if names is not None:
@@ -195,6 +193,40 @@ class SearchIndex:
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))[:most]
             return [self._moment(answer) for answer in best]
+
+    def record_likeness(self, query: str, count: int) -> dict[str, float]:
+        """Return how like a query the records are that have moments which answer it by meaning.
+
+        It is the mean cosine of a record's `count` most similar moments. Raises SettingsError for a
+        query without a word.
+        """
+        query_terms(query)
+        if self._embedder is None:
+            return {}
+        vector = self._embedder([query])[0]  # (D,)
+        with self._guarded():
+            ids, vectors, least = self._vectors()
+            if not len(ids):
+                return {}
+            files = dict(
+                self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
+            )
+        cosines = vectors @ vector  # (N,)
+        cosines_of: dict[str, list[float]] = {}
+        for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
+            cosines_of.setdefault(files[id], []).append(cosine)
+        is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)
+        answers = {files[id] for id in ids[is_answer].tolist()}
+        likeness = {}
+        for name in answers:
+            best = sorted(cosines_of[name], reverse=True)[:count]
+            likeness[name] = sum(best) / len(best)
+        return likeness
+
+    def titles(self) -> dict[str, str]:
+        """Return the titles of the videos by the records' names."""
+        with self._guarded():
+            return dict(self._rows("SELECT name, title FROM file WHERE video IS NOT NULL"))
 
     def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the moments with any of the words, by BM25; very common words are left out."""
@@ -419,6 +451,14 @@ def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArra
     return np.sort(np.concatenate(places))
 
 
+def query_terms(query: str) -> list[str]:
+    """Return the words of a query. Raises SettingsError where it has none."""
+    terms = re.findall(r"\w+", query)
+    if not terms:
+        raise SettingsError(f"search {query!r}: no word in it; say what is done")
+    return terms
+
+
 def _definitions(database: sqlite3.Connection) -> set[tuple[str, str, str]]:
     """Return what a database defines: the kind, the name and the statement of each part."""
     return set(database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master"))
@@ -452,11 +492,6 @@ def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> Sea
     except ModelError:
         embedder = None
     return SearchIndex(folder, embedder, corrections)
-
-
-def as_json(answers: Sequence[Moment]) -> str:
-    """Return moments as a JSON list."""
-    return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)
 
 
 def index_path(folder: Path) -> Path:

@@ -237,6 +237,7 @@ def _write_record(
         video = job.at_end / f"{stem}.mkv"
         join_recordings(parts, video, settings.media)
         files.append(video)
-    request = Request(video, video.stem, texts=job.options.texts)
+    options = job.options
+    request = Request(video, video.stem, texts=options.texts, graph=options.graph)
     result = run_video(request, settings, OutputOptions(job.at_end, USUAL))
     return [*files, *result.files]

@@ -72,7 +72,9 @@ class LiveSession:
         self._speech = LiveTranscriber(
             self.recognise or RecogniserSwitch(settings.asr).read, settings.asr
         )
-        self._spoken = SpokenSteps(self.log, self.emit_event, settings, options.texts)
+        self._spoken = SpokenSteps(
+            self.log, self.emit_event, settings, options.texts, options.graph
+        )
         self.shown = ShownSteps(
             self._spoken, self.files, self.emit_event, settings, options, self.backbone
         )

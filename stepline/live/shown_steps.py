@@ -9,6 +9,7 @@ import numpy as np
 
 from stepline.grounding.online import MAX_LAG_SECONDS, OnlineGrounder
 from stepline.grounding.recipe_filter import MAX_LINES
+from stepline.grounding.task_graph import GraphPrior
 from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
 from stepline.limits import LATEST
 from stepline.live.events import EmitEvent
@@ -52,8 +53,18 @@ class ShownSteps:
         self._options = options
         self._backbone = backbone
         self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
+        before = None
+        shown_log_odds = None
+        if options.graph is not None:
+            prior = GraphPrior(options.graph, settings.nasva.coarse)
+            before = prior.before(settings.nasva.ground)
+            shown_log_odds = prior.shown_log_odds
         self._grounder = OnlineGrounder(
-            settings.nasva.ground, lag=options.lag, written=not options.texts
+            settings.nasva.ground,
+            lag=options.lag,
+            written=not options.texts,
+            before=before,
+            shown_log_odds=shown_log_odds,
         )
         # as the grounder knows them, but in the source's seconds
         self.grounded: tuple[Step, ...] = ()

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepline.grounding.speech import line_steps, steps_from_texts
+from stepline.grounding.task_graph import TaskGraph, graph_prior
 from stepline.live.events import EmitEvent, LiveLog, LiveStep
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Step, Transcript
 from stepline.writing import write_steps
-from stepline.writing.types import instruction_kind
 
 OPEN_SENTENCES = 4  # at the end, in which steps may still be written or revised
 # that the writer reads together, so that a pronoun finds its noun
@@ -19,7 +20,8 @@ CONTEXT_SENTENCES = 24
 
 
 class SpokenSteps:
-    """Emits the steps that the sentences of the log say. texts: a recipe's lines to find instead."""
+    """Emits the steps that the sentences of the log say. texts: a recipe's lines to find instead.
+    graph: of other videos of the task, whose lines the texts are."""
 
     def __init__(
         self,
@@ -27,11 +29,13 @@ class SpokenSteps:
         emit_event: EmitEvent,
         settings: StepsSettings,
         texts: Sequence[str] = (),
+        graph: TaskGraph | None = None,
     ) -> None:
         self._log = log
         self._emit_event = emit_event
         self._settings = settings
         self._texts = texts
+        self._graph = graph
         self._meanings: dict[str, Any] = {}  # of the lines and of the sentences, (384,) each
         self._lines: tuple[Step, ...] = ()  # the recipe's, with where each is said
         # P(it tells a step) by a sentence's start and text
@@ -54,14 +58,10 @@ class SpokenSteps:
 
     def announce_lines(self) -> None:
         """Emit the lines of a recipe, which are known before anybody speaks."""
-        for number, text in enumerate(self._texts, start=1):
-            if str(number) not in self._log.steps:
+        for line in line_steps(self._texts, self._graph):
+            if line.id not in self._log.steps:
                 self._emit_event(
-                    "step_said",
-                    step=str(number),
-                    text=text,
-                    kind=instruction_kind(text),
-                    reason="given",
+                    "step_said", step=line.id, text=line.text, kind=line.kind, reason="given"
                 )
 
     def update(self, language: str | None) -> None:
@@ -117,8 +117,9 @@ class SpokenSteps:
     def find_lines(self, language: str | None = None) -> None:
         """Find where the narration speaks of a recipe's lines. language: of the speech, if
         known."""
-        from stepline.grounding.speech import steps_from_texts
-
+        prior = None
+        if self._graph is not None:
+            prior = graph_prior(self._graph, self._settings.nasva.coarse, self._embed)
         transcript = self._log.transcript
         sentences = [sentence.text for sentence in transcript.sentences]
         sentence_vectors = self._embed(sentences)
@@ -130,6 +131,7 @@ class SpokenSteps:
             so_far=True,
             step_probabilities=self._read_step_probabilities(transcript, language),
             settings=self._settings.nasva.coarse,
+            prior=prior,
         )
         for line in self._lines:
             emitted = self._log.steps[line.id].step

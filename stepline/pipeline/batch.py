@@ -45,7 +45,7 @@ from stepline.version import __version__
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
-    pass
+    from stepline.grounding.task_graph import TaskGraph
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class VideoResult:
 def steps(
     video: Path | str,
     *,
-    texts: Sequence[str] | str = (),
+    texts: "Sequence[str] | str | TaskGraph" = (),
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
     out: Path | str | None = None,
@@ -79,7 +79,7 @@ def steps(
     which it is shown.
 
     texts: your own lines to look for, instead of steps written from the speech; of a text, its
-    lines. captions: a file
+    lines; or the steps of other videos of the task, of `compare.read_task_graph`. captions: a file
     that stands for speech recognition. out: a folder for all that `stepline steps` writes; its
     result of an earlier run is taken.
     part: the seconds of the video that are heard and looked at alone; times are of the whole all
@@ -100,6 +100,7 @@ def steps(
         texts=_lines(texts),
         part=part,
         title=title,
+        graph=_graph(texts),
     )
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
@@ -123,7 +124,7 @@ class VideoScores(NamedTuple):
 
 def scores(
     video: Path | str,
-    texts: Sequence[str] | str,
+    texts: "Sequence[str] | str | TaskGraph",
     *,
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
@@ -145,7 +146,13 @@ def scores(
         set_device(device)
     settings = settings or StepsSettings()
     opened = open_only_source(
-        video, settings, None, captions=_optional_path(captions), texts=lines, part=part
+        video,
+        settings,
+        None,
+        captions=_optional_path(captions),
+        texts=lines,
+        part=part,
+        graph=_graph(texts),
     )
     with opened as request:
         _refuse_odd_name(request.path)
@@ -158,11 +165,22 @@ def scores(
     return VideoScores(alignment.scores, np.arange(alignment.scores.shape[1]) / alignment.rate)
 
 
-def _lines(texts: Sequence[str] | str) -> tuple[str, ...]:
+def _lines(texts: "Sequence[str] | str | TaskGraph") -> tuple[str, ...]:
     """Return a user's texts; of one text its lines that are not empty."""
+    from stepline.grounding.task_graph import TaskGraph
+
+    if isinstance(texts, TaskGraph):
+        return texts.lines
     if not isinstance(texts, str):
         return tuple(texts)
     return tuple(line.strip() for line in texts.splitlines() if line.strip())
+
+
+def _graph(texts: "Sequence[str] | str | TaskGraph") -> "TaskGraph | None":
+    """Return the graph whose lines the texts are, if there is one."""
+    from stepline.grounding.task_graph import TaskGraph
+
+    return texts if isinstance(texts, TaskGraph) else None
 
 
 def _optional_path(path: Path | str | None) -> Path | None:
@@ -184,7 +202,7 @@ class BatchResult:
 def batch(
     videos: Sequence[Path | str] | Path | str,
     *,
-    texts: Sequence[str] | str = (),
+    texts: "Sequence[str] | str | TaskGraph" = (),
     settings: StepsSettings | None = None,
     out: Path | str = "out",
     formats: Sequence[str] | str | None = None,
@@ -214,7 +232,9 @@ def batch(
     for number, source in enumerate(sources, start=1):
         record, fault, path = None, None, Path(source.label)
         try:
-            with source.open(options.out, settings, texts=_lines(texts)) as request:
+            with source.open(
+                options.out, settings, texts=_lines(texts), graph=_graph(texts)
+            ) as request:
                 path = request.path
                 result = run_video(request, settings, options, networks=networks, progress=progress)
                 record = result.record

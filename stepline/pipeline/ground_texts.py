@@ -11,11 +11,11 @@ from stepline.features.files import is_feature_file, read_feature_file
 from stepline.pipeline.networks import Networks, fingerprint, load_aligner
 from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.records import FeatureSequence, Matrix, Record, Step, Video
-from stepline.writing.types import instruction_kind
+from stepline.records import FeatureSequence, Matrix, Record, Video
 
 if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
+    from stepline.grounding.task_graph import TaskGraph
     from stepline.nasva.checkpoint import LoadedAligner
 
 
@@ -26,22 +26,25 @@ def ground_texts(
     *,
     vectors: Path | None = None,
     before: "Array | None" = None,
+    graph: "TaskGraph | None" = None,
 ) -> Record:
     """Return a record whose steps are the texts, with the seconds in which they are shown, by a
     trained network.
 
     source: a video, or a file of ready features. vectors: a file of the texts' features; without
     one the encoder that the network was trained with makes them. before: (K, K) P(text i comes
-    before text j).
+    before text j). graph: of other videos of the task, whose lines the texts are; it says their
+    kinds.
     Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does
     not fit.
     """
+    from stepline.grounding.speech import line_steps
     from stepline.nasva.predict import ground_by_aligner
 
     if not texts:
         raise SettingsError("no lines to find; give a text file with one a line")
     ready = is_feature_file(source)
-    request = Request(source, source.name.split(".")[0], texts=tuple(texts))
+    request = Request(source, source.name.split(".")[0], texts=tuple(texts), graph=graph)
     if ready:
         # Rows are read as they are: a network either wants that or scales them itself.
         vision = settings.vision.model_copy(
@@ -57,10 +60,7 @@ def ground_texts(
     else:
         features, duration = _extract_features(request, settings)
     rows = text_vectors(texts, aligner, vectors, settings)
-    steps = [
-        Step(id=str(number), text=text, kind=instruction_kind(text))
-        for number, text in enumerate(texts, start=1)
-    ]
+    steps = line_steps(texts, graph)
     grounding = ground_by_aligner(
         steps,
         aligner,

@@ -214,6 +214,8 @@ def fingerprint(
         given["prompt"] = _digest(settings.writing.llm.prompt_file)
     if request.part is not None:
         given["part"] = [request.part.start, request.part.end]
+    if request.graph is not None:
+        given["graph"] = request.graph.model_dump(mode="json")
     if request.title is not None:
         given["title"] = request.title
     named: dict[Kind, str] = {

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepline.chat.pictures import PictureReader
     from stepline.grounding.ground import Grounding
     from stepline.grounding.said_to_shown import Array
+    from stepline.grounding.task_graph import TaskGraph
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
@@ -95,6 +96,7 @@ def place_steps(
             networks.aligner,
             written=not request.texts,
             tellings=_inside_tellings(tellings, spoken, transcript),
+            graph=request.graph,
         )
         if settings.vision.witness.named:
             answers = ask_witness(request, grounding, visual, settings, duration)
@@ -143,11 +145,13 @@ def ground_steps(
     *,
     written: bool = True,
     tellings: "Array | None" = None,
+    graph: "TaskGraph | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
 
     aligner: a trained network that does it; else the default grounder, which needs none. written:
-    whether the steps are what a writer found in the transcript, not the user's own lines.
+    whether the steps are what a writer found in the transcript, not the user's own lines. graph:
+    what other videos of the task do, whose lines the steps are.
     """
     backbone = visual.backbone
     vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
@@ -178,8 +182,25 @@ def ground_steps(
         written=written,
         tellings=tellings,
         instruction=_instruction(transcript, settings) if written else None,
+        shown_log_odds=_shown_log_odds(steps, graph, settings),
     )
     return ground_inputs(inputs, settings.nasva.ground)
+
+
+def _shown_log_odds(
+    steps: Sequence[Step], graph: "TaskGraph | None", settings: StepsSettings
+) -> "Array | None":
+    """Return how much less likely than others the lines of a graph are shown, (K,) nats."""
+    from stepline.grounding.task_graph import GraphPrior
+
+    if graph is None:
+        return None
+    log_odds = GraphPrior(graph, settings.nasva.coarse).shown_log_odds
+    if log_odds is None:
+        return None
+    # steps without a place in the video are not grounded
+    rows = [int(step.id) - 1 for step in steps]
+    return log_odds[rows]
 
 
 def _instruction(transcript: Transcript, settings: StepsSettings) -> float | None:

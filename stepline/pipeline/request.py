@@ -3,6 +3,7 @@ beside it."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepline.asr.settings import AsrSettings
 from stepline.media.settings import LinkSettings, MediaSettings
@@ -13,6 +14,9 @@ from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
 from stepline.wys2.settings import JudgeSettings
+
+if TYPE_CHECKING:
+    from stepline.grounding.task_graph import TaskGraph
 
 
 class StepsSettings(Settings):
@@ -34,7 +38,8 @@ class Request:
 
     id: keys the outputs. captions: a file that stands for recognition; where it is the path itself,
     there is no video. texts: the user's own lines
-    to ground, instead of steps written from the speech. origin: of a video that was fetched. kept:
+    to ground, instead of steps written from the speech. graph: what other videos of the task do, whose
+    lines the texts are. origin: of a video that was fetched. kept:
     whether the file stays, so that outputs may name it. part: the seconds that are heard and looked
     at alone. title: what the user calls it.
     """
@@ -47,6 +52,7 @@ class Request:
     kept: bool = True
     part: Span | None = None
     title: str | None = None
+    graph: "TaskGraph | None" = None
 
     @property
     def start(self) -> float:

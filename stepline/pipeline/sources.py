@@ -34,6 +34,7 @@ from stepline.records import Span
 from stepline.storage import read_record
 
 if TYPE_CHECKING:
+    from stepline.grounding.task_graph import TaskGraph
     from stepline.media.links import Link, Report
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class VideoSource:
         texts: tuple[str, ...] | None = (),
         part: Span | None = None,
         title: str | None = None,
+        graph: "TaskGraph | None" = None,
         keep: bool = True,
         report: "Report | None" = None,
         force: bool = False,
@@ -104,7 +106,7 @@ class VideoSource:
         unless `keep`.
 
         title: what the user calls it. force: fetch a link again. captions: SITE: those of the link's
-        page. texts: None: the titles of the page's chapters.
+        page. texts: None: the titles of the page's chapters. graph: whose lines the texts are.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
@@ -117,7 +119,7 @@ class VideoSource:
                     cure = "give the video, or leave --captions out"
                     raise CaptionError(f"{self.place}: captions already; {cure}")
                 captions = self.place
-            yield Request(self.place, id, captions, texts, part=part, title=title)
+            yield Request(self.place, id, captions, texts, part=part, title=title, graph=graph)
             return
         from stepline.media.links import fetch_link, forget_link
 
@@ -142,7 +144,7 @@ class VideoSource:
                 captions = video.captions
             (id,) = name_videos([video.path], out)
             request = Request(video.path, id, captions, texts, video.origin, kept=keep, part=part)
-            yield replace(request, title=title)
+            yield replace(request, title=title, graph=graph)
         finally:
             if not keep:
                 forget_link(self.place.url, folder)
@@ -186,6 +188,7 @@ def open_only_source(
     texts: tuple[str, ...] = (),
     part: Span | None = None,
     title: str | None = None,
+    graph: "TaskGraph | None" = None,
     report: "Report | None" = None,
 ) -> Iterator[Request]:
     """Yield the one video that a command takes; of a link, fetched into `out`, or for as long as it
@@ -207,7 +210,14 @@ def open_only_source(
         else:  # whatever it is, whoever reads it reports
             out, sources = Path(), [VideoSource(Path(argument), Path(argument).stem)]
         opened = sources[0].open(
-            out, settings, captions=captions, texts=texts, part=part, title=title, report=report
+            out,
+            settings,
+            captions=captions,
+            texts=texts,
+            part=part,
+            title=title,
+            graph=graph,
+            report=report,
         )
         yield stack.enter_context(opened)
 

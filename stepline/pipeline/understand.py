@@ -431,7 +431,7 @@ def propose_steps(
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
-        return place_user_lines(request.texts, transcript, settings)
+        return place_user_lines(request.texts, transcript, settings, request.graph)
     pictures, llm = None, settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
         from stepline.chat.pictures import VideoPictures

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,9 @@ import numpy.typing as npt
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Transcript
 from stepline.writing import WrittenSteps
+
+if TYPE_CHECKING:
+    from stepline.grounding.task_graph import TaskGraph
 
 Array = npt.NDArray[np.float64]
 
@@ -21,13 +25,23 @@ class UserLines(WrittenSteps):
 
 
 def place_user_lines(
-    lines: Sequence[str], transcript: Transcript, settings: StepsSettings
+    lines: Sequence[str],
+    transcript: Transcript,
+    settings: StepsSettings,
+    graph: "TaskGraph | None" = None,
 ) -> UserLines:
-    """Return the lines as steps, in the order given, with `said` where the narration tells them."""
+    """Return the lines as steps, in the order given, with `said` where the narration tells them.
+
+    graph: what other videos of the task do, whose lines these are.
+    """
     from stepline.grounding.speech import place_texts
+    from stepline.grounding.task_graph import graph_prior
     from stepline.text import embed
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
+    prior = None
+    if graph is not None:
+        prior = graph_prior(graph, settings.nasva.coarse, embed)
     sentences = [sentence.text for sentence in transcript.sentences]
     placed = place_texts(
         lines,
@@ -36,5 +50,6 @@ def place_user_lines(
         embed(lines),
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
         settings=settings.nasva.coarse,
+        prior=prior,
     )
     return UserLines(placed.steps, tellings=placed.tellings)

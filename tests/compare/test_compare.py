@@ -235,6 +235,64 @@ def test_the_command_prints_json_and_takes_settings(folder, tmp_path, stepline):
     assert len(json.loads(done.stdout)["videos"]) == 4
 
 
+@pytest.fixture
+def library(folder):
+    """The pancakes with videos of other tasks next to them."""
+    for id in ("tyre2", "tyre3", "tyre4"):
+        record = make_record(id, TYRE)
+        video = record.video.model_copy(update={"title": "A wheel"})
+        write_record(record.model_copy(update={"video": video}), folder / f"{id}.json")
+    return folder
+
+
+def test_a_query_compares_the_videos_that_it_finds(library, tmp_path, stepline):
+    options = ("--out", tmp_path / "compared", "--json")
+    done = stepline("compare", library, "--query", "how to make pancakes", *options)
+    assert done.exit_code == 0, done.stderr
+    assert {video["id"] for video in json.loads(done.stdout)["videos"]} == set(PANCAKES)
+    assert "videos answer 'how to make pancakes'" in done.stderr
+    done = stepline("compare", library, "--query", "change a flat tyre", *options)
+    tyres = {video["id"] for video in json.loads(done.stdout)["videos"]}
+    assert {"tyre2", "tyre3", "tyre4"} <= tyres
+    assert not tyres & set(PANCAKES)
+
+
+def test_a_query_takes_no_more_videos_than_asked(library, tmp_path, stepline):
+    options = ("--query", "make pancakes", "--most", "2", "--out", tmp_path / "compared", "--json")
+    done = stepline("compare", library, *options)
+    assert done.exit_code == 0, done.stderr
+    assert len(json.loads(done.stdout)["videos"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"), [("neutrino mass", "no video answers"), ("?!", "no word in it")]
+)
+def test_a_query_without_an_answer_is_one_line_with_its_cure(
+    library, tmp_path, stepline, query, reason
+):
+    done = stepline("compare", library, "--query", query, "--out", tmp_path / "compared")
+    assert done.exit_code == 1
+    assert reason in done.stderr
+    assert not (tmp_path / "compared").exists()
+
+
+def test_a_query_reads_corrections(library):
+    from stepline.compare.read import search_folder
+    from stepline.library.corrected_library import CorrectedLibrary, video_id
+    from stepline.library.corrections import ChangeEdit, Correction
+
+    text = "flip the pancake with a spatula"
+    edit = ChangeEdit(do="change", step="a5", text=text)
+    id = video_id("anna.json")
+    correction = Correction(id="c1", video=id, by="Ann", when=0.0, base=0, edits=(edit,))
+    corrected_library = CorrectedLibrary(library)
+    corrected_library.correct(id, correction)
+    corrected_library.close()
+    records = search_folder(library, "make pancakes", most=20)
+    texts = [step.text for record in records for step in record.steps]
+    assert text in texts
+
+
 def test_a_folder_without_records_is_one_line(tmp_path, stepline):
     for path in (tmp_path, tmp_path / "none"):
         done = stepline("compare", path, "--out", tmp_path / "compared")

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import stepline
+from stepline.compare import compare
+from stepline.compare.write import to_json
 from stepline.errors import ModelError, ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.features.files import write_feature_file
@@ -22,7 +24,7 @@ from stepline.pipeline.ground_texts import read_order
 from stepline.pipeline.networks import fingerprint, load_networks
 from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.records import FeatureSequence
+from stepline.records import FeatureSequence, Record, Step, Video
 from stepline.storage import from_json, read_record
 from stepline.text import embed
 from stepline.training.batches import Sample
@@ -129,6 +131,26 @@ def test_lines_are_found_in_ready_features(stepline, trained, lines, truth, feat
     table = stepline("ground", file, "--texts", lines, "--aligner", trained, "--mode", "narration")
     assert truth[0].text in table.stdout.lower()
     assert "not calibrated" in table.stderr  # for narrations nothing was fitted
+
+
+def test_the_lines_of_a_comparison_are_found_in_the_order_of_its_videos(
+    stepline, trained, truth, features, tmp_path
+):
+    records = []
+    for id in ("one", "other"):
+        steps = tuple(Step(id=str(n), text=step.text) for n, step in enumerate(truth))
+        records.append(Record(id=id, video=Video(id=id), steps=steps))
+    compared = tmp_path / "comparison.json"
+    compared.write_text(to_json(compare(records)), encoding="utf-8")
+    file = tmp_path / "demo.safetensors"
+    write_feature_file(features, file)
+    job = ("ground", file, "--texts", compared, "--aligner", trained, "--json")
+    result = stepline(*job, "--order", "compared")
+    assert result.exit_code == 0, result.output
+    record = from_json(result.stdout)
+    assert [step.text for step in record.steps] == [step.text for step in truth]
+    assert hits(record.steps, truth) == (9, 9)
+    assert record.settings["inputs"]["graph"]["counts"] == [2] * len(truth)
 
 
 def test_lines_are_found_in_a_video(stepline, trained, small_video, lines):

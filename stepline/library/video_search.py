@@ -1,0 +1,40 @@
+"""Videos that answer a query, where `SearchIndex.search` answers by moments.
+
+A video answers by what its title means, or by what its best moments do, whichever is more like the
+query.
+"""
+
+from stepline.library.search import LEAST_LIKENESS, SearchIndex
+from stepline.text import embed
+
+MOMENT_COUNT = 3  # of a video, that answer for it
+# of the likeness of the best video, from which others are answers too
+SHARE_OF_BEST = 0.8
+
+
+def find_records(index: SearchIndex, query: str, most: int) -> list[str]:
+    """Return the records whose videos answer a query, the best first, by their names below the
+    folder.
+
+    index: one that searches by meaning. most: how many at most. Raises SettingsError for a query
+    without a word.
+    """
+    likeness = index.record_likeness(query, MOMENT_COUNT)
+    for name, cosine in _title_likeness(index.titles(), query).items():
+        if cosine >= max(LEAST_LIKENESS, likeness.get(name, 0.0)):
+            likeness[name] = cosine
+    if not likeness:
+        return []
+    least = SHARE_OF_BEST * max(likeness.values())
+    answers = [name for name in likeness if likeness[name] >= least]
+    answers.sort(key=lambda name: (-likeness[name], name))
+    return answers[:most]
+
+
+def _title_likeness(titles: dict[str, str], query: str) -> dict[str, float]:
+    """Return the cosine of a query with the title of each record."""
+    if not titles:
+        return {}
+    vectors = embed(list(titles.values()))  # (N, D)
+    cosines = vectors @ embed([query])[0]  # (N,)
+    return dict(zip(titles, cosines.tolist(), strict=True))

@@ -1,0 +1,220 @@
+"""A comparison as the lines to find in a new video: its common steps, kinds, words and orders."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from stepline.compare import compare, read_task_graph, task_graph
+from stepline.compare.task_graph import read_lines
+from stepline.compare.write import to_json
+from stepline.errors import SettingsError
+from stepline.live.spoken_steps import SpokenSteps
+from stepline.pipeline.networks import Networks, fingerprint
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.records import Record, Span, Step, Video
+from stepline.storage import read_record
+
+# the salt before the onions in one; garlic between the common steps in one; no oil in one
+SOUPS = {
+    "ann": ("chop the onions", "crush the garlic cloves", "boil water in a pot", "add some salt"),
+    "bob": ("boil water in a pot", "add some salt", "chop the onions"),
+    "cat": ("chop the onions", "boil water in a pot", "add a pinch of salt"),
+}
+NEW = """1
+00:00:01,000 --> 00:00:04,000
+First boil water in a pot.
+
+2
+00:00:06,000 --> 00:00:09,000
+Then chop the onions into small cubes.
+
+3
+00:00:11,000 --> 00:00:14,000
+And do not let it burn.
+"""
+
+
+def make_record(id, texts):
+    steps = []
+    for number, text in enumerate((*texts, "let it burn")):
+        span = Span(10.0 * number, 10.0 * number + 5.0)
+        kind = "avoid" if text == "let it burn" else "do"
+        steps.append(Step(id=str(number), text=text, kind=kind, spans=(span,), status="shown"))
+    return Record(id=id, video=Video(id=id), steps=tuple(steps))
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return compare([make_record(id, texts) for id, texts in SOUPS.items()])
+
+
+@pytest.fixture
+def file(comparison, tmp_path):
+    path = tmp_path / "comparison.json"
+    path.write_text(to_json(comparison), encoding="utf-8")
+    return path
+
+
+def row_of(graph, text):
+    """Return the number of the line that has these words in some video."""
+    for number, (line, others) in enumerate(zip(graph.lines, graph.wordings, strict=True)):
+        if text in (line, *others):
+            return number
+    raise AssertionError(text)
+
+
+def test_common_steps_are_the_lines_with_their_kinds(comparison):
+    graph = task_graph(comparison)
+    graph.check()
+    assert graph.lines == tuple(step.text for step in comparison.common_steps)
+    assert len(graph.lines) == 4
+    burn = row_of(graph, "let it burn")
+    assert graph.kinds[burn] == "avoid"
+    assert graph.kinds.count("do") == 3
+    assert graph.videos == 3
+    assert graph.counts == (3, 3, 3, 3)
+    salt = row_of(graph, "add a pinch of salt")
+    assert {graph.lines[salt], *graph.wordings[salt]} == {"add some salt", "add a pinch of salt"}
+
+
+def test_a_way_over_a_step_that_one_video_does_is_one_move(comparison):
+    graph = task_graph(comparison)
+    onions = row_of(graph, "chop the onions")
+    water = row_of(graph, "boil water in a pot")
+    burn = row_of(graph, "let it burn")
+    # ann goes over the garlic, cat at once, bob does not go on from the onions to the water
+    assert graph.transitions[onions + 1][water] == pytest.approx(2 / 3, abs=1e-6)
+    assert graph.transitions[onions + 1][burn] == pytest.approx(1 / 3, abs=1e-6)
+    assert graph.transitions[0][onions] == pytest.approx(2 / 3, abs=1e-6)
+    assert graph.departures[0] == graph.departures[onions + 1] == 3
+    # every video ends with what is to be avoided
+    assert sum(graph.transitions[burn + 1]) == 0.0
+
+
+def test_orders_that_vary_are_near_even(comparison):
+    graph = task_graph(comparison)
+    before = np.array(graph.before)
+    onions = row_of(graph, "chop the onions")
+    water = row_of(graph, "boil water in a pot")
+    salt = row_of(graph, "add some salt")
+    # two of three videos, and one more of either order
+    assert before[onions, water] == pytest.approx(3 / 5)
+    assert before[water, salt] == pytest.approx(4 / 5)
+    assert np.allclose(before + before.T, 1.0)
+
+
+def test_the_graph_is_read_from_the_file(comparison, file):
+    assert read_task_graph(file) == task_graph(comparison)
+    assert read_lines(file).texts == task_graph(comparison).lines
+    text = file.with_name("lines.txt")
+    text.write_text("chop it\n")
+    assert read_lines(text) == (("chop it",), None)
+
+
+def test_what_is_no_comparison_is_one_line_with_its_cure(comparison, tmp_path, stepline):
+    path = tmp_path / "other.json"
+    for content in ("[]", '{"version": 1}', "{"):
+        path.write_text(content)
+        with pytest.raises(SettingsError, match="stepline compare"):
+            read_lines(path)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_lines(tmp_path / "none.json")
+    steps = tuple(step.model_copy(update={"common": False}) for step in comparison.steps)
+    with pytest.raises(SettingsError, match="compare.common_share"):
+        task_graph(comparison.model_copy(update={"steps": steps}))
+    tree = json.loads(to_json(comparison))
+    tree["transitions"][0]["target"] = "s99"
+    path.write_text(json.dumps(tree))
+    with pytest.raises(SettingsError, match="s99: no such step"):
+        read_lines(path)
+
+
+def test_steps_finds_the_lines_of_a_comparison(comparison, file, tmp_path, stepline):
+    captions = tmp_path / "new.srt"
+    captions.write_text(NEW)
+    out = tmp_path / "out"
+    done = stepline("steps", captions, "--texts", file, "--out", out)
+    assert done.exit_code == 0, done.stderr
+    record = read_record(out / "new.json")
+    graph = task_graph(comparison)
+    assert record.recipe == graph.lines
+    assert tuple(step.kind for step in record.steps) == graph.kinds
+    onions = record.steps[row_of(graph, "chop the onions")]
+    assert onions.said.start == 6.0
+    assert record.settings["inputs"]["graph"]["videos"] == 3
+
+
+def test_without_weights_a_comparison_is_placed_as_its_lines_in_a_text(
+    comparison, file, tmp_path, stepline
+):
+    captions = tmp_path / "new.srt"
+    captions.write_text(NEW)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(task_graph(comparison).lines))
+    records = []
+    for texts in (file, lines):
+        out = tmp_path / texts.stem
+        done = stepline("steps", captions, "--texts", texts, "--out", out)
+        assert done.exit_code == 0, done.stderr
+        records.append(read_record(out / "new.json"))
+    for step, other in zip(records[0].steps, records[1].steps, strict=True):
+        assert step == other.model_copy(update={"kind": step.kind})
+
+
+def test_the_weights_are_settings(file, tmp_path, stepline):
+    captions = tmp_path / "new.srt"
+    captions.write_text(NEW)
+    weights = []
+    for name in ("wordings", "order", "share"):
+        weights += ["--set", f"nasva.coarse.graph_{name}=1"]
+    done = stepline("steps", captions, "--texts", file, "--out", tmp_path / "out", *weights)
+    assert done.exit_code == 0, done.stderr
+    record = read_record(tmp_path / "out" / "new.json")
+    assert record.settings["nasva"]["coarse"]["graph_order"] == 1.0
+
+
+def test_an_order_of_videos_needs_a_comparison(file, tmp_path, stepline, small_video):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("chop the onions\n")
+    options = ("--aligner", tmp_path / "none", "--order", "compared")
+    done = stepline("ground", small_video, "--texts", lines, *options)
+    assert done.exit_code == 1
+    assert "is no comparison" in done.stderr
+    # with one it gets as far as the network that is not there
+    done = stepline("ground", small_video, "--texts", file, *options)
+    assert done.exit_code == 1
+    assert "is no comparison" not in done.stderr
+
+
+def test_a_live_run_announces_the_lines_with_their_kinds(comparison):
+    graph = task_graph(comparison)
+    events = []
+    log = SimpleNamespace(steps={})
+    spoken = SpokenSteps(
+        log, lambda what, **fields: events.append(fields), StepsSettings(), graph.lines, graph
+    )
+    spoken.announce_lines()
+    assert tuple(event["text"] for event in events) == graph.lines
+    assert tuple(event["kind"] for event in events) == graph.kinds
+
+
+def test_a_record_of_a_graph_is_another_one_than_of_its_lines(comparison, small_video):
+    graph = task_graph(comparison)
+    settings = StepsSettings()
+    alone = Request(small_video, "small", texts=graph.lines)
+    with_graph = Request(small_video, "small", texts=graph.lines, graph=graph)
+    assert "graph" not in fingerprint(alone, settings, Networks())["inputs"]
+    assert fingerprint(with_graph, settings, Networks()) != fingerprint(alone, settings, Networks())
+
+
+def test_python_takes_a_graph_as_texts(comparison, tmp_path):
+    from stepline import steps
+
+    captions = tmp_path / "new.srt"
+    captions.write_text(NEW)
+    graph = task_graph(comparison)
+    record = steps(captions, texts=graph)
+    assert record.recipe == graph.lines
+    assert tuple(step.kind for step in record.steps) == graph.kinds
