@@ -49,7 +49,7 @@ from stepline.pipeline.speech import (
 )
 from stepline.pipeline.titles import choose_title
 from stepline.pipeline.user_lines import UserLines, place_user_lines
-from stepline.progress import Progress, StoppedError, trim_memory
+from stepline.progress import Progress, StoppedError, share_arenas, trim_memory
 from stepline.records import Alignment, Record, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
@@ -124,6 +124,7 @@ def understand(
     thumbnails: what keeps pictures of the seconds that are looked at, for a page.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
+    share_arenas()
     _check_writer_before_recognition(request, settings)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
