@@ -377,11 +377,14 @@ def _read_narration(
     what reads it is not installed and no writer needs it."""
     if not transcript.sentences or settings.procx.when == "alone":
         return None
+    from stepline.text import load_encoder
     from stepline.writing.extractive.reading import foreign_note, read_narration
 
     if foreign_note(transcript) is not None:
         return None
     try:
+        # the writer's, before the grammar: while it is loaded it takes twice its memory
+        load_encoder()
         return read_narration(transcript, settings.writing)
     except ModelError as error:
         if settings.writing.writer == "extractive" and not request.texts:
