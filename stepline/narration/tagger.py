@@ -29,7 +29,7 @@ from stepline.limits import parse_json
 from stepline.narration.windows import Window, pad_windows, sentence_windows, stretch_windows
 from stepline.narration.words import SENTENCE_KINDS, WORD_MARKS
 from stepline.numeric import softmax
-from stepline.text.encoder import compile_transformer, load_encoder_weights
+from stepline.text.encoder import WORDS, WordTable, compile_transformer, load_encoder_weights
 from stepline.text.encoder_config import read_encoder_config
 from stepline.weights import find_weights
 
@@ -81,7 +81,8 @@ class NarrationTagger:
         weights, self.front_verbs = read_tagger_file(path)
         encoder = load_encoder_weights(folder, config)
         merge_additions(encoder, weights)
-        self._words = encoder.pop("embeddings.word_embeddings.weight")
+        del encoder[WORDS]
+        self._words = WordTable(folder, config)
         types = encoder.pop("embeddings.token_type_embeddings.weight")
         positions = encoder.pop("embeddings.position_embeddings.weight")
         self._positions = positions + types[0]

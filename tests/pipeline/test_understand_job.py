@@ -171,8 +171,7 @@ def test_the_text_encoder_is_loaded_while_steps_are_written(
         pipeline, "extract_features", lambda *_given, **_options: VisualFeatures(backbone=backbone)
     )
     monkeypatch.setattr(
-        "stepline.text.load_encoder",
-        lambda name="minilm": loaded.set() if name == "mine" else None,
+        "stepline.text.load_encoder", lambda name="minilm": loaded.set() if name == "mine" else None
     )
     monkeypatch.setattr(
         pipeline, "propose_steps", lambda *_: WrittenSteps(notes=(str(loaded.wait(60)),))
