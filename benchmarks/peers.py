@@ -158,8 +158,8 @@ def main() -> None:
         for name, side in sides.items():
             usage = run_side(side)
             side.runs.append(usage)
-            line = f"round {number + 1}, {name}: {usage.wall:.1f} s, {usage.cpu:.1f} CPU s"
-            print(line, file=sys.stderr, flush=True)
+            taken = f"{usage.wall:.1f} s, {usage.cpu:.1f} CPU s, {usage.peak:.0f} MiB"
+            print(f"round {number + 1}, {name}: {taken}", file=sys.stderr, flush=True)
     print(table(sides))
     print(f"\nLoad of the machine: {load:.1f} before, {os.getloadavg()[0]:.1f} after.")
 
