@@ -11,7 +11,7 @@ NEW_VENV := ($(PYTHON) -m venv --without-pip $(VENV) && ($(PYTHON) -m pip --pyth
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
-.PHONY: demo test test-without-shared test-slow rehearsal check lint setup setup-dev bench docs site fuzz clean
+.PHONY: demo test test-without-shared test-slow rehearsal check lint setup setup-dev bench bench-quick docs site fuzz clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
 	$(BIN)/stepline demo --out out
@@ -67,6 +67,9 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 
 bench: setup-dev       ## every benchmark; minutes to an hour
 	$(BIN)/python benchmarks/run_all.py
+
+bench-quick: setup-dev ## the main things against the last release, in ten minutes; OPTIONS="--release 0.2.0" keeps the ratios
+	$(BIN)/python benchmarks/quick.py $(OPTIONS)
 
 docs: setup-dev        ## the pages of docs/ that come from the code, and what the notebook prints
 	$(BIN)/python docs/generate.py --notebook

@@ -52,6 +52,7 @@ THREAD_VARIABLES = (
 # Linux kills a child when the THREAD that started it ends: this one ends with the process only.
 _starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]  # the folder that holds `stepline`
+_is_own = False
 
 
 def start_module(
@@ -172,10 +173,25 @@ def die_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True, name="parent").start()
 
 
+def claim_process() -> None:
+    """Say that this process runs one of Stepline's own programs, not a program that imports it."""
+    global _is_own
+    _is_own = True
+
+
+def is_own_process() -> bool:
+    """Whether this process runs one of Stepline's own programs, so that nobody else needs what it
+    leaves out."""
+    return _is_own
+
+
 def main() -> None:
     """Run a module as `python -m` does: `PARENT MODULE ARGUMENTS`."""
+    from stepline import child_processes
+
     parent, module, *arguments = sys.argv[1:]
     die_with(int(parent))
+    child_processes.claim_process()  # of the module, which this one runs as __main__ is not
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -11,6 +11,7 @@ import click
 # Set before torch.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from stepline.child_processes import claim_process
 from stepline.cli.annotate import annotate
 from stepline.cli.compare import compare
 from stepline.cli.curate import curate
@@ -91,6 +92,7 @@ def main(debug: bool) -> None:
     The steps are printed, and a page that shows them is written to the folder `out`. `stepline
     COMMAND --help` explains a command.
     """
+    claim_process()
     log.setLevel(logging.DEBUG if debug else logging.NOTSET)
     lines = LogHandler()
     lines.setFormatter(LogLines())

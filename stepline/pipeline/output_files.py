@@ -1,6 +1,7 @@
 """What is written of one finished video: which files, the pictures of its steps among them."""
 
 import logging
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,8 +101,8 @@ def keyframes(
 ) -> dict[str, bytes]:
     """Return a JPEG of every step that is shown, by step id: of its most likely second.
 
-    Steps that share that second and their span get pictures of their own, spread evenly over it,
-    one a second at most.
+    Steps that share that second and their span get pictures of their own, of seconds spread evenly
+    over it.
     thumbnails: pictures kept while the video was looked at, of which none is decoded again. start:
     second of the video from which they count.
     """
@@ -118,7 +119,7 @@ def keyframes(
         count = min(len(ids), max(1, int(span.duration)))
         seconds = [second]
         if count > 1:
-            seconds = [span.start + (n + 0.5) / count * span.duration for n in range(count)]
+            seconds = _seconds_within(span, count, start)
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
     width = KEYFRAME_WIDTH if len(second_of) < MANY_STEPS else SMALL_WIDTH
@@ -136,3 +137,14 @@ def keyframes(
         log.warning("no key frames: %s", error)
         return {}
     return {id: pictures[second] for id, second in second_of.items() if second in pictures}
+
+
+def _seconds_within(span: Span, count: int, start: float) -> list[float]:
+    """Return the middles of seconds, as `Thumbnails` keeps them, spread evenly over a span that is
+    `count` seconds long at least."""
+    middles = []
+    for number in range(count):
+        second = span.start + (number + 0.5) / count * span.duration
+        middle = start + math.floor(second - start) + 0.5
+        middles.append(middle)
+    return middles

@@ -49,7 +49,7 @@ from stepline.pipeline.speech import (
 )
 from stepline.pipeline.titles import choose_title, find_author, find_publication_date
 from stepline.pipeline.user_lines import UserLines, place_user_lines
-from stepline.progress import Progress, StoppedError, trim_memory
+from stepline.progress import Progress, StoppedError, share_arenas, trim_memory
 from stepline.records import Alignment, Material, Record, Step, Transcript, Video, WorkTime
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
@@ -124,6 +124,7 @@ def understand(
     thumbnails: what keeps pictures of the seconds that are looked at, for a page.
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
+    share_arenas()
     _check_writer_before_recognition(request, settings)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
@@ -400,11 +401,14 @@ def _read_narration(
     what reads it is not installed and no writer needs it."""
     if not transcript.sentences or settings.procx.when == "alone":
         return None
+    from stepline.text import load_encoder
     from stepline.writing.extractive.reading import foreign_note, read_narration
 
     if foreign_note(transcript) is not None:
         return None
     try:
+        # the writer's, before the grammar: while it is loaded it takes twice its memory
+        load_encoder()
         return read_narration(transcript, settings.writing)
     except ModelError as error:
         if settings.writing.writer == "extractive" and not request.texts:

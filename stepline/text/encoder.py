@@ -12,9 +12,11 @@ sentence_bert_config.json    the longest input, in tokens
 tokenizer.json, model.safetensors
 """
 
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -42,14 +44,17 @@ class SentenceEncoder:
         self.dim = self.config.width  # D of a sentence vector
         self.device = device or current_device()
         weights = load_encoder_weights(folder, self.config)
-        # Looked up here, so that the table of words, half of the weights, is held once.
-        self._words = weights.pop("embeddings.word_embeddings.weight")
-        self._positions = weights.pop("embeddings.position_embeddings.weight")
+        # Looked up here: the table of words is half of the weights.
+        del weights[WORDS]
+        self._words = WordTable(folder, self.config)
+        self._positions = np.array(weights.pop("embeddings.position_embeddings.weight"))
         if self.config.kind == "bert":
             types = weights.pop("embeddings.token_type_embeddings.weight")
             self._positions = self._positions + types[0]
         # (buckets, H)
         self._distances = weights.pop("encoder.relative_attention_bias.weight", None)
+        if self._distances is not None:
+            self._distances = np.array(self._distances)
         if self.device.needs_torch:
             from stepline.text.torch_encoder import TorchTransformer
 
@@ -174,6 +179,44 @@ def distance_buckets(length: int, buckets: int) -> Array:
 # float32.
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 HEADER_LENGTH_BYTES = 8  # at the start of the file
+WEIGHTS_FILE = "model.safetensors"
+WORDS = "embeddings.word_embeddings.weight"  # (vocabulary, D)
+
+
+class WordTable:
+    """The vectors of a model's words, each read from the file when it is looked up; threads may
+    share it.
+
+    Mapped into memory, each word would take along the sixteen pages around it: 30 MiB and more of a
+    video's text.
+    """
+
+    def __init__(self, folder: Path, config: EncoderConfig) -> None:
+        """folder: of a model whose weights were checked."""
+        self._path = folder / WEIGHTS_FILE
+        self._lock = threading.Lock()
+        self._file = self._path.open("rb", buffering=0)
+        weakref.finalize(self, self._file.close)
+        for name, place in _tensor_places(self._path):
+            if name.removeprefix(f"{config.kind}.") == WORDS:
+                self._place = place
+
+    def __getitem__(self, ids: Array) -> Array:
+        """Return the vectors (*, D) float32 of token ids (*,). Raises ModelError where the file was
+        cut short."""
+        place = self._place
+        numbers, positions = np.unique(ids, return_inverse=True)
+        rows = np.empty((len(numbers), *place.shape[1:]), place.number_type)
+        row_bytes = rows.dtype.itemsize * place.shape[1]
+        with self._lock:
+            for row, number in enumerate(numbers.tolist()):
+                self._file.seek(place.offset + number * row_bytes)
+                content = self._file.read(row_bytes)
+                if len(content) != row_bytes:
+                    raise ModelError(f"{self._path}: was cut short; install the model again")
+                rows[row] = np.frombuffer(content, place.number_type)
+        vectors = place.decode(rows)
+        return vectors[positions.reshape(np.shape(ids))]
 
 
 def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
@@ -181,7 +224,7 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
 
     Raises ModelError for a file that cannot be read or holds another model.
     """
-    path = folder / "model.safetensors"
+    path = folder / WEIGHTS_FILE
     weights = {}
     try:
         for name, values in _map_tensors(path):
@@ -201,12 +244,32 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
             raise ModelError(
                 f"{path}: {name} is {weights[name].shape}, not {shape}; install the model again"
             )
-    return {name: value.astype(np.float32, copy=False) for name, value in weights.items()}
+    return weights
 
 
-def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors of a safetensors file with their names, each read from disk where it is
-    looked at."""
+class TensorPlace(NamedTuple):
+    """Where a tensor lies in a safetensors file. offset, size: bytes."""
+
+    number_name: str  # as the file names it, a key of NUMBER_TYPES
+    offset: int
+    size: int
+    shape: tuple[int, ...]
+
+    @property
+    def number_type(self) -> str:
+        """The type of the numbers as NumPy reads them."""
+        return NUMBER_TYPES[self.number_name]
+
+    def decode(self, values: Array) -> Array:
+        """Return float32 for numbers that were read from the file; others than bfloat16 of a kind
+        that NumPy has."""
+        if self.number_name == "BF16":
+            return (values.astype(np.uint32) << 16).view(np.float32)
+        return values.astype(np.float32, copy=False)
+
+
+def _tensor_places(path: Path) -> Iterator[tuple[str, TensorPlace]]:
+    """Yield the tensors of a safetensors file by name."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
         header = parse_json(file.read(min(length, HEADER)))
@@ -215,14 +278,17 @@ def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
             continue
         start, end = entry["data_offsets"]
         offset = HEADER_LENGTH_BYTES + length + start
-        number_type = NUMBER_TYPES[entry["dtype"]]
-        values = np.memmap(path, number_type, "r", offset, tuple(entry["shape"]))
-        if values.nbytes != end - start:
-            raise ValueError(f"{name}: {end - start} bytes for {values.nbytes}")
-        if entry["dtype"] == "BF16":
-            yield name, (values.astype(np.uint32) << 16).view(np.float32).view(np.ndarray)
-        else:
-            yield name, values.view(np.ndarray)
+        yield name, TensorPlace(entry["dtype"], offset, end - start, tuple(entry["shape"]))
+
+
+def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
+    """Yield the tensors of a safetensors file as float32 with their names, each read from disk where
+    it is looked at."""
+    for name, place in _tensor_places(path):
+        values = np.memmap(path, place.number_type, "r", place.offset, place.shape)
+        if values.nbytes != place.size:
+            raise ValueError(f"{name}: {place.size} bytes for {values.nbytes}")
+        yield name, place.decode(values).view(np.ndarray)
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:

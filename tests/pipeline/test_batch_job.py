@@ -48,6 +48,23 @@ def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
 
 
 @pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
+def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, monkeypatch, part):
+    thumbnails, start = Thumbnails(KEYFRAME_WIDTH), part.start if part else 0.0
+    reader = MediaReader(
+        small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
+    )
+    assert sum(1 for _ in reader)
+    span, at = Span(3.1, 7.4), start + 4.5
+    rows = [Step(id=str(n), text="cut", spans=(span,), at=at, status="shown") for n in range(1, 4)]
+    record = Record(id="v", video=Video(id="v"), steps=tuple(rows))
+    reads = []
+    monkeypatch.setattr("stepline.media.read_frames_at", lambda *_: reads.append(1) or iter(()))
+    pictures = keyframes(record, small_video, thumbnails, start)
+    assert len({*pictures.values()}) == 3
+    assert not reads
+
+
+@pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
 def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, monkeypatch, part):
     thumbnails, start = Thumbnails(KEYFRAME_WIDTH), part.start if part else 0.0
     reader = MediaReader(

@@ -171,13 +171,25 @@ def test_the_text_encoder_is_loaded_while_steps_are_written(
         pipeline, "extract_features", lambda *_given, **_options: VisualFeatures(backbone=backbone)
     )
     monkeypatch.setattr(
-        "stepline.text.load_encoder", lambda name: loaded.set() if name == "mine" else None
+        "stepline.text.load_encoder", lambda name="minilm": loaded.set() if name == "mine" else None
     )
     monkeypatch.setattr(
         pipeline, "propose_steps", lambda *_: WrittenSteps(notes=(str(loaded.wait(60)),))
     )
     record = understand(Request(small_video, "small", captions_file), StepsSettings()).record
     assert "True" in record.warnings
+
+
+def test_the_text_encoder_is_loaded_before_the_grammar_takes_its_memory(monkeypatch):
+    calls = []
+    monkeypatch.setattr("stepline.text.load_encoder", lambda: calls.append("encoder"))
+    monkeypatch.setattr(
+        "stepline.writing.extractive.reading.read_narration", lambda *_: calls.append("grammar")
+    )
+    sentence = Sentence(text="Whisk the eggs.", span=Span(0, 2))
+    transcript = Transcript(language="en", sentences=(sentence,))
+    pipeline._read_narration(Request(Path("v.mp4"), "v"), transcript, StepsSettings())
+    assert calls == ["encoder", "grammar"]
 
 
 def test_a_recogniser_is_kept_from_one_call_to_the_next(small_video, tmp_path, monkeypatch):

@@ -1,11 +1,13 @@
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from stepline.errors import ModelError
-from stepline.text import embed
+from stepline.text import embed, encoder
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
@@ -87,6 +89,27 @@ def reference(folder, texts):
 
 def test_bert_and_mpnet_give_the_vectors_of_transformers(folder):
     assert_allclose(embed(TEXTS, model=str(folder)), reference(folder, TEXTS), atol=1e-5)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's list of mappings")
+def test_the_table_of_words_takes_no_memory(folder):
+    embed(TEXTS, model=str(folder))
+    assert str(folder) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_words_are_looked_up_in_the_file(tmp_path, kind):
+    from safetensors.torch import save_file
+
+    table = np.random.default_rng(0).normal(size=(7, 4)).astype(kind)
+    save_file({f"bert.{encoder.WORDS}": torch.from_numpy(table)}, tmp_path / "model.safetensors")
+    words = encoder.WordTable(tmp_path, SimpleNamespace(kind="bert"))
+    ids = np.array([[6, 0, 6], [2, 3, 0]])
+    assert words[ids].dtype == np.float32
+    assert np.array_equal(words[ids], table[ids].astype(np.float32))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="cut short"):
+        words[ids]
 
 
 def test_first_token_pooling_is_read(folder):

@@ -46,6 +46,27 @@ print(spacy.info(silent=True)["spacy_version"] == spacy.__version__, "typer" in 
     assert done.stdout.splitlines() == ["[]", "True True"]
 
 
+TORCH_AFTER_SPACY = """
+import sys
+from stepline.child_processes import claim_process
+if sys.argv[1] == "own":
+    claim_process()
+from stepline.writing.extractive.english import parser
+assert parser()("Whisk it.")[0].pos_ == "VERB"
+print("torch" in sys.modules)
+import torch
+print(torch.ones(1).item())
+"""
+
+
+@pytest.mark.parametrize(("program", "imports_torch"), [("own", False), ("another", True)])
+def test_spacy_comes_without_torch_in_own_processes_alone(program, imports_torch):
+    pytest.importorskip("torch")
+    command = [sys.executable, "-c", TORCH_AFTER_SPACY, program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(imports_torch), "1.0"]
+
+
 CHAT = (
     "Hey guys, welcome back to my channel.",
     "My name is Ann and I'm so happy that you're here.",

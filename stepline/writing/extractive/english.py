@@ -4,12 +4,16 @@ of English words."""
 import importlib
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from stepline.child_processes import is_own_process
 from stepline.narration.words import looks_english, word_set
 from stepline.weights import find_weights
 
@@ -26,12 +30,16 @@ logger = logging.getLogger(__name__)
 UNUSED = ("ner", "senter")
 BATCH = 64  # segments a parser call
 
+_loading = threading.Lock()
 COMMANDS = "spacy.cli"  # spaCy's command line
+TORCH = "torch"
+# packages whose networks run in spaCy by torch
+TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_transformers")
 
 
 def import_spacy() -> Any:
     """Return spaCy without its command line, nearly half of its import (0.3 of 0.75 CPU s, 18 MiB),
-    unused here.
+    and in Stepline's own processes without torch (1.6 CPU s, 175 MiB): both unused here.
 
     What asks for the command line later finds it: the module that stands for it is there during the
     import alone.
@@ -42,12 +50,45 @@ def import_spacy() -> Any:
         vars(info)["__getattr__"] = lambda name: _imported_when_called(info.__name__, name)
         sys.modules |= {stand_in.__name__: stand_in, info.__name__: info}
         try:
-            return importlib.import_module("spacy")
+            with _torch_hidden():
+                return importlib.import_module("spacy")
         finally:
             for module in (stand_in, info):
                 if sys.modules.get(module.__name__) is module:
                     del sys.modules[module.__name__]
     return sys.modules["spacy"]
+
+
+class _AbsentFinder:
+    """Says to one thread alone that torch is not installed."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Raise ModuleNotFoundError for torch; leave the rest to other finders."""
+        if name == TORCH and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@contextmanager
+def _torch_hidden() -> Iterator[None]:
+    """Have spaCy, which imports torch where it is installed, find none; what imports torch later
+    finds it.
+
+    Not where it is imported already, nor in a program of somebody else's, nor where a package is
+    installed whose networks need it in spaCy.
+    """
+    users = [name for name in TORCH_USERS if find_spec(name) is not None]
+    if TORCH in sys.modules or not is_own_process() or users:
+        yield
+        return
+    finder: Any = _AbsentFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
@@ -58,10 +99,15 @@ def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
     )
 
 
-@cache
 def parser() -> "Language":
     """Return the parser, loaded once a process (about 0.35 s, after an import of spaCy of about
-    0.45 s)."""
+    0.45 s); safe to call from several threads."""
+    with _loading:
+        return _load_parser()
+
+
+@cache
+def _load_parser() -> "Language":
     start = time.perf_counter()
     folder, spacy = find_weights("en-core-web-sm"), import_spacy()
     language: Language = spacy.load(folder, exclude=list(UNUSED))

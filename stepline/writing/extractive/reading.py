@@ -3,13 +3,14 @@ each, and its grammar. The writer, the title and the materials rest on one readi
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from stepline.narration import SentenceReading, load_tagger
 from stepline.narration.words import looks_english, spoken_words
 from stepline.records import Sentence, Transcript
-from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.english import parse, parser
 from stepline.writing.settings import WritingSettings
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ def read_narration(
     if settings is None:
         settings = WritingSettings()
     units = join_sentences(transcript.sentences)
-    tagger = load_tagger(settings.step_scorer)
-    readings = tagger.read_sentences([unit.text for unit in units])
+    with ThreadPoolExecutor(1, thread_name_prefix="load-parser") as pool:
+        loading = pool.submit(parser)
+        tagger = load_tagger(settings.step_scorer)
+        readings = tagger.read_sentences([unit.text for unit in units])
+        loading.result()
     docs = parse([" ".join(unit.words) for unit in units])
     return NarrationReading(tuple(units), tuple(readings), tuple(docs))

@@ -1,0 +1,277 @@
+"""What the main things take now, as a ratio to an earlier version, in ten minutes: `make bench-quick`.
+
+    python benchmarks/quick.py [--before REVISION] [--rounds 2] [--only NAME ...] [--release NAME]
+
+--before: a revision of this repository, by default the last tag, else the last release of
+benchmarks/results/quick.json. Both versions do the same in turn, each measure in a process of its
+own, one thread; what counts is the ratio of the least CPU seconds, so that a busy machine disturbs
+both alike. --release: keeps the ratios under that name in benchmarks/results/quick.json, from which
+the table is printed, a column per release.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+RESULTS = HERE / "results" / "quick.json"
+DEMO = "stepline/demo/demo.mp4"  # below a checkout
+SEARCHED_STEPS = 100_000
+CORRECTED_VIDEOS = 1_000
+
+
+def main_job() -> Callable[[], object]:
+    """The demo video, cold in all but Python and its modules."""
+    return lambda: _steps(copies=1)
+
+
+def folder() -> Callable[[], object]:
+    """Three copies of the demo video in one process."""
+    return lambda: _steps(copies=3)
+
+
+def _steps(copies: int) -> None:
+    import stepline
+    from stepline.cli import main
+
+    demo = Path(stepline.__file__).parents[1] / DEMO
+    with tempfile.TemporaryDirectory() as name:
+        videos = [str(Path(name) / f"{number}.mp4") for number in range(copies)]
+        for video in videos:
+            shutil.copy(demo, video)
+        arguments = ["-q", "steps", *videos, "--jobs", "1", "--out", str(Path(name) / "out")]
+        main(arguments, standalone_mode=False)
+
+
+def captions() -> Callable[[], object]:
+    """Steps of captions alone: half an hour of talk, without a network that hears or sees."""
+    from stepline.pipeline.request import StepsSettings
+    from stepline.pipeline.understand import propose_steps
+    from stepline.records import Sentence, Span, Transcript
+
+    lines = ("Now whisk the eggs until they are stiff.", "I love this part.", "Pour it in the pan.")
+    sentences = []
+    for number in range(600):
+        text = lines[number % len(lines)]
+        sentences.append(Sentence(text=text, span=Span(3.0 * number, 3.0 * number + 2.5)))
+    transcript = Transcript(language="en", sentences=tuple(sentences))
+    request: Any = argparse.Namespace(texts=(), origin=None)
+    return lambda: propose_steps(request, transcript, StepsSettings())
+
+
+def nasva_step() -> Callable[[], object]:
+    """Three training steps of the grounding network: 8 videos of 400 s, 50 texts each."""
+    from nasva_data import batch
+    from nasva_speed import OURS, Trainer
+
+    trainer = Trainer(OURS)
+    data = batch(8, 400, 50)
+
+    def train() -> None:
+        for _ in range(3):
+            trainer.train(data)
+
+    return train
+
+
+def procx_step() -> Callable[[], object]:
+    """Three training steps of the small ProcX: 8 videos of 256 rows."""
+    from procx_model import SMALL, Trainer
+
+    trainer = Trainer(SMALL)
+
+    def train() -> None:
+        for _ in range(3):
+            trainer.step()
+
+    return train
+
+
+def search() -> Callable[[], object]:
+    """An index of 100,000 made steps, and twenty queries; vectors are random."""
+    import numpy as np
+    from search import QUERIES, made_records
+
+    from stepline.library import SearchIndex
+    from stepline.text import embed
+
+    rng = np.random.default_rng(1)
+    records = Path(tempfile.mkdtemp())
+    made_records(records, SEARCHED_STEPS)
+
+    def embedder(texts: list[str]) -> Any:
+        if len(texts) == 1:
+            return embed(texts)
+        rows = rng.normal(size=(len(texts), 384)).astype(np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def ask() -> None:
+        index = SearchIndex(records, embedder)
+        index.update()
+        for query in QUERIES * 5:
+            index.search(query)
+        shutil.rmtree(records)
+
+    return ask
+
+
+def corrections() -> Callable[[], object]:
+    """A correction of each of 1,000 videos of a hundred steps, and the list of the videos."""
+    from search import made_records
+
+    from stepline.library.corrected_library import CorrectedLibrary
+    from stepline.library.corrections import Correction, DeleteEdit
+
+    records = Path(tempfile.mkdtemp())
+    made_records(records, 100 * CORRECTED_VIDEOS)
+
+    def correct() -> None:
+        library = CorrectedLibrary(records)
+        edits = (DeleteEdit(do="delete", step="7"),)
+        for number, card in enumerate(library.videos()):
+            id = f"c{number}"
+            correction = Correction(id=id, video=card.id, by="me", when=1.0, base=0, edits=edits)
+            library.correct(card.id, correction)
+        library.videos()
+        library.close()
+        shutil.rmtree(records)
+
+    return correct
+
+
+MEASURES: dict[str, Callable[[], Callable[[], object]]] = {
+    "main job": main_job,
+    "folder of three": folder,
+    "captions": captions,
+    "NaSVA step": nasva_step,
+    "ProcX step": procx_step,
+    "search, 100,000 steps": search,
+    "corrections, 1,000 videos": corrections,
+}
+
+
+def measure(name: str) -> None:
+    """Do one measure here, and write its CPU seconds and the peak memory of the process."""
+    from media import peak_mib
+
+    work = MEASURES[name]()
+    began = time.process_time()
+    work()
+    taken = {"cpu_s": time.process_time() - began, "peak_mib": peak_mib()}
+    print(json.dumps(taken), file=sys.stderr)
+
+
+def run_measure(name: str, checkout: Path) -> dict[str, float]:
+    """Return what a measure takes with a checkout's package. Exits where it fails."""
+    threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, str(HERE / "quick.py"), "--measure", name]
+    environment = {**os.environ, **threads, "PYTHONPATH": str(checkout)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{name} failed in {checkout}:\n{done.stderr[-2000:]}")
+    taken: dict[str, float] = json.loads(done.stderr.strip().splitlines()[-1])
+    return taken
+
+
+def check_out(revision: str, folder: Path) -> None:
+    """Write the files of a revision into a folder."""
+    archive = subprocess.run(
+        ["git", "archive", revision], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    subprocess.run(["tar", "x", "-C", str(folder)], input=archive, check=True)
+
+
+def last_release(releases: dict[str, Any]) -> str:
+    """Return the revision to compare with: the last tag, else that of the last release kept."""
+    tag = subprocess.run(
+        ["git", "describe", "--tags", "--abbrev=0"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    if tag:
+        return tag
+    if not releases:
+        sys.exit("no tag and no release to compare with; name one with --before REVISION")
+    revision: str = list(releases.values())[-1]["revision"]
+    return revision
+
+
+def compare(names: list[str], before: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """Return of each measure the least CPU seconds of both versions, their ratio, and the peaks."""
+    rows = {}
+    for name in names:
+        runs: dict[str, list[dict[str, float]]] = {"before": [], "now": []}
+        for _ in range(rounds):
+            for side, checkout in (("before", before), ("now", ROOT)):
+                runs[side].append(run_measure(name, checkout))
+        row: dict[str, float] = {}
+        for side, taken in runs.items():
+            row[f"{side}_cpu_s"] = round(min(run["cpu_s"] for run in taken), 2)
+            row[f"{side}_peak_mib"] = round(max(run["peak_mib"] for run in taken))
+        row["ratio"] = round(row["now_cpu_s"] / row["before_cpu_s"], 3)
+        rows[name] = row
+        seconds = f"{row['before_cpu_s']:.1f} | {row['now_cpu_s']:.1f} | {row['ratio']:.2f}"
+        peaks = f"{row['before_peak_mib']} | {row['now_peak_mib']}"
+        print(f"| {name} | {seconds} | {peaks} |", flush=True)
+    return rows
+
+
+def release_table(releases: dict[str, Any]) -> str:
+    """Return the ratios of all releases in Markdown."""
+    lines = [f"| CPU seconds, now / before | {' | '.join(releases)} |"]
+    lines.append("|---" * (len(releases) + 1) + "|")
+    for name in MEASURES:
+        cells = []
+        for release in releases.values():
+            row = release["measures"].get(name)
+            cells.append("" if row is None else f"{row['ratio']:.2f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print, and keep the ratios of a release."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--before", metavar="REVISION")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=[*MEASURES], default=[*MEASURES])
+    parser.add_argument("--release", metavar="NAME")
+    parser.add_argument("--measure", choices=[*MEASURES], help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        measure(given.measure)
+        return
+    releases = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    revision = given.before or last_release(releases)
+    print(f"Against {revision}:\n")
+    print("| | before, CPU s | now, CPU s | ratio | before, MiB | now, MiB |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        check_out(revision, Path(name))
+        rows = compare(given.only, Path(name), given.rounds)
+    if given.release:
+        head = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, capture_output=True
+        )
+        revisions = {"revision": head.stdout.decode().strip(), "before": revision}
+        releases[given.release] = {**revisions, "measures": rows}
+        RESULTS.write_text(json.dumps(releases, indent=2) + "\n")
+    if releases:
+        print(f"\n{release_table(releases)}")
+
+
+if __name__ == "__main__":
+    main()
