@@ -88,9 +88,7 @@ def answer_clips(home, truth, people, *, errs=lambda person, number: False):
         for person in people:
             if (clip.id, person) not in done:
                 shown = is_shown(truth, clip) != errs(person, number)
-                answers.add(
-                    Answer(clip=clip.id, annotator=person, shown=shown, confidence="very")
-                )
+                answers.add(Answer(clip=clip.id, annotator=person, shown=shown, confidence="very"))
 
 
 def clip_texts(path: Path) -> list[str]:

@@ -121,9 +121,8 @@ class Recommendation:
             needed += f" of {least.videos:,} videos"
         scores = f"{curve.metric} {least.score:.1f} against {least.baseline:.1f}, {curve.baseline}"
         measured = f"measured to gain from {needed} on ({scores}: {curve.source})"
-        if self.is_enough:
-            return f"{self.network} is recommended: {there}; {measured}"
-        return f"{self.network} is not recommended: {there}; {measured}"
+        verdict = "can be trained" if self.is_enough else "too little to promise a gain"
+        return f"{self.network}, {verdict}: {there}; {measured}"
 
 
 def recommend(videos: int, labels: int) -> list[Recommendation]:

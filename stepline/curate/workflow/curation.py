@@ -13,12 +13,7 @@ from pydantic import JsonValue
 
 from stepline.atomic_files import write_atomic
 from stepline.curate.driver import RunRequest, curate, source_items
-from stepline.curate.forecast.dry_run import (
-    FORECAST_FOLDER,
-    dry_run,
-    format_bytes,
-    format_seconds,
-)
+from stepline.curate.forecast.dry_run import FORECAST_FOLDER, dry_run, format_bytes, format_seconds
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.stages.gather import FEATURES, RECORDS, read_left_out
 from stepline.curate.store.results import StageFolders
@@ -35,27 +30,31 @@ log = logging.getLogger(__name__)
 
 SECONDS_PER_HOUR = 3600.0
 FORECAST_FILE = "forecast.json"
+WITHOUT_COST = {"export", "report"}  # sections of a recipe that hardly change what a run takes
 
 
 @dataclass(frozen=True)
 class RunForecast:
-    """What a run will take: CPU and wall seconds, bytes below OUT at most, from a sample of its
+    """What a run will take: CPU and wall seconds, bytes below OUT at most, from `sampled` of its
     videos.
 
-    source: a sha256 of the videos and settings that it is of.
+    source: a sha256 of the videos and settings that it is of. low, high: the 95 % interval of CPU.
     """
 
     source: str
     videos: int
     sampled: int
     cpu: float
+    low: float
+    high: float
     wall: float
     workers: int
     disk: float
 
     def __str__(self) -> str:
         """Return it in one line."""
-        work = f"{format_seconds(self.cpu)} of CPU, {format_seconds(self.wall)}"
+        interval = f"[{format_seconds(self.low)}, {format_seconds(self.high)}]"
+        work = f"{format_seconds(self.cpu)} {interval} of CPU, {format_seconds(self.wall)}"
         workers = f"{self.workers} worker{'s' if self.workers > 1 else ''}"
         room = f"{format_bytes(self.disk)} of disk"
         videos = f"{self.videos:,} videos, from {self.sampled} of them"
@@ -68,7 +67,8 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
     Raises SettingsError where the disk has less room than that.
     """
     entries = list(source_items(request))
-    digest = hashlib.sha256(request.recipe.model_dump_json().encode())
+    content = request.recipe.model_dump_json(exclude=WITHOUT_COST)
+    digest = hashlib.sha256(content.encode())
     for entry in entries:
         stamp = entry.stamp if isinstance(entry, VideoItem) else entry.reason
         digest.update(f"{entry.id}\n{stamp}\n".encode())
@@ -85,12 +85,14 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
             result.videos,
             result.sampled,
             result.cpu_hours.value * SECONDS_PER_HOUR,
+            result.cpu_hours.low * SECONDS_PER_HOUR,
+            result.cpu_hours.high * SECONDS_PER_HOUR,
             result.hours[workers].value * SECONDS_PER_HOUR,
             workers,
             result.disk.high,
         )
-        write_atomic(folder / FORECAST_FILE, json.dumps(asdict(forecast), indent=1) + "\n")
         _check_disk(folder, forecast)
+        write_atomic(folder / FORECAST_FILE, json.dumps(asdict(forecast), indent=1) + "\n")
     return forecast
 
 
@@ -134,7 +136,7 @@ class Curation:
         folder = self.folder / FEATURES
         return FeatureStore(folder) if any(folder.glob("shard-*")) else None
 
-    @property
+    @cached_property
     def media(self) -> dict[str, Path]:
         """The videos' files on this machine, by id."""
         files = {}

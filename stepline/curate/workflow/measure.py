@@ -2,7 +2,7 @@
 
     nasva    R@1: a step that people saw in some clip counts as right where they saw it in the seconds it is given
              (IoU 0.5 with a clip that they confirmed); against the grounding, which trains nothing
-    wys2     ROC-AUC of P(shown) against people's answers about the same clips; against the grounding's
+    wys2     ROC-AUC of P(shown) against people's answers where the grounding places a step; against the grounding's
     procx    SODA-D of the spans against those that people confirmed; against even parts of the video
 
 A step that is placed where nobody was asked yet is unanswered: its clip joins the queue. A gain counts
@@ -20,7 +20,7 @@ import numpy as np
 
 from stepline.curate.workflow.amounts import NetworkName
 from stepline.curate.workflow.curation import Curation
-from stepline.curate.workflow.queue import SAME_PLACE_IOU, StepPlace, place_of
+from stepline.curate.workflow.queue import SAME_PLACE_IOU, StepPlace, place_of, step_places
 from stepline.curate.workflow.review import Review, reviewed_record
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Ratio, Statistic, interval, point_estimate, resample
@@ -91,8 +91,8 @@ class HeldOutVideos:
     review: Review
     seed: int
 
-    def measure(self, network: NetworkName, run: Path, placed: PlacedSteps) -> Measure:
-        """Return the measure of a network's run. placed: their steps where an aligner has them.
+    def measure(self, network: NetworkName, run: Path, placements: PlacedSteps) -> Measure:
+        """Return the measure of a network's run. placements: their steps where an aligner has them.
 
         Raises DatasetError where the videos have no features.
         """
@@ -100,7 +100,7 @@ class HeldOutVideos:
         if features is None:
             raise DatasetError(f"{self.curation.folder}: no features; give videos with pictures")
         if network == "nasva":
-            return measure_aligner(self.records, placed, self.review, seed=self.seed)
+            return measure_aligner(self.records, placements, self.review, seed=self.seed)
         if network == "wys2":
             return measure_detector(self.records, run, features, self.review, seed=self.seed)
         records = [reviewed_record(record, self.review) for record in self.records]
@@ -118,19 +118,19 @@ def place_by_aligner(
 
     loaded = load_aligner(folder)
     encode = text_encoder(encoder)
-    placed = {}
+    placements = {}
     for record in records:
         if record.steps and record.id in features:
             vectors = encode([step.text for step in record.steps])
             rows = features.read(record.id)
             duration = record.video.duration
             grounding = ground_by_aligner(record.steps, loaded, rows, vectors, duration=duration)
-            placed[record.id] = grounding.steps
-    return placed
+            placements[record.id] = grounding.steps
+    return placements
 
 
 def unanswered_places(
-    records: Iterable[Record], placed: PlacedSteps, places: Sequence[StepPlace]
+    records: Iterable[Record], placements: PlacedSteps, places: Sequence[StepPlace]
 ) -> list[StepPlace]:
     """Return where a network places steps of reviewed videos in seconds that nobody is asked
     about."""
@@ -142,22 +142,22 @@ def unanswered_places(
     for record in records:
         if record.id not in reviewed:
             continue
-        for step in placed.get(record.id, ()):
-            asked = spans.get((record.id, step.id), ())
-            if step.spans and not any(place.is_near(step.spans[0]) for place in asked):
+        for step in placements.get(record.id, ()):
+            others = spans.get((record.id, step.id), ())
+            if step.spans and not any(place.is_near(step.spans[0]) for place in others):
                 own = next(each for each in record.steps if each.id == step.id)
                 missing.append(place_of(record, own, step.spans[0]))
     return missing
 
 
 def measure_aligner(
-    records: Iterable[Record], placed: PlacedSteps, review: Review, *, seed: int
+    records: Iterable[Record], placements: PlacedSteps, review: Review, *, seed: int
 ) -> Measure:
     """Return R@1 of a network and of the records' own places, over the steps that people saw."""
     hits: list[tuple[int, int]] = []
     totals: list[int] = []
     for record in records:
-        network = {step.id: step.spans[:1] for step in placed.get(record.id, ())}
+        network = {step.id: step.spans[:1] for step in placements.get(record.id, ())}
         right = [0, 0]
         count = 0
         for step in record.steps:
@@ -192,22 +192,21 @@ def _verdict(spans: Sequence[Span], verdicts: Sequence[tuple[Span, bool]]) -> bo
 def measure_detector(
     records: Iterable[Record], folder: Path, features: FeatureStore, review: Review, *, seed: int
 ) -> Measure:
-    """Return ROC-AUC of a detector and of the grounding's P(shown), over the clips with a
-    verdict."""
+    """Return ROC-AUC of a detector and of the grounding's P(shown), over the clips with a verdict
+    in which the grounding places a step."""
     from stepline.wys2.benchmark import load_for_benchmarks
 
     loaded = load_for_benchmarks(folder)
     by_video: dict[str, list[StepPlace]] = {}
-    for place in review.places:
-        if review.verdicts.get(place.id) is not None and place.video in features:
-            by_video.setdefault(place.video, []).append(place)
+    for record in records:
+        for place in step_places(record, is_held_out=False):
+            if review.verdicts.get(place.id) is not None and record.id in features:
+                by_video.setdefault(record.id, []).append(place)
     labels: list[float] = []
     scores: list[float] = []
     baselines: list[float] = []
     video: list[int] = []
-    names = [record.id for record in records if record.id in by_video]
-    for number, name in enumerate(names):
-        places = by_video[name]
+    for number, (name, places) in enumerate(by_video.items()):
         rows = features.read(name)
         vectors = loaded.encode([place.text for place in places])
         scores += loaded.score(rows, [place.span for place in places], vectors).tolist()
@@ -217,8 +216,8 @@ def measure_detector(
     truth = np.array(labels, dtype=np.float64)
     index = np.array(video, dtype=np.int64)
     areas = (
-        RocAuc(truth, np.array(scores), index, len(names)),
-        RocAuc(truth, np.array(baselines), index, len(names)),
+        RocAuc(truth, np.array(scores), index, len(by_video)),
+        RocAuc(truth, np.array(baselines), index, len(by_video)),
     )
     return _measure("wys2", "ROC-AUC", "the grounding's P(shown)", areas, seed)
 
@@ -241,21 +240,21 @@ def measure_captioner(
 
     loaded = load_model(folder)
     truth: dict[str, list[Event]] = {}
-    described: dict[str, list[Event]] = {}
+    descriptions: dict[str, list[Event]] = {}
     parts: dict[str, list[Event]] = {}
     count = max(1, round(steps_a_video))
     for record in records:
-        confirmed = [step for step in record.reference if step.spans]
-        if not confirmed or record.id not in features:
+        shown_steps = [step for step in record.reference if step.spans]
+        if not shown_steps or record.id not in features:
             continue
         rows = features.read(record.id)
         duration = record.video.duration or rows.duration
         steps = describe(loaded.model, loaded.vocabulary, rows, duration=duration).steps
-        truth[record.id] = [_event(step.spans[0]) for step in confirmed]
-        described[record.id] = [_event(step.spans[0]) for step in steps if step.spans]
+        truth[record.id] = [_event(step.spans[0]) for step in shown_steps]
+        descriptions[record.id] = [_event(step.spans[0]) for step in steps if step.spans]
         bounds = np.linspace(0.0, duration, count + 1).tolist()
         parts[record.id] = [(start, end, "") for start, end in pairwise(bounds)]
-    scores = (_mean_soda(truth, described), _mean_soda(truth, parts))
+    scores = (_mean_soda(truth, descriptions), _mean_soda(truth, parts))
     return _measure("procx", "SODA-D", "even parts", scores, seed)
 
 

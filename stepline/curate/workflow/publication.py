@@ -12,7 +12,7 @@ from stepline.curate.workflow.curation import Curation
 from stepline.records import Record
 from stepline.remote import RemotePath
 
-PUBLISHED = "published"  # below OUT
+PUBLISHED_FOLDER = "published"  # below OUT
 ALIGNER_FOLDER = "aligner"  # below that
 WORK_FOLDER = "export"  # in which a data set is made before it is published
 
@@ -46,7 +46,7 @@ def publish_reviewed(
         review=review,
     )
     export_dataset(contents, work, settings)
-    target = curation.out / PUBLISHED
+    target = curation.out / PUBLISHED_FOLDER
     publish(work, RemotePath(str(target)))
     shutil.rmtree(work)
     return target

@@ -64,17 +64,18 @@ class Review:
 def read_review(places: Sequence[StepPlace], answers: Iterable[Answer], people: int) -> Review:
     """Return what the answers say of the places. people: whose answers each clip is for."""
     ids = {place.id for place in places}
-    asked = [answer for answer in answers if answer.clip in ids]
+    own_answers = [answer for answer in answers if answer.clip in ids]
     votes: dict[str, list[bool]] = defaultdict(list)
-    for answer in asked:
+    for answer in own_answers:
         votes[answer.clip].append(answer.shown)
     verdicts: dict[str, bool | None] = {}
-    for clip, said in votes.items():
-        yes = sum(said)
-        verdicts[clip] = None if 2 * yes == len(said) else 2 * yes > len(said)
-    names = tuple(sorted({answer.annotator for answer in asked}))
+    for clip, ballots in votes.items():
+        yes = sum(ballots)
+        no = len(ballots) - yes
+        verdicts[clip] = None if yes == no else yes > no
+    names = tuple(sorted({answer.annotator for answer in own_answers}))
     rule = AgreementRule(people, people // 2 + 1)
-    return Review(tuple(places), verdicts, names, agreement(asked, rule))
+    return Review(tuple(places), verdicts, names, agreement(own_answers, rule))
 
 
 def reviewed_record(record: Record, review: Review) -> Record:
@@ -87,21 +88,18 @@ def reviewed_record(record: Record, review: Review) -> Record:
     reference: list[Step] = []
     for step in record.steps:
         verdicts = review.of_step(record.id, step.id)
-        shown = tuple(span for span, is_shown in verdicts if is_shown)
-        if shown:
-            confirmed = step.model_copy(
-                update={"spans": shown, "at": shown[0].center, "status": "shown"}
-            )
-            steps.append(confirmed.model_copy(update={"spans": shown[:1]}))
-            reference.append(confirmed)
+        spans = tuple(span for span, is_shown in verdicts if is_shown)
+        if spans:
+            update: dict[str, object] = {"at": spans[0].center, "status": "shown"}
+            steps.append(step.model_copy(update={**update, "spans": spans[:1]}))
+            reference.append(step.model_copy(update={**update, "spans": spans}))
         elif verdicts:
-            denied = _without_span(step)
-            steps.append(denied)
-            reference.append(denied)
+            unshown = _without_span(step)
+            steps.append(unshown)
+            reference.append(unshown)
         else:
             steps.append(step)
-    update = {"steps": tuple(steps), "reference": tuple(reference)}
-    return record.model_copy(update=update)
+    return record.model_copy(update={"steps": tuple(steps), "reference": tuple(reference)})
 
 
 def _without_span(step: Step) -> Step:

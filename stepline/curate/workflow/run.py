@@ -27,6 +27,7 @@ from pathlib import Path
 from stepline.annotate import AnnotationQueue, AnswerLog, write_clips
 from stepline.curate.driver import RunRequest
 from stepline.curate.export.card import ReviewFacts
+from stepline.curate.forecast.dry_run import format_seconds
 from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.workflow.amounts import NetworkName, Recommendation, recommend
 from stepline.curate.workflow.curation import Curation, curate_videos, forecast_run
@@ -55,6 +56,7 @@ WORKFLOW_FOLDER = "workflow"  # below OUT
 CLIPS_FILE = "clips.json"
 ANSWERS_FILE = "answers.jsonl"
 RECORDS_FOLDER = "records"
+ANSWER_SECONDS = 10.0  # that a person needs for a clip: 3 to 8 s to watch it, and the answer
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,8 @@ class _Workflow:
         recommendations = self._recommend(review, held_out)
         runs = self._train(data, recommendations)
         test = [record for record in curation.records if record.id in held_out]
-        placed = self._placed_by_aligner(runs, test, curation)
-        extra = unanswered_places(test, placed, places)
+        placements = self._placed_by_aligner(runs, test, curation)
+        extra = unanswered_places(test, placements, places)
         if extra:
             review = self._review(curation, [*places, *extra])
             if not self._is_reviewed(review, "measure"):
@@ -171,7 +173,7 @@ class _Workflow:
 
         # What they are worth, and what is published.
         videos = HeldOutVideos(test, curation, review, self.settings.seed)
-        measures = [videos.measure(network, run, placed) for network, run in runs.items()]
+        measures = [videos.measure(network, run, placements) for network, run in runs.items()]
         for measure in measures:
             self._say("measure", str(measure))
         findings = WorkflowFindings(
@@ -222,7 +224,9 @@ class _Workflow:
             return True
         if stage == "measure":
             answered = f"the aligner places {count:,} held-out steps in clips that nobody has seen"
-        self._say(stage, answered, self.request.command("--review"))
+        time = format_seconds(count * ANSWER_SECONDS)
+        todo = self.request.command("--review")
+        self._say(stage, f"{answered}, {time} for a person", todo)
         return False
 
     def _say_agreement(self, review: Review) -> None:
@@ -253,8 +257,10 @@ class _Workflow:
 
     def _recommend(self, review: Review, held_out: frozenset[str]) -> list[Recommendation]:
         """Say which networks the confirmed steps carry that are not held out."""
-        shown = [place for place in review.places if review.verdicts.get(place.id) is True]
-        steps = {(place.video, place.step) for place in shown if place.video not in held_out}
+        steps = set()
+        for place in review.places:
+            if review.verdicts.get(place.id) is True and place.video not in held_out:
+                steps.add((place.video, place.step))
         recommendations = recommend(len({video for video, _ in steps}), len(steps))
         for recommendation in recommendations:
             self._say("amounts", str(recommendation))
