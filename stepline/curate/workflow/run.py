@@ -170,6 +170,7 @@ class _Workflow:
             review = self._review(curation, [*places, *extra])
             if not self._is_reviewed(review, "measure"):
                 return WorkflowOutcome(tuple(self.lines), len(review.open_places))
+            self._say_agreement(review)
 
         # What they are worth, and what is published.
         videos = HeldOutVideos(test, curation, review, self.settings.seed)
