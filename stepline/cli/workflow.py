@@ -22,6 +22,7 @@ from stepline.cli.weights import offer_weights
 if TYPE_CHECKING:
     from stepline.curate.workflow.run import StageLine, WorkflowOutcome, WorkflowRequest
 
+DEFAULT_RECIPE = "review"
 NETWORKS = ("nasva", "procx", "wys2")
 RECOMMENDED_NETWORKS = "recommended"  # of --train: those that the data carry
 
@@ -32,7 +33,7 @@ RECOMMENDED_NETWORKS = "recommended"  # of --train: those that the data carry
 @click.option(
     "-r",
     "--recipe",
-    default="review",
+    default=DEFAULT_RECIPE,
     show_default=True,
     help="One that comes along, or a TOML file.",
 )
@@ -118,8 +119,24 @@ def _request(out: Path, bar: Any, options: dict[str, Any]) -> "WorkflowRequest":
         networks=None if RECOMMENDED_NETWORKS in names else networks,
         partly=options["partly"],
         only_forecast=options["dry_run"],
+        options=_repeated_options(options),
         report=_print_to_stderr if options["as_json"] else _print_to_stdout,
     )
+
+
+def _repeated_options(options: dict[str, Any]) -> tuple[str, ...]:
+    """Return the options that the next call of the same workflow must have, too."""
+    words: list[str] = []
+    if options["recipe"] != DEFAULT_RECIPE:
+        words += ["--recipe", options["recipe"]]
+    for network in options["networks"]:
+        words += ["--train", network]
+    for name in ("licence", "workers", "limit"):
+        if options[name] is not None:
+            words += [f"--{name}", str(options[name])]
+    for override in options["overrides"]:
+        words += ["--set", override]
+    return tuple(words)
 
 
 def _print_to_stdout(line: "StageLine") -> None:

@@ -78,7 +78,8 @@ class WorkflowRequest:
     """What a workflow is asked for. run: the curation, whose recipe is that of `recipe`.
 
     networks: to train; `None`: those that the data carry. partly: go on with the answers so far.
-    only_forecast: end before any other work. report: is called with each line as it is known.
+    only_forecast: end before any other work. options: of the command line, besides source and OUT,
+    that what is to be done next repeats. report: is called with each line as it is known.
     """
 
     run: RunRequest
@@ -86,6 +87,7 @@ class WorkflowRequest:
     networks: tuple[NetworkName, ...] | None = ()
     partly: bool = False
     only_forecast: bool = False
+    options: tuple[str, ...] = ()
     report: Callable[[StageLine], None] = field(default=lambda line: None)  # noqa: ARG005
 
     @property
@@ -94,9 +96,9 @@ class WorkflowRequest:
         return Path(self.run.out) / WORKFLOW_FOLDER
 
     def command(self, *options: str) -> str:
-        """Return how the workflow is called with further options."""
-        words = ["stepline", "curate", "workflow", self.run.source, "--out", self.run.out, *options]
-        return shlex.join(words)
+        """Return how the workflow is called again, with further options."""
+        words = ["stepline", "curate", "workflow", self.run.source, "--out", self.run.out]
+        return shlex.join([*words, *self.options, *options])
 
 
 @dataclass(frozen=True)
