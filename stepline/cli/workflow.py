@@ -37,7 +37,7 @@ RECOMMENDED_NETWORKS = "recommended"  # of --train: those that the data carry
     show_default=True,
     help="One that comes along, or a TOML file.",
 )
-@click.option("--dry-run", is_flag=True, help="Tell what it would take, and end.")
+@click.option("--dry-run", is_flag=True, help="Work on a sample, forecast the whole, and end.")
 @click.option("--review", is_flag=True, help="Serve the clips that wait for an answer.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="For --review; 0: any.")
 @click.option("--partly", is_flag=True, help="Go on with the answers so far.")
