@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepline.curate.workflow.run import StageLine, WorkflowOutcome, WorkflowRequest
 
 DEFAULT_RECIPE = "review"
-NETWORKS = ("nasva", "procx", "wys2")
+NETWORK_NAMES = ("nasva", "procx", "wys2")
 RECOMMENDED_NETWORKS = "recommended"  # of --train: those that the data carry
 
 
@@ -45,7 +45,7 @@ RECOMMENDED_NETWORKS = "recommended"  # of --train: those that the data carry
     "--train",
     "networks",
     multiple=True,
-    type=click.Choice([*NETWORKS, RECOMMENDED_NETWORKS]),
+    type=click.Choice([*NETWORK_NAMES, RECOMMENDED_NETWORKS]),
     help="A network to train and measure; may be given again.",
 )
 @click.option("--licence", help="Licence that you give the data set: an SPDX name.")

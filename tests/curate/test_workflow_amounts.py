@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.curate.workflow.amounts import CURVES, Curve, CurvePoint, recommend
+from stepline.curate.workflow.amounts import MEASURED_CURVES, Curve, CurvePoint, recommend
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,12 +24,12 @@ def test_a_curve_gains_from_where_every_larger_amount_does():
     assert curve(lost, won, dip, best).least == best
 
 
-@pytest.mark.parametrize("network", CURVES)
+@pytest.mark.parametrize("network", MEASURED_CURVES)
 def test_the_scores_are_in_the_docs_that_are_named(network):
-    source = CURVES[network].source
+    source = MEASURED_CURVES[network].source
     pages = [word.strip(",") for word in source.split() if word.startswith("docs/")]
     text = "".join((ROOT / page).read_text() for page in pages)
-    for point in CURVES[network].points:
+    for point in MEASURED_CURVES[network].points:
         forms = {f"{point.score:.1f}", f".{10 * point.score:.0f}"}  # per cent, or of 1
         assert any(form in text for form in forms), point
 

@@ -53,7 +53,7 @@ class Curve:
         return least
 
 
-CURVES: dict[NetworkName, Curve] = {
+MEASURED_CURVES: dict[NetworkName, Curve] = {
     # Half of 262 and of 899 drawn videos, with true places; the other half is scored. Below them 19
     # real clips with 104 shown steps, self-trained on themselves: no such curve begins lower.
     "nasva": Curve(
@@ -103,7 +103,7 @@ class Recommendation:
     @property
     def curve(self) -> Curve:
         """What was measured of the network."""
-        return CURVES[self.network]
+        return MEASURED_CURVES[self.network]
 
     @property
     def is_enough(self) -> bool:
@@ -127,7 +127,7 @@ class Recommendation:
 
 def recommend(videos: int, labels: int) -> list[Recommendation]:
     """Return for each network whether so many confirmed steps of so many videos carry it."""
-    return [Recommendation(network, videos, labels) for network in CURVES]
+    return [Recommendation(network, videos, labels) for network in MEASURED_CURVES]
 
 
 def carried(recommendations: Sequence[Recommendation]) -> list[NetworkName]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from stepline.atomic_files import write_atomic
 from stepline.curate.sampling import random_key
 from stepline.curate.settings import ReportSettings
-from stepline.curate.workflow.amounts import CURVES, Recommendation
+from stepline.curate.workflow.amounts import Recommendation
 from stepline.curate.workflow.curation import Curation, RunForecast
 from stepline.curate.workflow.measure import Measure
 from stepline.curate.workflow.queue import StepPlace
@@ -66,7 +66,6 @@ def write_page(findings: WorkflowFindings, lines: Sequence[str], settings: Repor
         lines=lines,
         histogram=_histogram(findings.review),
         recommendations=findings.recommendations,
-        curves=CURVES,
         measures=findings.measures,
         groups=groups,
         notes=notes,
