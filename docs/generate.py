@@ -29,6 +29,7 @@ from stepline.cli import main
 from stepline.cli.options import preset_files
 from stepline.compare.settings import CompareRunSettings
 from stepline.curate.stage import Recipe
+from stepline.curate.workflow.settings import WorkflowRunSettings
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.procx.settings import ProcxRunSettings
@@ -49,6 +50,7 @@ STRUCTURE_SCRIPT = DOCS.parent / "benchmarks" / "structure.py"
 OTHERS = {  # commands with settings of their own
     "`stepline compare`": CompareRunSettings,
     "`stepline curate` (a recipe)": Recipe,
+    "`stepline curate workflow` (besides its recipe)": WorkflowRunSettings,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": AlignerRunSettings,
     "`stepline train procx`": ProcxRunSettings,

@@ -201,7 +201,7 @@ def test_a_config_file_that_is_named_must_exist(monkeypatch, tmp_path):
 
 def test_the_sections_of_every_command_are_known():
     from stepline.compare.settings import CompareRunSettings
-    from stepline.curate.stage import Recipe
+    from stepline.curate.workflow.settings import WorkflowRecipe
     from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.pipeline.request import StepsSettings
     from stepline.procx.settings import ProcxRunSettings
@@ -210,7 +210,7 @@ def test_the_sections_of_every_command_are_known():
 
     roots = (
         *(
-            Recipe,
+            WorkflowRecipe,
             AlignerRunSettings,
             CompareRunSettings,
             RefineRunSettings,

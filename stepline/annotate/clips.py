@@ -58,7 +58,7 @@ def clips_of(record: Record) -> Iterator[AnnotationClip]:
         return
     for number, sentence in enumerate(record.sentences):
         if sentence.text.strip():
-            span = _widen(sentence.span, record.video.duration)
+            span = widen_clip(sentence.span, record.video.duration)
             yield AnnotationClip(
                 id=f"{record.id}:{number}", video=record.video.path, span=span, text=sentence.text
             )
@@ -101,7 +101,9 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
         ) from error
 
 
-def _widen(span: Span, duration: float | None) -> Span:
+def widen_clip(span: Span, duration: float | None) -> Span:
+    """Return a span of at least `MIN_CLIP_SECONDS` around a span; inside the video where its
+    duration, in seconds, is known."""
     lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
     start = max(0.0, span.start - lacking / 2)
     end = max(span.end, start + MIN_CLIP_SECONDS)

@@ -12,7 +12,14 @@ import numpy as np
 
 from stepline.asr.sentences import ends_sentence
 from stepline.narration.marks import load_mark_reader
-from stepline.narration.words import OUTER_MARKS, WORD_MARKS, bare_word, looks_english, word_set
+from stepline.narration.words import (
+    FUNCTION_WORDS,
+    OUTER_MARKS,
+    WORD_MARKS,
+    bare_word,
+    looks_english,
+    word_set,
+)
 from stepline.numeric import softmax
 from stepline.records import Word
 
@@ -57,7 +64,7 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
 
     Raises ModelError when the sentence encoder is missing.
     """
-    texts = [word.text.strip() for word in words]
+    texts = [_plain_text(word.text) for word in words]
     chances = load_mark_reader().read_marks(texts)  # (W, 4)
     logits = np.log(np.maximum(chances, MIN_CHANCE))
     stop = WORD_MARKS.index("stop")
@@ -66,15 +73,18 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     chances = softmax(logits)
     best = chances.argmax(axis=1)
     _join_dependent_clauses(texts, best, chances[:, stop])
+    lower_words = {text for text in texts if text.islower()} | FUNCTION_WORDS
     marked = []
     begins = True
-    for word, number in zip(words, best, strict=True):
+    for plain, number, word in zip(texts, best, words, strict=True):
         mark = WORD_MARKS[int(number)]
         sign = MARK_SIGNS[mark]
-        text = word.text.rstrip()
-        bare = text.strip()
-        if begins or bare == "i" or bare.startswith("i'"):
+        space = " " if word.text.startswith(" ") else ""
+        text = space + plain
+        if begins or plain == "i" or plain.startswith("i'"):
             text = _capitalised(text)
+        elif plain.istitle() and plain.lower() in lower_words:
+            text = text.lower()  # a caption began with it
         if sign and text[-1:].isalnum():
             text += sign
         marked.append(word.model_copy(update={"text": text}))
@@ -113,6 +123,11 @@ def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
         if word not in SENTENCE_OPENERS:
             return word in DEPENDENT_OPENERS
     return False
+
+
+def _plain_text(text: str) -> str:
+    """Return a word without the brackets that captions put around what was hardly heard."""
+    return text.strip().strip("[]")
 
 
 def _silences(words: Sequence[Word]) -> np.ndarray:

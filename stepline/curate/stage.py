@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, overload
 
 from pydantic import JsonValue
 
@@ -262,11 +262,33 @@ class Recipe(Settings):
         return self.places
 
 
-def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None = None) -> Recipe:
+R = TypeVar("R", bound=Recipe)
+
+
+@overload
+def load_recipe(
+    name: str, overrides: Sequence[str] = (), *, preset: Path | None = None
+) -> Recipe: ...
+
+
+@overload
+def load_recipe(
+    name: str, overrides: Sequence[str] = (), *, preset: Path | None = None, kind: type[R]
+) -> R: ...
+
+
+def load_recipe(
+    name: str,
+    overrides: Sequence[str] = (),
+    *,
+    preset: Path | None = None,
+    kind: type[Recipe] = Recipe,
+) -> Recipe:
     """Return a recipe by the name of one that comes with the package, or by the path of a TOML
     file.
 
-    preset: settings below the recipe's own, a file of `cli.options.preset_files`.
+    preset: settings below the recipe's own, a file of `cli.options.preset_files`. kind: the class
+    of its settings.
     Raises SettingsError for an unknown name, key or value.
     """
     names = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
@@ -274,7 +296,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     if not path.is_file():
         cure = f"name one of {', '.join(names)}, or a TOML file"
         raise SettingsError(f"{name}: no such recipe; {cure}")
-    recipe = load_settings(Recipe, path, overrides, preset=preset)
+    recipe = load_settings(kind, path, overrides, preset=preset)
     if recipe.steps.vision.witness.named:
         from stepline.pipeline.networks import load_witness, with_witness
 

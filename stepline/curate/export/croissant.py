@@ -12,6 +12,7 @@ from stepline.curate.export.shards import (
     LEFT_OUT,
     NUMBER_KIND,
     NUMBERS_KIND,
+    TEST,
     TEXTS_KIND,
     TRAIN,
     ExportedFile,
@@ -24,6 +25,11 @@ FORMATS_BY_SUFFIX = {
     ".parquet": "application/x-parquet",
     ".safetensors": "application/octet-stream",
     ".tar": "application/x-tar",
+}
+SPLIT_MEANINGS = {
+    TRAIN: "a video a record",
+    TEST: "a video a record, of those held out from training",
+    LEFT_OUT: "the videos that are left out, with the reasons",
 }
 DATA_TYPES = {NUMBER_KIND: "sc:Float", NUMBERS_KIND: "sc:Float", INTEGER_KIND: "sc:Integer"}
 CONTEXT_TERMS = {  # of Croissant 1.0's context, those that are used here
@@ -53,7 +59,7 @@ def croissant(
     biases = dataset["biases"]
     paths = [file.path for file in exported]
     splits = []
-    for split in (TRAIN, LEFT_OUT):
+    for split in SPLIT_MEANINGS:
         if any(path.startswith(f"data/{split}-") for path in paths):
             splits.append(split)
     tree: dict[str, object] = {
@@ -116,14 +122,11 @@ def _records(split: str) -> dict[str, object]:
         }
         for column in COLUMNS
     ]
-    meaning = "the videos that are left out, with the reasons"
-    if split == TRAIN:
-        meaning = "a video a record"
     return {
         "@type": "cr:RecordSet",
         "@id": split,
         "name": split,
-        "description": meaning,
+        "description": SPLIT_MEANINGS[split],
         "key": {"@id": f"{split}/id"},
         "field": fields,
     }

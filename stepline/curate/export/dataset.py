@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from stepline.atomic_files import remove_file, write_atomic
 from stepline.curate.export.card import (
     DatasetFacts,
+    ReviewFacts,
     dataset_card,
     describe_dataset,
     stage_losses,
@@ -21,6 +22,7 @@ from stepline.curate.export.card import (
 from stepline.curate.export.croissant import croissant
 from stepline.curate.export.shards import (
     LEFT_OUT,
+    TEST,
     TRAIN,
     DatasetRow,
     copy_features,
@@ -49,7 +51,8 @@ class DatasetContents:
     records: yields the records sorted by id, as often as it is called. left_out: id -> why. items:
     id -> where its video is and what its source knows of it. stages: of the recipe, in its order;
     settings: what decides each.
-    media: the videos, by id, where they go along.
+    media: the videos, by id, where they go along. held_out: ids of the split "test". review: what
+    people said of it, for the card (`ReviewFacts`).
     """
 
     records: Callable[[], Iterable[Record]]
@@ -59,6 +62,8 @@ class DatasetContents:
     settings: JsonValue = None
     features: "FeatureStore | None" = None
     media: Mapping[str, RemotePath] = field(default_factory=dict)
+    held_out: frozenset[str] = frozenset()
+    review: ReviewFacts | None = None
 
 
 def export_dataset(
@@ -71,7 +76,9 @@ def export_dataset(
     """
     facts = DatasetFacts()
     shard_bytes = settings.shard * MIB
-    files = write_shards(_counted_rows(contents, facts), TRAIN, folder, settings.rows)
+    files = write_shards(_counted_rows(contents, facts, TRAIN), TRAIN, folder, settings.rows)
+    if contents.held_out:
+        files += write_shards(_counted_rows(contents, facts, TEST), TEST, folder, settings.rows)
     if contents.left_out:
         files += write_shards(_left_out_rows(contents), LEFT_OUT, folder, settings.rows)
     store = contents.features
@@ -82,25 +89,32 @@ def export_dataset(
             files += copy_features(ids, store, folder, shard_bytes)
     if settings.webdataset:
         media = contents.media if settings.media else {}
-        files += write_tars(_published(contents), folder, shard_bytes, media)
+        files += write_tars(_published(contents, TRAIN), folder, shard_bytes, media)
     losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
     tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
+    if contents.review is not None:
+        tree["review"] = asdict(contents.review)
     write_atomic(folder / CARD_NAME, dataset_card(tree, settings, contents.stages))
     write_atomic(folder / METADATA_NAME, croissant(tree, files, settings))
     write_atomic(folder / INDEX_NAME, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
 
 
-def _published(contents: DatasetContents) -> Iterator[Record]:
-    """Yield the records as others may see them: their videos by the address in the source."""
+def _published(contents: DatasetContents, split: str) -> Iterator[Record]:
+    """Yield the records of a split as others may see them: their videos by the address in the
+    source."""
     for record in contents.records():
+        if (record.id in contents.held_out) != (split == TEST):
+            continue
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})
         yield record.model_copy(update={"video": video})
 
 
-def _counted_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
-    for record in _published(contents):
+def _counted_rows(
+    contents: DatasetContents, facts: DatasetFacts, split: str
+) -> Iterator[DatasetRow]:
+    for record in _published(contents, split):
         facts.add(record)
         yield DatasetRow(record)
 
@@ -128,6 +142,7 @@ LARGE_SUFFIXES = (
 # what names of a dataset's own files begin with, besides its three texts
 OWN_PREFIXES = (
     "data/train-",
+    "data/test-",
     "data/left_out-",
     "features/shard-",
     "webdataset/train-",

@@ -129,6 +129,7 @@ class DatasetRow:
 DATA_FOLDER = "data"
 # splits
 TRAIN = "train"
+TEST = "test"
 LEFT_OUT = "left_out"
 MAX_SHARD_CHARS = 128 * 2**20  # of JSON, which bounds the memory of writing a shard
 NAME_DIGITS = 16  # of a sha256 in a file's name, in hex
@@ -150,7 +151,7 @@ def write_shards(
     """Write rows, sorted by id already, as shards of at most `limit` rows; a shard without rows
     where there are none.
 
-    split: "train" or "left_out". Shards end where only their content decides, so that equal rows
+    split: "train", "test" or "left_out". Shards end where only their content decides, so that equal rows
     give equal files.
     """
     data = folder / DATA_FOLDER

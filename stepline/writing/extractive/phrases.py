@@ -65,7 +65,8 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[list[Tok
         parts = [part for part in parts if _mean_keep(part, keep) >= MIN_PART_KEEP]
     if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
         parts.insert(0, tokens_of(shared))
-    if stray := _stray_object(clause.verb):
+    stray = _stray_object(clause.verb)
+    if stray and not any(stray[-1] in part for part in parts):
         parts.insert(1, stray)
     return [part for part in parts if part]
 
@@ -95,12 +96,22 @@ def _keeps(clause: "Token") -> bool:
         child.dep_ in ("aux", "nsubj") for child in clause.children
     ):
         return True
+    if _is_comparison(clause):
+        return True
     marks = {
         child.lower_
         for child in clause.children
         if child.dep_ in ("mark", "aux", "advmod") and child.i < clause.i
     }
     return bool(marks & KEPT_MARKS)
+
+
+def _is_comparison(clause: "Token") -> bool:
+    """Tell whether a clause says how much: "as hard AS YOU CAN"."""
+    has_mark = any(child.lower_ == "as" and child.i < clause.i for child in clause.children)
+    compared = clause.head
+    is_measured = any(child.lower_ == "as" and child.i < compared.i for child in compared.children)
+    return has_mark and is_measured and compared.pos_ in ("ADJ", "ADV")
 
 
 def _is_condition(child: "Token") -> bool:
@@ -207,6 +218,8 @@ def _is_aside(token: "Token", head: "Token") -> bool:
         return True
     if token.lower_ == "so" and any(child.dep_ == "nsubj" for child in token.head.children):
         return False  # "so your knees line up"
+    if _is_as_well_as(token):
+        return False
     if (
         token.dep_ == "advmod"
         and token.lower_ in HOLLOW_ADVERBS
@@ -225,6 +238,12 @@ def _is_aside(token: "Token", head: "Token") -> bool:
     ):
         return True  # "let it dry, then sand it": the sanding is a step of its own
     return token.dep_ == "advcl" and not _keeps(token)
+
+
+def _is_as_well_as(token: "Token") -> bool:
+    """Tell whether a "well" joins two things: "the ginger AS WELL AS three cloves of garlic"."""
+    around = token.doc[max(0, token.i - 1) : token.i + 2]
+    return token.lower_ == "well" and [word.lower_ for word in around] == ["as", "well", "as"]
 
 
 def shortened(parts: "list[list[Token]]") -> "list[list[Token]]":
@@ -428,7 +447,8 @@ def _word(token: "Token", resolved: dict[int, str]) -> str:
 
 def _is_known_noun(token: "Token") -> bool:
     """Tell whether a word may be a noun at all: the parser takes "clockwise" for one."""
-    return token.pos_ == "PROPN" or token.lemma_.lower() in nouns()
+    is_number = token.pos_ == "NUM" or token.lower_ == "one"  # "check this one more time"
+    return token.pos_ == "PROPN" or (token.lemma_.lower() in nouns() and not is_number)
 
 
 def _tidy(text: str) -> str:

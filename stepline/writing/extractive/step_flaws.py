@@ -5,6 +5,9 @@ the shorter part that we just cut           tells which thing is meant
 without cutting the guide itself            would become its opposite
 I'm going to show you how to jack it up     speaks to the viewer
 you'll see that the sides are even          tells what is seen, not what is done
+we have the right filter                    tells a state, not an action
+it tells you how to jack the car up         tells how, and nobody does it
+if we keep cutting the hair                 tells a condition
 make sure your fingers                      lost its end
 """
 
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
 
 PAST_TAGS: Final = ("VBD", "VBN")
 SEEING_VERBS: Final = frozenset(("see", "notice"))
+# With a subject and an object they tell how things are.
+STATE_VERBS: Final = frozenset(("have", "want", "need", "like", "love", "know", "see"))
+SUBJECTS: Final = frozenset(("i", "we", "you", "they"))
+CONDITION_WORDS: Final = frozenset(("if", "unless"))
 MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
 
 
@@ -29,11 +36,36 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
                 return "tells what comes after something else"
     if verb.dep_ == "relcl" and verb.tag_ in PAST_TAGS:
         return "tells which thing is meant"
+    if _tells_state(verb):
+        return "tells a state, not an action"
+    if any(child.lower_ == "how" and child.i < verb.i for child in verb.children):
+        return "tells how something is done, and nobody does it"
+    if _is_conditional(verb):
+        return "tells a condition"
     if verb.lemma_ in SEEING_VERBS and _tells_what_is_seen(verb):
         return "tells what is seen, not what is done"
     if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
         return "tells what is not to be done"
     return None
+
+
+def _tells_state(verb: "Token") -> bool:
+    """Tell whether a verb says what somebody has, wants or sees: "we HAVE the right filter"."""
+    if verb.lemma_ not in STATE_VERBS or verb.tag_ == "VBN":
+        return False
+    has_subject = any(child.dep_ == "nsubj" and child.lower_ in SUBJECTS for child in verb.children)
+    has_object = any(child.dep_ == "dobj" for child in verb.children)
+    return has_subject and has_object
+
+
+def _is_conditional(verb: "Token") -> bool:
+    """Tell whether a verb, or the one that carries it, belongs to a clause with "if"."""
+    while verb.dep_ == "xcomp" and verb.head is not verb:
+        verb = verb.head
+    is_clause = verb.dep_ in ("advcl", "ROOT")
+    return is_clause and any(
+        child.dep_ == "mark" and child.lower_ in CONDITION_WORDS for child in verb.children
+    )
 
 
 def _tells_what_is_seen(verb: "Token") -> bool:

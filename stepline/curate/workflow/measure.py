@@ -1,0 +1,293 @@
+"""A trained network against what needs no training, on held-out videos that people reviewed.
+
+    nasva    R@1: a step that people saw in some clip counts as right where they saw it in the seconds it is given
+             (IoU 0.5 with a clip that they confirmed); against the grounding, which trains nothing
+    wys2     ROC-AUC of P(shown) against people's answers where the grounding places a step; against the grounding's
+    procx    SODA-D of the spans against those that people confirmed; against even parts of the video
+
+A step that is placed where nobody was asked yet is unanswered: its clip joins the queue. A gain counts
+where its 95 % interval, videos drawn again, lies above 0.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from stepline.curate.workflow.amounts import NetworkName
+from stepline.curate.workflow.curation import Curation
+from stepline.curate.workflow.queue import SAME_PLACE_IOU, StepPlace, place_of, step_places
+from stepline.curate.workflow.review import Review, reviewed_record
+from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import Ratio, Statistic, interval, point_estimate, resample
+from stepline.evaluate.events import Event
+from stepline.evaluate.ranking import RocAuc
+from stepline.evaluate.soda import soda
+from stepline.features import FeatureStore
+from stepline.records import Record, Span, Step
+from stepline.training.sources import text_encoder
+
+# record id -> its steps where a network has them
+PlacedSteps: TypeAlias = Mapping[str, Sequence[Step]]
+PER_CENT = 100.0
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The scores of a network and of its baseline on held-out videos, in per cent.
+
+    items: steps or clips that are scored, of so many videos. low, high: the 95 % interval of the
+    gain. NaN where nothing can be scored.
+    """
+
+    network: NetworkName
+    metric: str
+    baseline_name: str
+    items: int
+    videos: int
+    score: float
+    baseline: float
+    low: float
+    high: float
+
+    @property
+    def gain(self) -> float:
+        """The score less the baseline's."""
+        return self.score - self.baseline
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the gain is certain."""
+        return self.low > 0
+
+    def __str__(self) -> str:
+        """Return it in one line, with the verdict."""
+        if math.isnan(self.gain):
+            return f"{self.network} is refused: no held-out clip tells it from {self.baseline_name}"
+        scores = f"{self.metric} {self.score:.1f} against {self.baseline:.1f}, {self.baseline_name}"
+        where = f"on {self.items:,} held-out items of {self.videos:,} videos"
+        gain = f"{self.gain:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
+        if self.is_better:
+            return f"{self.network} is recommended: {scores}, {where}: {gain}"
+        reason = "its gain may be none"
+        if self.high < 0:
+            reason = "it is worse"
+        elif math.isnan(self.low):
+            reason = "one video cannot tell"
+        return f"{self.network} is refused, {reason}: {scores}, {where}: {gain}"
+
+
+@dataclass(frozen=True)
+class HeldOutVideos:
+    """The videos on which networks are measured: their records as machines have them, and what
+    people said."""
+
+    records: Sequence[Record]
+    curation: Curation
+    review: Review
+    seed: int
+
+    def measure(self, network: NetworkName, run: Path, placements: PlacedSteps) -> Measure:
+        """Return the measure of a network's run. placements: their steps where an aligner has them.
+
+        Raises DatasetError where the videos have no features.
+        """
+        features = self.curation.features
+        if features is None:
+            raise DatasetError(f"{self.curation.folder}: no features; give videos with pictures")
+        if network == "nasva":
+            return measure_aligner(self.records, placements, self.review, seed=self.seed)
+        if network == "wys2":
+            return measure_detector(self.records, run, features, self.review, seed=self.seed)
+        records = [reviewed_record(record, self.review) for record in self.records]
+        steps = [len(record.steps) for record in self.curation.records]
+        mean = sum(steps) / len(steps)
+        return measure_captioner(records, run, features, steps_a_video=mean, seed=self.seed)
+
+
+def place_by_aligner(
+    records: Iterable[Record], folder: Path, features: FeatureStore, encoder: str
+) -> dict[str, tuple[Step, ...]]:
+    """Return the steps of records where a trained aligner has them, as `steps --aligner` does."""
+    from stepline.nasva.checkpoint import load_aligner
+    from stepline.nasva.predict import ground_by_aligner
+
+    loaded = load_aligner(folder)
+    encode = text_encoder(encoder)
+    placements = {}
+    for record in records:
+        if record.steps and record.id in features:
+            vectors = encode([step.text for step in record.steps])
+            rows = features.read(record.id)
+            duration = record.video.duration
+            grounding = ground_by_aligner(record.steps, loaded, rows, vectors, duration=duration)
+            placements[record.id] = grounding.steps
+    return placements
+
+
+def unanswered_places(
+    records: Iterable[Record], placements: PlacedSteps, places: Sequence[StepPlace]
+) -> list[StepPlace]:
+    """Return where a network places steps of reviewed videos in seconds that nobody is asked
+    about."""
+    spans: dict[tuple[str, str], list[StepPlace]] = {}
+    for place in places:
+        spans.setdefault((place.video, place.step), []).append(place)
+    reviewed = {place.video for place in places}
+    missing = []
+    for record in records:
+        if record.id not in reviewed:
+            continue
+        for step in placements.get(record.id, ()):
+            others = spans.get((record.id, step.id), ())
+            if step.spans and not any(place.is_near(step.spans[0]) for place in others):
+                own = next(each for each in record.steps if each.id == step.id)
+                missing.append(place_of(record, own, step.spans[0]))
+    return missing
+
+
+def measure_aligner(
+    records: Iterable[Record], placements: PlacedSteps, review: Review, *, seed: int
+) -> Measure:
+    """Return R@1 of a network and of the records' own places, over the steps that people saw."""
+    hits: list[tuple[int, int]] = []
+    totals: list[int] = []
+    for record in records:
+        network = {step.id: step.spans[:1] for step in placements.get(record.id, ())}
+        right = [0, 0]
+        count = 0
+        for step in record.steps:
+            verdicts = review.of_step(record.id, step.id)
+            if not any(is_shown for _, is_shown in verdicts):
+                continue
+            by_network = _verdict(network.get(step.id, ()), verdicts)
+            by_record = _verdict(step.spans[:1], verdicts)
+            if by_network is not None and by_record is not None:
+                count += 1
+                right[0] += by_network
+                right[1] += by_record
+        if count:
+            hits.append((right[0], right[1]))
+            totals.append(count)
+    below = np.array(totals, dtype=np.float64)
+    above = np.array(hits, dtype=np.float64).reshape(-1, 2)
+    scores = (Ratio(above[:, 0], below), Ratio(above[:, 1], below))
+    return _measure("nasva", "R@1", "the grounding", scores, seed)
+
+
+def _verdict(spans: Sequence[Span], verdicts: Sequence[tuple[Span, bool]]) -> bool | None:
+    """Return whether people saw the step in its first span: not where it has none; None where
+    nobody was asked about these seconds, or as many said no."""
+    if not spans:
+        return False
+    near = [(span.iou(spans[0]), is_shown) for span, is_shown in verdicts]
+    iou, is_shown = max(near)
+    return is_shown if iou >= SAME_PLACE_IOU else None
+
+
+def measure_detector(
+    records: Iterable[Record], folder: Path, features: FeatureStore, review: Review, *, seed: int
+) -> Measure:
+    """Return ROC-AUC of a detector and of the grounding's P(shown), over the clips with a verdict
+    in which the grounding places a step."""
+    from stepline.wys2.benchmark import load_for_benchmarks
+
+    loaded = load_for_benchmarks(folder)
+    by_video: dict[str, list[StepPlace]] = {}
+    for record in records:
+        for place in step_places(record, is_held_out=False):
+            if review.verdicts.get(place.id) is not None and record.id in features:
+                by_video.setdefault(record.id, []).append(place)
+    labels: list[float] = []
+    scores: list[float] = []
+    baselines: list[float] = []
+    video: list[int] = []
+    for number, (name, places) in enumerate(by_video.items()):
+        rows = features.read(name)
+        vectors = loaded.encode([place.text for place in places])
+        scores += loaded.score(rows, [place.span for place in places], vectors).tolist()
+        baselines += [place.p for place in places]
+        labels += [float(review.verdicts[place.id] is True) for place in places]
+        video += [number] * len(places)
+    truth = np.array(labels, dtype=np.float64)
+    index = np.array(video, dtype=np.int64)
+    areas = (
+        RocAuc(truth, np.array(scores), index, len(by_video)),
+        RocAuc(truth, np.array(baselines), index, len(by_video)),
+    )
+    return _measure("wys2", "ROC-AUC", "the grounding's P(shown)", areas, seed)
+
+
+def measure_captioner(
+    records: Sequence[Record],
+    folder: Path,
+    features: FeatureStore,
+    *,
+    steps_a_video: float,
+    seed: int,
+) -> Measure:
+    """Return SODA-D of a captioner's spans and of even parts, against the spans that people
+    confirmed.
+
+    records: reviewed ones. steps_a_video: of the videos it was trained on, as many parts.
+    """
+    from stepline.procx.checkpoint import load_model
+    from stepline.procx.inference import describe
+
+    loaded = load_model(folder)
+    truth: dict[str, list[Event]] = {}
+    descriptions: dict[str, list[Event]] = {}
+    parts: dict[str, list[Event]] = {}
+    count = max(1, round(steps_a_video))
+    for record in records:
+        shown_steps = [step for step in record.reference if step.spans]
+        if not shown_steps or record.id not in features:
+            continue
+        rows = features.read(record.id)
+        duration = record.video.duration or rows.duration
+        steps = describe(loaded.model, loaded.vocabulary, rows, duration=duration).steps
+        truth[record.id] = [_event(step.spans[0]) for step in shown_steps]
+        descriptions[record.id] = [_event(step.spans[0]) for step in steps if step.spans]
+        bounds = np.linspace(0.0, duration, count + 1).tolist()
+        parts[record.id] = [(start, end, "") for start, end in pairwise(bounds)]
+    scores = (_mean_soda(truth, descriptions), _mean_soda(truth, parts))
+    return _measure("procx", "SODA-D", "even parts", scores, seed)
+
+
+def _event(span: Span) -> Event:
+    return (span.start, span.end, "")
+
+
+def _mean_soda(truth: Mapping[str, list[Event]], events: Mapping[str, list[Event]]) -> Ratio:
+    """Return the mean F1 of SODA-D over videos, which can be drawn again."""
+    per_video = soda(truth, events, kind="d").per_video if truth else {}
+    f1 = np.array([per_video[name][2] for name in sorted(truth)], dtype=np.float64)
+    return Ratio(f1, np.ones(len(f1)))
+
+
+def _measure(
+    network: NetworkName, metric: str, baseline: str, scores: tuple[Statistic, Statistic], seed: int
+) -> Measure:
+    """Return the measure of a network's score and its baseline's, over the same videos."""
+    own, other = scores
+    if not own.items:
+        return Measure(network, metric, baseline, 0, 0, math.nan, math.nan, math.nan, math.nan)
+    drawn = resample({"network": own, "baseline": other}, seed=seed)
+    low, high = math.nan, math.nan
+    if own.videos > 1:
+        low, high = interval(PER_CENT * (drawn["network"] - drawn["baseline"]))
+    return Measure(
+        network,
+        metric,
+        baseline,
+        own.items,
+        own.videos,
+        PER_CENT * point_estimate(own),
+        PER_CENT * point_estimate(other),
+        low,
+        high,
+    )

@@ -1,0 +1,107 @@
+"""What people answered: a verdict for each place, how well they agree, and records with what they
+said.
+
+A step counts as shown where most of those who answered say so; with as many against it, nobody
+knows. Every clip counts with one answer; agreement is Fleiss' kappa over the clips that have as many
+answers as were asked for.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from stepline.annotate import Agreement, AgreementRule, Answer, agreement
+from stepline.curate.workflow.queue import StepPlace
+from stepline.records import Record, Span, Step
+
+# place id -> whether the step is shown there; None: as many say no as yes
+Verdicts: TypeAlias = Mapping[str, bool | None]
+
+
+@dataclass(frozen=True)
+class Review:
+    """The places that people were asked about, and what they said. people: who answered."""
+
+    places: tuple[StepPlace, ...]
+    verdicts: Verdicts
+    people: tuple[str, ...]
+    agreement: Agreement
+
+    @property
+    def open_places(self) -> list[StepPlace]:
+        """Those without an answer."""
+        return [place for place in self.places if place.id not in self.verdicts]
+
+    @property
+    def shown(self) -> int:
+        """How many places show their step."""
+        return sum(self.verdicts.get(place.id) is True for place in self.places)
+
+    @property
+    def answered(self) -> int:
+        """How many places have an answer."""
+        return len(self.places) - len(self.open_places)
+
+    def of_step(self, video: str, step: str) -> list[tuple[Span, bool]]:
+        """Return the places of a step that have a verdict, with it."""
+        verdicts = []
+        for place in self._by_step.get((video, step), ()):
+            is_shown = self.verdicts.get(place.id)
+            if is_shown is not None:
+                verdicts.append((place.span, is_shown))
+        return verdicts
+
+    @cached_property
+    def _by_step(self) -> dict[tuple[str, str], list[StepPlace]]:
+        by_step: dict[tuple[str, str], list[StepPlace]] = {}
+        for place in self.places:
+            by_step.setdefault((place.video, place.step), []).append(place)
+        return by_step
+
+
+def read_review(places: Sequence[StepPlace], answers: Iterable[Answer], people: int) -> Review:
+    """Return what the answers say of the places. people: whose answers each clip is for."""
+    ids = {place.id for place in places}
+    own_answers = [answer for answer in answers if answer.clip in ids]
+    votes: dict[str, list[bool]] = defaultdict(list)
+    for answer in own_answers:
+        votes[answer.clip].append(answer.shown)
+    verdicts: dict[str, bool | None] = {}
+    for clip, ballots in votes.items():
+        yes = sum(ballots)
+        no = len(ballots) - yes
+        verdicts[clip] = None if yes == no else yes > no
+    names = tuple(sorted({answer.annotator for answer in own_answers}))
+    rule = AgreementRule(people, people // 2 + 1)
+    return Review(tuple(places), verdicts, names, agreement(own_answers, rule))
+
+
+def reviewed_record(record: Record, review: Review) -> Record:
+    """Return a record with what people said of its steps.
+
+    `reference`: the steps with a verdict, each with the seconds that show it, without any where all
+    were denied. `steps`: without spans that people denied; those that nobody saw stay as they are.
+    """
+    steps: list[Step] = []
+    reference: list[Step] = []
+    for step in record.steps:
+        verdicts = review.of_step(record.id, step.id)
+        spans = tuple(span for span, is_shown in verdicts if is_shown)
+        if spans:
+            update: dict[str, object] = {"at": spans[0].center, "status": "shown"}
+            steps.append(step.model_copy(update={**update, "spans": spans[:1]}))
+            reference.append(step.model_copy(update={**update, "spans": spans}))
+        elif verdicts:
+            unshown = _without_span(step)
+            steps.append(unshown)
+            reference.append(unshown)
+        else:
+            steps.append(step)
+    return record.model_copy(update={"steps": tuple(steps), "reference": tuple(reference)})
+
+
+def _without_span(step: Step) -> Step:
+    status = "not found" if step.said is None else "said"
+    return step.model_copy(update={"spans": (), "at": None, "status": status, "basis": None})
