@@ -93,3 +93,10 @@ def marked_text(monkeypatch, text, stops):
 )
 def test_a_dependent_clause_stays_with_its_main_one(monkeypatch, text, stops, marked):
     assert marked_text(monkeypatch, text, stops) == marked
+
+
+def test_a_capital_at_the_front_of_a_caption_and_brackets_go(monkeypatch):
+    text = "we add the peas The juice of a lemon and [plus] Basil from Genoa"
+    assert marked_text(monkeypatch, text, {}) == (
+        "We add the peas the juice of a lemon and plus Basil from Genoa"
+    )

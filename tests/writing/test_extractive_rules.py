@@ -171,3 +171,18 @@ def test_a_pronoun_gets_no_name_that_the_step_has_already() -> None:
     text = "Get your jack stands and place it under the car."
     assert "place it under the car" in names_of(text, "car")
     assert "place the board under the car" in names_of(text, "board")
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        (
+            "Mince the ginger as well as three cloves of garlic.",
+            "mince the ginger as well as three cloves of garlic",
+        ),
+        ("Shake the car as hard as you can.", "shake the car as hard as you can"),
+        ("Now check this one again.", "check this one"),
+    ],
+)
+def test_nothing_of_a_comparison_or_a_pair_is_lost(text: str, step: str) -> None:
+    assert steps_of(text) == [step]

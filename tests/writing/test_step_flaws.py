@@ -21,6 +21,9 @@ def verb_of(text, word):
         ("Before we remove the drain plug, get your oil pan.", "remove", "comes after"),
         ("Use the shorter part that we just cut as a guide.", "cut", "which thing"),
         ("Cut to the guide without cutting the guide itself.", "cutting", "not to be done"),
+        ("Now we have the correct oil filter.", "have", "a state"),
+        ("It tells you exactly how to jack the car up.", "jack", "how something is done"),
+        ("If we keep cutting the hair, it gets shorter.", "cutting", "a condition"),
         ("You'll see that both sides have the same length.", "see", "what is seen"),
     ],
 )
@@ -32,6 +35,8 @@ def test_a_clause_that_only_tells_is_no_order(sentence, verb, flaw):
     ("sentence", "verb"),
     [
         ("Remove the drain plug.", "Remove"),
+        ("Have a bowl of ice water ready.", "Have"),
+        ("If it is dry, sand it again.", "sand"),
         ("After that we're going to slice the onion.", "slice"),
         ("Loosen it by turning the wrench.", "turning"),
         ("Now I'm adding the eggs that I need to whisk.", "adding"),

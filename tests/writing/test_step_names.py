@@ -26,6 +26,7 @@ class SureFinder:
         ("Then repeat this on the other side.", 2, None),
         ("Now do it again.", 2, None),
         ("Then comb slowly.", 2, None),
+        ("Then comb this.", 2, None),
     ],
 )
 def test_work_gets_no_name_of_a_thing(monkeypatch, text, place, name):
