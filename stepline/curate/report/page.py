@@ -22,7 +22,8 @@ from stepline.curate.report.sections import (
     video_levels,
 )
 from stepline.errors import SteplineError
-from stepline.outputs.html import picture_link, policy, template
+from stepline.layout import page_html
+from stepline.outputs.html import picture_link
 from stepline.plots import plot_style, ranked_bars, scatter, waterfall, word_cloud
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def render_page(
     findings: ReportFindings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None
 ) -> str:
     """Return the page. verdicts: what auditors have said so far. frames: of the audited videos."""
-    style = plot_style() + _file("style.css")
-    script = _file("script.js")
     counts, task_map, repeated = findings.counts, findings.task_map, findings.repeated_steps
     scatter_plot = cloud = task_bars = None
     if task_map is not None:
@@ -119,7 +118,11 @@ def render_page(
             (task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks
         ]
         task_bars = _safe(ranked_bars(bars, ("{:,.0f}", "{:,.0f}")))
-    return template(_file("report.html")).render(
+    return page_html(
+        _file("report.html"),
+        style=plot_style() + _file("style.css"),
+        script=_file("script.js"),
+        answers=True,
         findings=findings,
         counts=counts,
         facts=_facts(findings),
@@ -141,9 +144,6 @@ def render_page(
         warnings=counts.warnings.most_common(MAX_ROWS),
         biases=biases(counts),
         audit_texts=_safe(_audit_json(findings.sample, verdicts, frames or {})),
-        policy=policy(style, script, answers=True),
-        style=_safe(style),
-        script=_safe(script),
     )
 
 
