@@ -112,6 +112,7 @@ WITHOUT = {  # commands that run no network
         "keys add",
         "keys list",
         "keys revoke",
+        "shots",
     ),
     *(
         "completion",

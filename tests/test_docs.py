@@ -90,6 +90,7 @@ RUNS_NO_NETWORK = {
     "keys add",
     "keys list",
     "keys revoke",
+    "shots",
     "features import",
     "text-base show",
     "weights check",

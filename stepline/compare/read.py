@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.library.corrected_library import open_corrections, record_files, video_id
+from stepline.library.folder_records import read_folder_records
 from stepline.records import Record
-from stepline.storage import read_record
 
 
 def read_folder(folder: Path) -> list[Record]:
@@ -13,25 +12,14 @@ def read_folder(folder: Path) -> list[Record]:
 
     Raises StoreError where the folder is missing or holds no record.
     """
-    cure = "give a folder that `stepline steps` wrote"
-    if not folder.is_dir():
-        raise StoreError(f"{folder}: no such folder; {cure}")
-    corrections = open_corrections(folder)
     records = []
     reason = ""
-    try:
-        for name, _ in record_files(folder):
-            try:
-                record = read_record(folder / name)
-            except StoreError as error:
-                reason = f" (such as {error})"
-                continue
-            if corrections is not None and corrections.revision(video_id(name)):
-                record = corrections.corrected_record(name)
+    for _, record in read_folder_records(folder):
+        if isinstance(record, Record):
             records.append(record)
-    finally:
-        if corrections is not None:
-            corrections.close()
+        else:
+            reason = f" (such as {record})"
     if not records:
+        cure = "give a folder that `stepline steps` wrote"
         raise StoreError(f"{folder}: holds no record{reason}; {cure}")
     return records
