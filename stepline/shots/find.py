@@ -77,8 +77,7 @@ def find_shots(
     samples = [cut for cut in meter.finish().cuts if cut < reader.end - MIN_VIDEO_SECONDS]
     cuts = join_samples(samples, 1 / rate)
     look = _SecondLook(cuts, reader.end, min(info.frame_rate, MAX_FRAME_RATE))
-    width = round(info.width * min(1.0, size / max(info.width, info.height)))
-    stills = read_frames_at(path, look.times(), max(1, width), media)
+    stills = read_frames_at(path, look.times(), settings=media, longer=size)
     for still in with_progress(stills, Frame, "pictures", info.duration, progress, None):
         look.add(still)
     shots = shot_spans(look.starts, reader.end)
