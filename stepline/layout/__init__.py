@@ -11,6 +11,7 @@ import base64
 import functools
 import hashlib
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # C0 but tab and line feed, DEL, C1: no HTML may hold them
 CONTROL_PATTERN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BASE_STYLE = files(__name__) / "base.css"  # the style sheet that all pages share
 FOOTER = "Made by Stepline on this machine. This page loads nothing from the network."
 
 
@@ -31,14 +33,16 @@ def page_html(
     language: str | None = None,
     answers: bool = False,
     linked_pictures: bool = False,
+    sheets: Sequence[str] = (),
     footer: str = FOOTER,
     **values: Any,
 ) -> str:
     """Return a page as HTML.
 
-    text: its template. style: what it adds to the shared one; None: its head links its styles, and
-    the policy is the server's. script: its only one. language: of its texts. answers, linked_pictures:
-    as of `policy`. values: what the template names.
+    text: its template. style: what it adds to the shared one; None of a page that a server gives,
+    whose styles are `sheets` and whose policy is the server's. script: its only one. language: of its
+    texts. answers, linked_pictures: as of `policy`. footer: its last line; empty: none. values: what
+    the template names.
     """
     from markupsafe import Markup
 
@@ -51,6 +55,7 @@ def page_html(
         script=None if script is None else Markup(script),
         policy=own_policy,
         language=language,
+        sheets=sheets,
         footer=footer,
         **values,
     )
@@ -58,7 +63,7 @@ def page_html(
 
 def base_style() -> str:
     """Return the style sheet that all pages share."""
-    return _file("base.css")
+    return BASE_STYLE.read_text(encoding="utf-8")
 
 
 def policy(

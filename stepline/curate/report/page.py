@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from stepline.curate.audit.sample import AuditSample, AuditText
 from stepline.curate.audit.verdicts import Verdict, annotator_agreements, audit_table
 from stepline.curate.report.collect import ReportFindings
+from stepline.curate.report.examples import ExampleView
 from stepline.curate.report.sections import (
     biases,
     histograms,
@@ -88,10 +89,13 @@ def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[flo
     for text in sample.texts:
         if text.video == video:
             times.update(frame_times(text, duration))
-    return {still.time: _jpeg(still.image) for still in read_frames_at(path, sorted(times), width)}
+    return {
+        still.time: small_jpeg(still.image) for still in read_frames_at(path, sorted(times), width)
+    }
 
 
-def _jpeg(image: "Image") -> bytes:
+def small_jpeg(image: "Image") -> bytes:
+    """Return a picture (H, W, 3) as a small JPEG."""
     from PIL import Image as Pillow
 
     buffer = io.BytesIO()
@@ -103,9 +107,13 @@ MAX_ROWS = 12  # of each list: repeated steps, groups of videos, languages ...
 
 
 def render_page(
-    findings: ReportFindings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None
+    findings: ReportFindings,
+    verdicts: Sequence[Verdict] = (),
+    frames: Frames | None = None,
+    examples: Sequence[ExampleView] = (),
 ) -> str:
-    """Return the page. verdicts: what auditors have said so far. frames: of the audited videos."""
+    """Return the page. verdicts: what auditors have said so far. frames: of the audited videos.
+    examples: videos that are shown with some of their steps."""
     counts, task_map, repeated = findings.counts, findings.task_map, findings.repeated_steps
     scatter_plot = cloud = task_bars = None
     if task_map is not None:
@@ -143,6 +151,10 @@ def render_page(
         licences=counts.licences.most_common(MAX_ROWS),
         warnings=counts.warnings.most_common(MAX_ROWS),
         biases=biases(counts),
+        examples=examples,
+        example_tasks=sorted({example.task for example in examples} - {""}),
+        example_languages=sorted({example.language for example in examples} - {""}),
+        picture_link=picture_link,
         audit_texts=_safe(_audit_json(findings.sample, verdicts, frames or {})),
     )
 
