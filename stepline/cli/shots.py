@@ -115,9 +115,9 @@ class _ShotsJob:
         if isinstance(source, SteplineError):
             raise source
         vision, media = self.settings.vision, self.settings.media
-        found = find_shots(source.path, vision, self._size, media, progress)
-        shot_list = list_shots(source, found)
-        return shot_list, write_shots(shot_list, found.pictures, self._out)
+        video_shots = find_shots(source.path, vision, self._size, media, progress)
+        shot_list = list_shots(source, video_shots)
+        return shot_list, write_shots(shot_list, video_shots.pictures, self._out)
 
     def _print_line(self, shot_list: "ShotList") -> None:
         _print_warnings(shot_list)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # C0 but tab and line feed, DEL, C1: no HTML may hold them
 CONTROL_PATTERN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 BASE_STYLE = files(__name__) / "base.css"  # the style sheet that all pages share
-FOOTER = "Made by Stepline on this machine. This page loads nothing from the network."
+FOOTER_TEXT = "Made by Stepline on this machine. This page loads nothing from the network."
 
 
 def page_html(
@@ -34,7 +34,7 @@ def page_html(
     answers: bool = False,
     linked_pictures: bool = False,
     sheets: Sequence[str] = (),
-    footer: str = FOOTER,
+    footer: str = FOOTER_TEXT,
     **values: Any,
 ) -> str:
     """Return a page as HTML.

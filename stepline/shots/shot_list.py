@@ -56,34 +56,34 @@ class ShotList(FrozenModel):
     warnings: tuple[str, ...] = ()
 
 
-def list_shots(source: ShotSource, found: VideoShots) -> ShotList:
+def list_shots(source: ShotSource, video_shots: VideoShots) -> ShotList:
     """Return the shot list of a video, with the steps of its record."""
     record = source.record
     shots = []
-    for index, span in enumerate(found.shots):
+    for index, span in enumerate(video_shots.shots):
         number = index + 1
         shot = Shot(
             number=number,
             start=span.start,
             end=span.end,
-            thumbnail=thumbnail_name(source.id, number) if index in found.pictures else None,
+            thumbnail=thumbnail_name(source.id, number) if index in video_shots.pictures else None,
             steps=() if record is None else shown_steps(record, span),
         )
         shots.append(shot)
     if record is None:
-        name, _ = choose_title(Request(source.path, source.id), found.info, None)
+        name, _ = choose_title(Request(source.path, source.id), video_shots.info, None)
     else:
         name = title(record)
     return ShotList(
         id=source.id,
         title=sentence_case(one_line(name)),
         video=str(source.path),
-        duration=found.shots[-1].end,
-        width=found.info.width,
-        height=found.info.height,
+        duration=video_shots.shots[-1].end,
+        width=video_shots.info.width,
+        height=video_shots.info.height,
         record=record is not None,
         shots=tuple(shots),
-        warnings=found.warnings,
+        warnings=video_shots.warnings,
     )
 
 

@@ -10,7 +10,7 @@ from stepline.outputs.text import safe_stem
 from stepline.pipeline.sources import find_videos, name_videos
 from stepline.records import Record
 
-CURE = "give a video, a record of `stepline steps`, or a folder of them"
+SOURCE_CURE = "give a video, a record of `stepline steps`, or a folder of them"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def record_source(path: Path, record: Record) -> ShotSource:
     """Return the video of a record in the file `path`. Raises MediaError where it is not found."""
     name = record.video.path
     if name is None:
-        raise MediaError(f"{path}: names no video; {CURE}")
+        raise MediaError(f"{path}: names no video; {SOURCE_CURE}")
     # moved with its record, too
     for video in (Path(name), path.parent / name, path.parent / Path(name).name):
         if video.is_file():
@@ -87,5 +87,5 @@ def _folder_sources(folder: Path, out: Path) -> list[ShotSource | SteplineError]
     for id, video in name_videos(videos, out).items():
         sources.append(video_source(video, id, out))
     if not sources:
-        raise MediaError(f"{folder}: no video and no record in this folder; {CURE}")
+        raise MediaError(f"{folder}: no video and no record in this folder; {SOURCE_CURE}")
     return sources

@@ -42,7 +42,7 @@ from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, 
 from stepline.storage import read_parquet
 from stepline.text_base.base import TextBase
 
-PAGE = """{% extends "layout.html" %}
+PAGE_TEMPLATE = """{% extends "layout.html" %}
 {% block title %}Sieve & Swap{% endblock %}
 {% block body %}
 <header class="top"><h1>Sieve & Swap</h1></header>
@@ -85,7 +85,7 @@ def page(
     ]
     style = files("stepline.sieve_swap").joinpath("report.css").read_text(encoding="utf-8")
     # all texts in it are escaped already
-    return page_html(PAGE, style=plot_style() + style, sections=Markup("".join(parts)))
+    return page_html(PAGE_TEMPLATE, style=plot_style() + style, sections=Markup("".join(parts)))
 
 
 def _section(title: str, body: str) -> str:
