@@ -113,6 +113,7 @@ WITHOUT = {  # commands that run no network
         "keys list",
         "keys revoke",
         "schema",
+        "shots",
     ),
     *(
         "completion",

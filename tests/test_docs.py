@@ -91,6 +91,7 @@ RUNS_NO_NETWORK = {
     "keys list",
     "keys revoke",
     "schema",
+    "shots",
     "features import",
     "text-base show",
     "weights check",

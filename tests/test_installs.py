@@ -48,6 +48,7 @@ CALLS = {
     "live": (VIDEO, "--speed", "100", "--backbone", "none", "--out", "out"),
     "search": ("out", "lemons"),
     "compare": ("out",),
+    "shots": (VIDEO, "--out", "out"),
     "keys": ("add", "keys.json", "shop", "--role", "read"),
     "studio": ("out", "--port", "0"),
     "mcp": ("out",),

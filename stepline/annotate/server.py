@@ -6,18 +6,25 @@ from pathlib import Path
 from threading import Lock
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from stepline.annotate.answers import AnnotatorName, Answer
 from stepline.annotate.queue import AnnotationQueue
+from stepline.layout import BASE_STYLE, page_html
 from stepline.records import FrozenModel
 from stepline.web.local_server import LocalServer, asset, file_response, post, serve_page
 
 CONTENT_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; media-src 'self'; "
+    "connect-src 'self'"
 )
-PAGE_FILES = {"": "page.html", "page.js": "page.js", "page.css": "page.css"}  # by path
+# by path
+PAGE_FILES = {
+    "page.js": files(__package__) / "page.js",
+    "page.css": files(__package__) / "page.css",
+    "base.css": BASE_STYLE,
+}
 
 
 class Annotator(FrozenModel):
@@ -47,8 +54,14 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
     names = {f"{number}.mp4": number for number in range(len(clips))}
     cutting = Lock()
 
-    def page(name: str, _: Request) -> Response:
-        return asset(files(__package__) / name)
+    template_text = (files(__package__) / "page.html").read_text(encoding="utf-8")
+    html = page_html(template_text, style=None, sheets=("base.css", "page.css"), footer="")
+
+    def page(_: Request) -> Response:
+        return HTMLResponse(html)
+
+    def file(name: str, _: Request) -> Response:
+        return asset(PAGE_FILES[name])
 
     def next_task(request: Request) -> Response:
         # raises ValidationError for a missing name
@@ -71,7 +84,8 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         return file_response(request, path, "video/mp4")
 
     return [
-        *(Route(at + path, partial(page, name)) for path, name in PAGE_FILES.items()),
+        Route(at, page),
+        *(Route(at + name, partial(file, name)) for name in PAGE_FILES),
         Route(f"{at}next", next_task),
         Route(f"{at}clip/{{name:path}}", clip),
         post(f"{at}begin", ClipStart, lambda start: queue.begin(start.annotator, start.clip)),

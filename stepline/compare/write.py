@@ -14,8 +14,8 @@ from stepline.compare.view import (
     comparison_view,
 )
 from stepline.errors import SettingsError, printable
+from stepline.layout import page_html
 from stepline.outputs.documents import MARKUP_PATTERN
-from stepline.outputs.html import policy, template
 from stepline.outputs.text import one_line
 
 FILE_STEM = "comparison"  # of the files in the folder --out
@@ -28,9 +28,7 @@ def to_json(comparison: TaskComparison) -> str:
 
 def to_html(view: ComparisonView) -> str:
     """Return the page: one file that needs no script and fetches nothing but the linked videos."""
-    style = _file("page.css")
-    page = template(_file("page.html"))
-    return page.render(view=view, style=style, policy=policy(style))
+    return page_html(_file("page.html"), style=_file("page.css"), view=view)
 
 
 def to_markdown(view: ComparisonView) -> str:

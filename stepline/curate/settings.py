@@ -129,7 +129,10 @@ class ReportSettings(Settings):
     seed: Seed = 0  # of all that is drawn at random
     audit_videos: CountOrZero = 10  # videos that people check; as many as NaSVA's authors did
     audit_texts: CountOrZero = 25  # sentences and steps of each, at most
-    frames: bool = True  # key frames of the audited texts in the page; 3 to 6 kB each
+    examples: CountOrZero = 12  # videos, drawn at random, of which some steps are shown
+    example_steps: CountOrZero = 4  # of each, at most
+    # pictures of the examples and key frames of the audited texts in the page; 3 to 6 kB each
+    frames: bool = True
     frame_width: Annotated[int, Field(ge=32, le=640)] = 176  # pixels
     steps_read: CountOrZero = 5000  # steps whose verbs and objects are counted for the cloud
     videos_compared: CountOrZero = 20000  # videos among which near-duplicates are sought

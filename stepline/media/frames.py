@@ -17,7 +17,9 @@ Image = npt.NDArray[np.uint8]
 # holds it.
 MAX_SIDE_RATIO = 16
 
-JPEG_QUALITY = 82  # of JPEG
+JPEG_QUALITIES = (82, 70, 55, 40)  # of JPEG, the first that is small enough
+# of a key frame: 30 of them, as text, leave a page under 1 MB
+MAX_KEYFRAME_BYTES = 18_000
 MOST_BYTES = 1 << 25  # of thumbnails in memory, about half an hour of them
 ROUNDING_SECONDS = 1e-6  # s, of rounding
 
@@ -37,16 +39,23 @@ class Frame:
 class FrameScaler:
     """Turns decoded frames into upright RGB arrays, all of one size.
 
-    shorter: pixels of the shorter side; width: pixels across instead; neither: full size. aspect:
-    width over height of a stored pixel. The first frame decides the size.
+    shorter: pixels of the shorter side; width: pixels across instead; longer: of the longer side,
+    never more than the video has; none of them: full size. aspect: width over height of a stored
+    pixel. The first frame decides the size.
     """
 
     def __init__(
-        self, *, shorter: int | None = None, width: int | None = None, aspect: float = 1.0
+        self,
+        *,
+        shorter: int | None = None,
+        width: int | None = None,
+        longer: int | None = None,
+        aspect: float = 1.0,
     ) -> None:
         from av.video.reformatter import VideoReformatter
 
-        self._shorter, self._width, self.aspect = shorter, width, aspect
+        self._shorter, self._width, self._longer = shorter, width, longer
+        self.aspect = aspect
         self._swscale: Any = VideoReformatter()  # one for all frames: it keeps its tables
         self._size: tuple[int, int] | None = None
 
@@ -57,6 +66,8 @@ class FrameScaler:
             full = display_size(frame, self.aspect)
             scale = 1.0 if self._shorter is None else self._shorter / min(full)
             scale = scale if self._width is None else self._width / full[0]
+            if self._longer is not None:
+                scale = min(1.0, self._longer / max(full))
             self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
             if (wanted := self._width or self._shorter) is not None:
                 self._size = (
@@ -87,12 +98,17 @@ def display_size(frame: Any, aspect: float) -> tuple[int, int]:
     return (height, width) if quarter_turns(frame) % 2 else (width, height)
 
 
-def encode_jpeg(image: Image) -> bytes:
-    """Return a picture (H, W, 3) as JPEG, at the quality of the key frames on pages."""
+def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
+    """Return a picture (H, W, 3) as JPEG, at the quality of the key frames on pages; at a lower one
+    where it would have more than `max_bytes`, though never below the least."""
     from PIL import Image as Pillow
 
-    buffer = io.BytesIO()
-    Pillow.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITY)
+    picture = Pillow.fromarray(image)
+    for quality in JPEG_QUALITIES:
+        buffer = io.BytesIO()
+        picture.save(buffer, "JPEG", quality=quality)
+        if max_bytes is None or buffer.tell() <= max_bytes:
+            break
     return buffer.getvalue()
 
 
@@ -100,11 +116,12 @@ class Thumbnails:
     """JPEGs of what is on screen at the middle of each second, kept while a video is read for
     something else.
 
-    Memory holds MOST_BYTES of them, so of a long video the first. width: pixels across.
+    Memory holds MOST_BYTES of them, so of a long video the first. side: pixels of the longer side,
+    never more than the video has.
     """
 
-    def __init__(self, width: int) -> None:
-        self._width, self._pictures = width, dict[float, bytes]()
+    def __init__(self, side: int) -> None:
+        self._side, self._pictures = side, dict[float, bytes]()
         self._scaler: FrameScaler | None = None
         self._bytes = 0
         # a decoded frame that stands for seconds is encoded once
@@ -117,22 +134,25 @@ class Thumbnails:
         if abs(time - second) > ROUNDING_SECONDS or self._bytes >= MOST_BYTES:
             return
         if self._last is None or self._last[0] is not frame:
-            self._scaler = self._scaler or FrameScaler(width=self._width, aspect=aspect)
-            self._last = frame, encode_jpeg(self._scaler.image(frame))
+            self._scaler = self._scaler or FrameScaler(longer=self._side, aspect=aspect)
+            self._last = frame, encode_jpeg(self._scaler.image(frame), MAX_KEYFRAME_BYTES)
             self._bytes += len(self._last[1])
         self._pictures[second] = self._last[1]
 
-    def at(self, second: float, width: int) -> bytes | None:
-        """Return the picture of a second of what was read, k + 0.5; None where none is kept. width:
-        at most as kept."""
+    def at(self, second: float, side: int) -> bytes | None:
+        """Return the picture of a second of what was read, k + 0.5; None where none is kept. side:
+        pixels of its longer side, at most as kept."""
         from PIL import Image as Pillow
 
-        kept = self._pictures.get(round(second, 3))
-        if kept is None or width == self._width:
-            return kept
-        with Pillow.open(io.BytesIO(kept)) as picture:
-            size = width, max(1, round(picture.height * width / picture.width))
-            return encode_jpeg(np.asarray(picture.resize(size)))
+        jpeg = self._pictures.get(round(second, 3))
+        if jpeg is None or side == self._side:
+            return jpeg
+        with Pillow.open(io.BytesIO(jpeg)) as picture:
+            scale = min(1.0, side / max(picture.size))
+            width = max(1, round(picture.width * scale))
+            height = max(1, round(picture.height * scale))
+            smaller = picture.resize((width, height))
+            return encode_jpeg(np.asarray(smaller), MAX_KEYFRAME_BYTES)
 
 
 class FrameSampler:

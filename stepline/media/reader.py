@@ -264,16 +264,17 @@ def read_frames_at(
     settings: MediaSettings | None = None,
     *,
     shorter: int | None = None,
+    longer: int | None = None,
 ) -> Iterator[Frame]:
     """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a
     picture are left out.
 
     For many pictures of a long video: memory holds one. shorter: pixels of the shorter side,
-    instead of `width`.
+    instead of `width`. longer: of the longer side, never more than the video has.
     """
     with open_media(path, settings or MediaSettings()) as media:
         cursor = _PictureCursor(media)
-        scaler = FrameScaler(shorter=shorter, width=width, aspect=media.aspect)
+        scaler = FrameScaler(shorter=shorter, width=width, longer=longer, aspect=media.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):
             picture = cursor.at(time)
             if picture is not None:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from stepline.outputs.html import media_link, picture_link, policy, template
+from stepline.layout import page_html
+from stepline.outputs.html import media_link, picture_link
 from stepline.outputs.text import clock, one_line, sentence_case, step_line
 from stepline.outputs.verdict import Verdict, doubt, headline, step_verdict
 from stepline.records import Record
@@ -73,14 +74,14 @@ def storyboard(
             _Panel(number, there, clock(offset), *links, segment.span.duration, tuple(panel_steps))
         )
         offset += segment.span.duration
-    return template(page).render(
+    return page_html(
+        page,
+        style=style,
         title=sentence_case(one_line(record.video.title or record.video.id)),
         language=record.transcript.language if record.transcript else None,
         facts=facts,
         panels=panels,
         film=media_link(film) if film is not None else None,
-        policy=policy(style),
-        style=style,
     )
 
 

@@ -32,7 +32,7 @@ from stepline.pipeline.networks import (
     shared_recognisers,
     with_witness,
 )
-from stepline.pipeline.output_files import KEYFRAME_WIDTH, OutputOptions, write_files
+from stepline.pipeline.output_files import KEYFRAME_SIDE, OutputOptions, write_files
 from stepline.pipeline.part import in_whole_video, part_info
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_sources, is_taken, open_only_source
@@ -318,7 +318,7 @@ def run_video(
             return earlier
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
-        thumbnails = Thumbnails(KEYFRAME_WIDTH) if options.pictured else None
+        thumbnails = Thumbnails(KEYFRAME_SIDE) if options.pictured else None
         result = understand(
             request, settings, networks=networks, progress=progress, thumbnails=thumbnails
         )

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
-SMALL_WIDTH = 320  # pixels; about 9 kB, where a page has very many
+KEYFRAME_SIDE = 480  # pixels of the longer side; sharp on a phone, at most 18 kB a step
+SMALL_SIDE = 320  # pixels; about 9 kB, where a page has very many
 MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
 
 
@@ -106,7 +106,7 @@ def keyframes(
     thumbnails: pictures kept while the video was looked at, of which none is decoded again. start:
     second of the video from which they count.
     """
-    from stepline.media import encode_jpeg, read_frames_at
+    from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
 
     ids_by_place: dict[tuple[float, Span], list[str]] = {}
@@ -122,17 +122,17 @@ def keyframes(
             seconds = _seconds_within(span, count, start)
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
-    width = KEYFRAME_WIDTH if len(second_of) < MANY_STEPS else SMALL_WIDTH
+    side = KEYFRAME_SIDE if len(second_of) < MANY_STEPS else SMALL_SIDE
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
-        picture = thumbnails.at(second - start, width) if thumbnails is not None else None
+        picture = thumbnails.at(second - start, side) if thumbnails is not None else None
         if picture is not None:
             pictures[second] = picture
     missing = [second for second in second_of.values() if second not in pictures]
     try:
         if missing:
-            for still in read_frames_at(path, missing, width):
-                pictures[still.time] = encode_jpeg(still.image)
+            for still in read_frames_at(path, missing, longer=side):
+                pictures[still.time] = encode_jpeg(still.image, MAX_KEYFRAME_BYTES)
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}

@@ -14,10 +14,12 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from markupsafe import Markup
 
 from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import DatasetError
-from stepline.plots import grouped_histogram, histogram, ranked_bars
+from stepline.layout import page_html
+from stepline.plots import grouped_histogram, histogram, plot_style, ranked_bars
 from stepline.records import Record
 from stepline.sieve_swap.pairing import (
     IOU_THRESHOLDS,
@@ -40,6 +42,15 @@ from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, 
 from stepline.storage import read_parquet
 from stepline.text_base.base import TextBase
 
+PAGE_TEMPLATE = """{% extends "layout.html" %}
+{% block title %}Sieve & Swap{% endblock %}
+{% block body %}
+<header class="top"><h1>Sieve & Swap</h1></header>
+<main>
+{{ sections }}
+</main>
+{% endblock %}
+"""
 LINE_COLOURS = 8  # of matched lines; report.css names them c0 to c7
 MAX_DOCUMENTS = 50  # in the list, as in figure 5a
 MAX_CHANGED_WORDS = 14  # that rise, and as many that fall
@@ -73,17 +84,12 @@ def page(
         _section("Examples", "".join(map(_example, examples)) or "<p>No video was kept.</p>"),
     ]
     style = files("stepline.sieve_swap").joinpath("report.css").read_text(encoding="utf-8")
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width"><title>Sieve &amp; Swap</title>'
-        f"<style>{style}</style></head>\n<body><h1>Sieve &amp; Swap</h1>\n{''.join(parts)}</body></html>\n"
-    )
+    # all texts in it are escaped already
+    return page_html(PAGE_TEMPLATE, style=plot_style() + style, sections=Markup("".join(parts)))
 
 
 def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>\n" if body else ""
+    return f'<section class="panel"><h2>{escape(title)}</h2>{body}</section>\n' if body else ""
 
 
 def _numbers(s: Statistics) -> str:
@@ -121,7 +127,8 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], names: int =
         cells = [f"<td>{escape(name)}</td>" for name in row[:names]]
         cells += [f"<td class=n>{number}</td>" for number in row[names:]]
         lines.append("".join(cells))
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    rows_html = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide"><table>{rows_html}</table></div>'
 
 
 def _figures(s: Statistics) -> str:
@@ -142,7 +149,7 @@ def _figures(s: Statistics) -> str:
     figures = "".join(
         f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in plots
     )
-    return f'<section class="plots">{figures}</section>\n'
+    return f'<section class="panel plots">{figures}</section>\n'
 
 
 def _word_changes(s: Statistics) -> str:

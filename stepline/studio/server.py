@@ -15,9 +15,10 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from stepline.layout import BASE_STYLE, page_html
 from stepline.library.file_digests import FileDigests
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
@@ -56,6 +57,9 @@ PAGE_FILES = {
     "/live/{name}": "live.html",
     "/login": "login.html",
 }
+LOGIN_PAGE = "login.html"
+PAGE_SHEETS = ("/static/base.css", "/static/page.css", "/static/studio.css")
+LOGIN_SHEETS = ("/static/base.css", "/static/login.css")
 STATIC_SUFFIXES = (".js", ".css", ".svg")
 
 
@@ -70,9 +74,12 @@ def _pages(access: Access) -> list[Route]:
     static = {file.name: file for file in folder.iterdir() if file.name.endswith(STATIC_SUFFIXES)}
     # The studio's pages share the style of the page that `stepline steps` writes.
     static["page.css"] = files("stepline.outputs.page") / "style.css"
+    static["base.css"] = BASE_STYLE
 
     def page(name: str, _: Request) -> Response:
-        return asset(folder / name)
+        sheets = LOGIN_SHEETS if name == LOGIN_PAGE else PAGE_SHEETS
+        template_text = (folder / name).read_text(encoding="utf-8")
+        return HTMLResponse(page_html(template_text, style=None, sheets=sheets, footer=""))
 
     def file(request: Request) -> Response:
         name = request.path_params["name"]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from stepline.atomic_files import atomic_path, files_below, write_atomic
 from stepline.errors import SettingsError, StoreError
+from stepline.layout import page_html
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.record_files import is_below
 from stepline.outputs import OUTPUTS, USUAL, output_path, output_places, write_outputs
-from stepline.outputs.html import policy, template
 from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pipeline.output_files import keyframes
@@ -21,6 +21,7 @@ from stepline.progress import trim_memory
 from stepline.records import Record
 
 INDEX_FILE = "index.html"
+INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 
 def write_output(record: Record, name: str, video: Path | None) -> Path:
@@ -159,7 +160,7 @@ def _write_share(
     page = page_file.read_text(encoding="utf-8")
     style_file = files("stepline.outputs.page") / "style.css"
     style = style_file.read_text(encoding="utf-8")
-    index = template(page).render(rows=rows, style=style, policy=policy(style))
+    index = page_html(page, style=style, footer=INDEX_FOOTER, rows=rows)
     write_atomic(folder / INDEX_FILE, index)
     trim_memory()
     return folder / INDEX_FILE

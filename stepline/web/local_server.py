@@ -5,7 +5,6 @@ rebinding a name. Requests from other sites' pages are refused, and a request th
 must carry a header that no form of another site can send.
 """
 
-import html
 import re
 import socket
 import ssl
@@ -29,6 +28,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import BaseRoute, Route
 
 from stepline.errors import SettingsError, SteplineError
+from stepline.layout import base_style, page_html, policy
 from stepline.web.connections import MAX_WAITING_CLIENTS, LimitedProtocol
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -46,16 +46,12 @@ ASSET_TYPES = {
     ".svg": "image/svg+xml",
 }
 # What a browser shows that opens an address where there is an error.
-ERROR_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{status} - Stepline</title>
-<main>
-<h1>{reason}</h1>
-<p><a href="/">All videos</a></p>
-</main>
-</html>
+ERROR_PAGE = """{% extends "layout.html" %}
+{% block title %}{{ status }} - Stepline{% endblock %}
+{% block body %}
+<header class="top"><h1>{{ reason }}</h1></header>
+<main><p><a href="/">All videos</a></p></main>
+{% endblock %}
 """
 
 
@@ -180,8 +176,9 @@ def _error_of_route(request: Request, status: int, reason: str) -> Response:
     """Return the reply of an error: as a page where a browser opens an address, else as JSON."""
     if request.headers.get("Sec-Fetch-Dest") != "document":
         return error_reply(status, reason)
-    words = html.escape(reason)
-    return HTMLResponse(ERROR_PAGE.format(status=int(status), reason=words), status)
+    page = page_html(ERROR_PAGE, style="", footer="", status=int(status), reason=reason)
+    # the server's own policy allows no style inside a page
+    return HTMLResponse(page, status, {"Content-Security-Policy": policy(base_style())})
 
 
 def error_reply(status: int, reason: str) -> Response:

@@ -127,6 +127,7 @@ ENTRIES = {
     ("GET", "/annotate/"): Entry(),
     ("GET", "/annotate/page.js"): Entry(),
     ("GET", "/annotate/page.css"): Entry(),
+    ("GET", "/annotate/base.css"): Entry(),
     ("GET", "/annotate/next"): Entry(query={"annotator": "Ann"}),
     ("GET", "/annotate/clip/{name:path}"): Entry({"name": "clip"}),
     ("POST", "/annotate/begin"): Entry(

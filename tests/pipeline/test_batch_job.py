@@ -4,11 +4,13 @@ import json
 import os
 import shutil
 
+import av
+import numpy as np
 import pytest
 from PIL import Image
 
-from stepline.media import MediaReader, Thumbnails
-from stepline.pipeline.output_files import KEYFRAME_WIDTH, MANY_STEPS, SMALL_WIDTH, keyframes
+from stepline.media import MAX_KEYFRAME_BYTES, MediaReader, Thumbnails
+from stepline.pipeline.output_files import KEYFRAME_SIDE, MANY_STEPS, SMALL_SIDE, keyframes
 from stepline.pipeline.sources import find_videos
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record
@@ -49,7 +51,7 @@ def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
 
 @pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
 def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, monkeypatch, part):
-    thumbnails, start = Thumbnails(KEYFRAME_WIDTH), part.start if part else 0.0
+    thumbnails, start = Thumbnails(KEYFRAME_SIDE), part.start if part else 0.0
     reader = MediaReader(
         small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
     )
@@ -66,7 +68,7 @@ def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, mon
 
 @pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
 def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, monkeypatch, part):
-    thumbnails, start = Thumbnails(KEYFRAME_WIDTH), part.start if part else 0.0
+    thumbnails, start = Thumbnails(KEYFRAME_SIDE), part.start if part else 0.0
     reader = MediaReader(
         small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
     )
@@ -85,7 +87,9 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
     record = Record(id="v", video=Video(id="v"), steps=rows)
     decoded = keyframes(record, small_video)
     reads = []
-    monkeypatch.setattr("stepline.media.read_frames_at", lambda *_: reads.append(1) or iter(()))
+    monkeypatch.setattr(
+        "stepline.media.read_frames_at", lambda *_, **__: reads.append(1) or iter(())
+    )
     assert keyframes(record, small_video, thumbnails, start) == decoded
     assert len(decoded) == 3
     assert not reads
@@ -97,13 +101,46 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
     small = keyframes(
         record.model_copy(update={"steps": tuple(many)}), small_video, thumbnails, start
     )
-    assert {Image.open(io.BytesIO(jpeg)).width for jpeg in small.values()} == {SMALL_WIDTH}
+    # 160 x 120 pixels, no more than the video has
+    assert {Image.open(io.BytesIO(jpeg)).size for jpeg in small.values()} == {(160, 120)}
+
+
+@pytest.mark.parametrize(("size", "expected"), [((640, 480), (480, 360)), ((480, 640), (360, 480))])
+def test_pictures_have_at_most_so_many_pixels_and_bytes(tmp_path, size, expected):
+    film = draw_noise(tmp_path / "noise.mp4", size)
+    rows = tuple(
+        Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="shown")
+        for n in range(2)
+    )
+    for count, longest in ((1, KEYFRAME_SIDE), (MANY_STEPS, SMALL_SIDE)):
+        many = [
+            row.model_copy(update={"id": f"{row.id} {n}"}) for n in range(count) for row in rows
+        ]
+        record = Record(id="v", video=Video(id="v"), steps=tuple(many))
+        pictures = keyframes(record, film).values()
+        sizes = {Image.open(io.BytesIO(jpeg)).size for jpeg in pictures}
+        scale = longest / KEYFRAME_SIDE
+        assert sizes == {(round(expected[0] * scale), round(expected[1] * scale))}
+        assert max(map(len, pictures)) <= MAX_KEYFRAME_BYTES
+
+
+def draw_noise(path, size):
+    """Two seconds of a picture of so much detail that a JPEG of it is heavy."""
+    noise = np.random.default_rng(0).integers(0, 255, (size[1] // 32, size[0] // 32, 3))
+    image = np.kron(noise, np.ones((32, 32, 1))).astype(np.uint8)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=5, width=size[0], height=size[1])
+        stream.pix_fmt = "yuv420p"
+        for _ in range(10):
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        out.mux(stream.encode(None))
+    return path
 
 
 def test_a_second_that_was_not_kept_is_decoded(small_video):
     row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="shown")
     record = Record(id="v", video=Video(id="v"), steps=(row,))
-    assert keyframes(record, small_video, Thumbnails(KEYFRAME_WIDTH)) == keyframes(
+    assert keyframes(record, small_video, Thumbnails(KEYFRAME_SIDE)) == keyframes(
         record, small_video
     )
 

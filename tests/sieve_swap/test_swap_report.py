@@ -14,7 +14,7 @@ from stepline.sieve_swap.statistics import Statistics, add
 class Tags(HTMLParser):
     """Counts the tags of a page and checks that they close in order."""
 
-    VOID = frozenset({"meta"})
+    VOID = frozenset({"meta", "link"})
 
     def __init__(self):
         super().__init__()

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from stepline.curate.audit.sample import AuditSample, AuditSampler
 from stepline.curate.report.counts import DatasetCounts
+from stepline.curate.report.examples import ExampleVideo, example_video
 from stepline.curate.report.repeated_steps import RepeatedSteps, find_repeated_steps
 from stepline.curate.sampling import ReservoirSample
 from stepline.curate.settings import ReportSettings
@@ -153,6 +154,7 @@ class ReportFindings:
     task_map: TaskMap | None
     tasks: tuple[TaskStepCounts, ...]
     sample: AuditSample
+    examples: tuple[ExampleVideo, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
@@ -178,6 +180,7 @@ def collect(
     sampler = AuditSampler(videos=settings.audit_videos, texts=settings.audit_texts, seed=seed)
     steps: ReservoirSample[str] = ReservoirSample(settings.steps_read, seed=seed)
     videos: ReservoirSample[tuple[str, ...]] = ReservoirSample(settings.videos_compared, seed=seed)
+    examples: ReservoirSample[ExampleVideo] = ReservoirSample(settings.examples, seed=seed)
     by_task: _StepsByTask = {}
     kinds = {(failure.id, failure.stage): failure.kind for failure in failures}
     left_out: list[StageFailure] = []
@@ -188,6 +191,7 @@ def collect(
             left_out.append(_failure(record, kinds))
             continue
         sampler.add(record)
+        examples.add(record.id, example_video(record, settings.example_steps))
         videos.add(record.id, tuple(step.text for step in record.steps))
         _add_by_task(by_task, record, settings)
         for number, step in enumerate(record.steps):
@@ -205,6 +209,7 @@ def collect(
         task_map=task_map,
         tasks=tuple(task_steps(counts.task_steps, documents)),
         sample=sampler.sample(),
+        examples=tuple(examples.values()),
         notes=tuple(notes),
         provenance=provenance or {},
         stages=stages,

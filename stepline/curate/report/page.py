@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from stepline.curate.audit.sample import AuditSample, AuditText
 from stepline.curate.audit.verdicts import Verdict, annotator_agreements, audit_table
 from stepline.curate.report.collect import ReportFindings
+from stepline.curate.report.examples import ExampleView
 from stepline.curate.report.sections import (
     biases,
     histograms,
@@ -22,7 +23,8 @@ from stepline.curate.report.sections import (
     video_levels,
 )
 from stepline.errors import SteplineError
-from stepline.outputs.html import picture_link, policy, template
+from stepline.layout import page_html
+from stepline.outputs.html import picture_link
 from stepline.plots import plot_style, ranked_bars, scatter, waterfall, word_cloud
 
 if TYPE_CHECKING:
@@ -87,10 +89,13 @@ def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[flo
     for text in sample.texts:
         if text.video == video:
             times.update(frame_times(text, duration))
-    return {still.time: _jpeg(still.image) for still in read_frames_at(path, sorted(times), width)}
+    return {
+        still.time: small_jpeg(still.image) for still in read_frames_at(path, sorted(times), width)
+    }
 
 
-def _jpeg(image: "Image") -> bytes:
+def small_jpeg(image: "Image") -> bytes:
+    """Return a picture (H, W, 3) as a small JPEG."""
     from PIL import Image as Pillow
 
     buffer = io.BytesIO()
@@ -102,11 +107,13 @@ MAX_ROWS = 12  # of each list: repeated steps, groups of videos, languages ...
 
 
 def render_page(
-    findings: ReportFindings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None
+    findings: ReportFindings,
+    verdicts: Sequence[Verdict] = (),
+    frames: Frames | None = None,
+    examples: Sequence[ExampleView] = (),
 ) -> str:
-    """Return the page. verdicts: what auditors have said so far. frames: of the audited videos."""
-    style = plot_style() + _file("style.css")
-    script = _file("script.js")
+    """Return the page. verdicts: what auditors have said so far. frames: of the audited videos.
+    examples: videos that are shown with some of their steps."""
     counts, task_map, repeated = findings.counts, findings.task_map, findings.repeated_steps
     scatter_plot = cloud = task_bars = None
     if task_map is not None:
@@ -119,7 +126,11 @@ def render_page(
             (task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks
         ]
         task_bars = _safe(ranked_bars(bars, ("{:,.0f}", "{:,.0f}")))
-    return template(_file("report.html")).render(
+    return page_html(
+        _file("report.html"),
+        style=plot_style() + _file("style.css"),
+        script=_file("script.js"),
+        answers=True,
         findings=findings,
         counts=counts,
         facts=_facts(findings),
@@ -140,10 +151,11 @@ def render_page(
         licences=counts.licences.most_common(MAX_ROWS),
         warnings=counts.warnings.most_common(MAX_ROWS),
         biases=biases(counts),
+        examples=examples,
+        example_tasks=sorted({example.task for example in examples} - {""}),
+        example_languages=sorted({example.language for example in examples} - {""}),
+        picture_link=picture_link,
         audit_texts=_safe(_audit_json(findings.sample, verdicts, frames or {})),
-        policy=policy(style, script, answers=True),
-        style=_safe(style),
-        script=_safe(script),
     )
 
 

@@ -2,14 +2,20 @@
 written there."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import VERDICTS_FILE, Verdict, Verdicts
 from stepline.curate.report.collect import ReportFindings, collect
-from stepline.curate.report.page import Frames, key_frames, render_page
+from stepline.curate.report.examples import (
+    ExamplePictures,
+    ExampleView,
+    example_pictures,
+    example_view,
+)
+from stepline.curate.report.page import Frames, key_frames, render_page, small_jpeg
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
 from stepline.curate.store.manifests import files_in
@@ -70,10 +76,11 @@ class Report:
 
     findings: ReportFindings
     frames: Frames
+    examples: tuple[ExampleView, ...] = ()
 
     def html(self, verdicts: Sequence[Verdict] = ()) -> str:
         """Return the page with the verdicts so far."""
-        return render_page(self.findings, verdicts, self.frames)
+        return render_page(self.findings, verdicts, self.frames, self.examples)
 
 
 def make_report(out: RemotePath, settings: ReportSettings) -> Report:
@@ -94,12 +101,24 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
         stages=tuple(run.get("stages", ())),
     )
     frames: Frames = {}
+    pictures: ExamplePictures = {}
+    sample = findings.sample
+    paths = {id: sample.paths.get(id) for id in sample.titles}
+    paths |= {example.id: example.path for example in findings.examples}
+    addresses = video_addresses(out, paths)
     if settings.frames:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-            media = sample_media(out, findings.sample, Path(scratch))
-            frames, notes = key_frames(findings.sample, media, settings.frame_width)
-        findings = replace(findings, notes=(*findings.notes, *notes))
-    return Report(findings, frames)
+            media = local_media(addresses, out, Path(scratch))
+            frames, notes = key_frames(sample, media, settings.frame_width)
+            pictures, other_notes = example_pictures(findings.examples, media, small_jpeg)
+        all_notes = dict.fromkeys([*findings.notes, *notes, *other_notes])
+        findings = replace(findings, notes=tuple(all_notes))
+    folder = out.local
+    views = []
+    for example in findings.examples:
+        of_video = pictures.get(example.id, {})
+        views.append(example_view(example, addresses.get(example.id), of_video, folder))
+    return Report(findings, frames, tuple(views))
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
@@ -122,16 +141,34 @@ def local_verdicts(out: RemotePath, file: str = VERDICTS_FILE) -> Verdicts:
     return Verdicts(out.local / AUDIT_FOLDER / file)
 
 
+def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[str, str]:
+    """Return where the file of each video is, as the run's list of items names it, else its record.
+
+    paths: by id, as the records name them.
+    """
+    addresses = {id: path for id, path in paths.items() if path is not None}
+    for item in read_items(out) if (out / ITEMS).exists() else ():
+        if item.id in paths and item.video:
+            addresses[item.id] = item.video
+    return addresses
+
+
 def sample_media(
     out: RemotePath, sample: AuditSample, scratch: Path
 ) -> Callable[[str], Path | None]:
-    """Return what finds a video's file, as the run's list of items names it; fetched where it is
+    """Return what finds the file of a sample's video on this machine; it is fetched where it is
     elsewhere."""
-    items = read_items(out) if (out / ITEMS).exists() else ()
-    urls = {item.id: item.video for item in items if item.id in sample.titles}
+    paths = {id: sample.paths.get(id) for id in sample.titles}
+    return local_media(video_addresses(out, paths), out, scratch)
+
+
+def local_media(
+    addresses: Mapping[str, str], out: RemotePath, scratch: Path
+) -> Callable[[str], Path | None]:
+    """Return what finds a video's file on this machine; it is fetched where it is elsewhere."""
 
     def media(video: str) -> Path | None:
-        url = urls.get(video) or sample.paths.get(video)
+        url = addresses.get(video)
         if url is None:
             return None
         path = RemotePath(url, out.settings)

@@ -17,7 +17,8 @@ from stepline.curate.workflow.measure import Measure
 from stepline.curate.workflow.queue import StepPlace
 from stepline.curate.workflow.review import Review
 from stepline.errors import SteplineError
-from stepline.outputs.html import picture_link, policy, template
+from stepline.layout import page_html
+from stepline.outputs.html import picture_link
 from stepline.outputs.text import clock
 from stepline.plots import grouped_histogram, plot_style
 
@@ -58,10 +59,9 @@ def write_page(findings: WorkflowFindings, lines: Sequence[str], settings: Repor
         for name, places in _pictured_kinds(findings.review, settings.seed).items():
             groups[name] = _pictured_places(places, findings.curation, settings, notes)
     style = plot_style() + _file("curate.report", "style.css")
-    page = template(_file("curate.workflow", "workflow.html"))
-    html = page.render(
+    html = page_html(
+        _file("curate.workflow", "workflow.html"),
         style=style,
-        policy=policy(style),
         name=findings.curation.out.name,
         lines=lines,
         histogram=_histogram(findings.review),

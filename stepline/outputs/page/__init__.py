@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 
-from stepline.outputs.html import media_link, policy, template
+from stepline.layout import page_html
+from stepline.outputs.html import media_link
 from stepline.outputs.jsonld import jsonld
 from stepline.outputs.page.timeline import alignment_picture, timeline
 from stepline.outputs.page.view import page_view
@@ -55,16 +56,17 @@ def page(
         "print-color-adjust: exact; }\n"
         for number, link in enumerate(shown.pictures)
     )
-    return template(_file("page.html")).render(
+    return page_html(
+        _file("page.html"),
+        style=style,
+        script=script,
+        language=shown.language,
         view=shown,
         timeline=timeline(record, shown.total),
         picture=alignment_picture(alignment, shown)
         if alignment is not None and alignment.scores.size
         else None,
         media=media_link(media) if media is not None else None,
-        policy=policy(style, script),
-        style=style,
-        script=script,
         jsonld=linked_data(record),
         record_digest=digest,
     )

@@ -1,0 +1,185 @@
+"""Videos of a dataset as examples: some of their steps with seconds and pictures, and where each
+video is."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepline.errors import SteplineError
+from stepline.outputs.html import media_link
+from stepline.outputs.text import clock, shown_span, step_line
+from stepline.outputs.text import title as record_title
+from stepline.records import Record, Span
+
+PICTURE_SIDE = 240  # pixels of the longer side
+WEB_SCHEMES = ("https://", "http://")  # of addresses that a page may lead to
+# video -> number of an example step -> JPEG
+ExamplePictures = Mapping[str, Mapping[int, bytes]]
+
+
+@dataclass(frozen=True)
+class ExampleStep:
+    """A step of an example. number: in its video, from 1 on. at: the second of its picture. score:
+    P(shown)."""
+
+    number: int
+    text: str
+    span: Span
+    at: float
+    score: float | None
+
+
+@dataclass(frozen=True)
+class ExampleVideo:
+    """A video of the dataset. path: as its record names it. url: of the page that it is from.
+    step_count: of all its steps."""
+
+    id: str
+    title: str
+    task: str | None
+    language: str | None
+    duration: float | None
+    path: str | None
+    url: str | None
+    step_count: int
+    steps: tuple[ExampleStep, ...]
+
+
+def example_video(record: Record, count: int) -> ExampleVideo:
+    """Return a video with at most so many of its steps that have a time, spread over all of them."""
+    placed = []
+    for number, step in enumerate(record.steps, start=1):
+        span = shown_span(step)
+        if span is not None:
+            at = span.center if step.at is None else step.at
+            placed.append(ExampleStep(number, step_line(step), span, at, step.score))
+    video = record.video
+    return ExampleVideo(
+        id=record.id,
+        title=record_title(record),
+        task=video.task,
+        language=record.transcript.language if record.transcript else None,
+        duration=video.duration,
+        path=video.path,
+        url=video.origin.url if video.origin else None,
+        step_count=len(record.steps),
+        steps=tuple(_spread(placed, count)),
+    )
+
+
+def _spread(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
+    if len(steps) <= count:
+        return list(steps)
+    return [steps[(2 * place + 1) * len(steps) // (2 * count)] for place in range(count)]
+
+
+def example_pictures(
+    examples: Sequence[ExampleVideo],
+    media: Callable[[str], Path | None],
+    encode: Callable[..., bytes],
+) -> tuple[ExamplePictures, list[str]]:
+    """Return a picture of each example step, and a note for each video that gave none.
+
+    media(id): the video's file on this machine, None where there is none. encode: makes a JPEG
+    of a picture.
+    """
+    from stepline.media.reader import read_frames_at
+
+    pictures: dict[str, dict[int, bytes]] = {}
+    notes = []
+    for example in examples:
+        try:
+            path = media(example.id)
+            if path is None:
+                notes.append(f"{example.id}: no pictures, its file is not on this machine")
+                continue
+            times = [step.at for step in example.steps]
+            stills = {
+                still.time: still for still in read_frames_at(path, times, longer=PICTURE_SIDE)
+            }
+        except SteplineError as error:
+            notes.append(f"{example.id}: no pictures ({error})")
+            continue
+        of_video = pictures.setdefault(example.id, {})
+        for step in example.steps:
+            if step.at in stills:
+                of_video[step.number] = encode(stills[step.at].image)
+    return pictures, notes
+
+
+def video_link(address: str | None, folder: Path | None) -> str | None:
+    """Return the link to a video in a page of `folder`, None where it leads nowhere.
+
+    address: a file, or an address of the web; of any other kind none is made.
+    """
+    if address is None:
+        return None
+    if address.lower().startswith(WEB_SCHEMES):
+        return address
+    path = Path(address.removeprefix("file://"))
+    if "://" in address or folder is None or not path.is_file():
+        return None
+    return media_link(os.path.relpath(path, folder))
+
+
+@dataclass(frozen=True)
+class ExampleStepView:
+    """An example step as it is shown. link: to its seconds of the video."""
+
+    number: int
+    text: str
+    seconds: str
+    link: str | None
+    picture: bytes | None
+    score: float | None
+
+
+@dataclass(frozen=True)
+class ExampleView:
+    """An example as it is shown. words: by which it is filtered, in lower case."""
+
+    title: str
+    facts: tuple[str, ...]
+    task: str
+    language: str
+    link: str | None
+    words: str
+    steps: tuple[ExampleStepView, ...]
+
+
+def example_view(
+    example: ExampleVideo, address: str | None, pictures: Mapping[int, bytes], folder: Path | None
+) -> ExampleView:
+    """Return what is shown of an example. address: of its file or page. folder: of the report, from
+    which files are linked."""
+    link = video_link(address, folder) or video_link(example.url, folder)
+    steps = []
+    for step in example.steps:
+        # the page of a site takes no media fragment
+        seconds_link = link
+        if link is not None and not link.lower().startswith(WEB_SCHEMES):
+            seconds_link = f"{link}#t={step.span.start:.2f},{step.span.end:.2f}"
+        view = ExampleStepView(
+            number=step.number,
+            text=step.text,
+            seconds=f"{clock(step.span.start)} – {clock(step.span.end)}",
+            link=seconds_link,
+            picture=pictures.get(step.number),
+            score=step.score,
+        )
+        steps.append(view)
+    facts = [example.task, example.language]
+    if example.duration is not None:
+        facts.append(clock(example.duration))
+    facts.append(f"{example.step_count} step{'' if example.step_count == 1 else 's'}")
+    texts = [example.title, example.id, *(step.text for step in example.steps)]
+    return ExampleView(
+        title=example.title,
+        facts=tuple(fact for fact in facts if fact),
+        task=example.task or "",
+        language=example.language or "",
+        link=link,
+        words=" ".join(texts).lower(),
+        steps=tuple(steps),
+    )

@@ -1,0 +1,124 @@
+"""The design that all HTML pages share: head, name and mark, colours, type, space, light and dark.
+
+    text = page_html(template_text, style=own_style, title="Soup")
+
+A page is a template that begins with `{% extends "layout.html" %}` and fills its blocks (title,
+head, body_attributes, body, footer). Templates escape all they are given, and a policy names what
+may run and load.
+"""
+
+import base64
+import functools
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+# C0 but tab and line feed, DEL, C1: no HTML may hold them
+CONTROL_PATTERN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BASE_STYLE = files(__name__) / "base.css"  # the style sheet that all pages share
+FOOTER_TEXT = "Made by Stepline on this machine. This page loads nothing from the network."
+
+
+def page_html(
+    text: str,
+    *,
+    style: str | None,
+    script: str | None = None,
+    language: str | None = None,
+    answers: bool = False,
+    linked_pictures: bool = False,
+    sheets: Sequence[str] = (),
+    footer: str = FOOTER_TEXT,
+    **values: Any,
+) -> str:
+    """Return a page as HTML.
+
+    text: its template. style: what it adds to the shared one; None of a page that a server gives,
+    whose styles are `sheets` and whose policy is the server's. script: its only one. language: of its
+    texts. answers, linked_pictures: as of `policy`. footer: its last line; empty: none. values: what
+    the template names.
+    """
+    from markupsafe import Markup
+
+    own_policy = None
+    if style is not None:
+        style = base_style() + style
+        own_policy = policy(style, script, answers=answers, linked_pictures=linked_pictures)
+    return template(text).render(
+        style=None if style is None else Markup(style),
+        script=None if script is None else Markup(script),
+        policy=own_policy,
+        language=language,
+        sheets=sheets,
+        footer=footer,
+        **values,
+    )
+
+
+def base_style() -> str:
+    """Return the style sheet that all pages share."""
+    return BASE_STYLE.read_text(encoding="utf-8")
+
+
+def policy(
+    style: str, script: str | None = None, *, answers: bool = False, linked_pictures: bool = False
+) -> str:
+    """Return a Content-Security-Policy: this script, this style, pictures inside the page, the
+    video next to it.
+
+    answers: the script may send to the server that gave the page, and to nobody else.
+    linked_pictures: pictures may be files next to the page.
+    """
+    scripts = f"script-src '{_hash(script)}'; " if script is not None else ""
+    connect = "connect-src 'self'; " if answers else ""
+    pictures = "data: 'self' file:" if linked_pictures else "data:"
+    return (
+        f"default-src 'none'; {scripts}style-src '{_hash(style)}'; {connect}img-src {pictures}; "
+        "media-src 'self' file: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+@functools.cache
+def mark_link() -> str:
+    """Return Stepline's mark as a link that holds it."""
+    return "data:image/svg+xml," + quote(_file("mark.svg").strip(), safe=" =':/")
+
+
+@functools.cache
+def template(text: str) -> "Template":
+    """Return a template that escapes everything, drops control characters and refuses unknown
+    names."""
+    from jinja2 import DictLoader, Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=DictLoader({"layout.html": _file("layout.html")}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_without_controls,
+    )
+    environment.globals |= {"mark": Markup(_file("mark.svg").strip()), "mark_link": mark_link()}
+    return environment.from_string(text)
+
+
+@functools.cache
+def _file(name: str) -> str:
+    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _without_controls(value: object) -> object:
+    # not Markup, which is Stepline's own
+    return CONTROL_PATTERN.sub("", value) if type(value) is str else value
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
