@@ -1,0 +1,87 @@
+"""How well the words of a step name a line on the screen."""
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from stepline.text import embed
+
+# log odds, set by hand as those of `clicks`
+FULL_LABEL = 4.0  # of a label all of whose words are said
+FULL_STEP = 2.0  # of a label that holds all the words of a step that tell something
+LIKE_MEANING = 2.0  # of a label that means what the step does: times the cosine
+SURE_LETTERS = 4  # of the words that are said, from which a label counts in full
+MIN_WORD_RATIO = 0.8  # of the letters of two words that are one, misheard or in another form
+MIN_STEM = 4  # letters of a word that may be the beginning of another form of it
+# words that stand on no label by themselves
+FUNCTION_WORDS = frozenset(
+    "a an the this that these those it its i you your he she we our they their my me and or but so "
+    "to of in on at by for from with as is are be was do does then now next first finally here "
+    "there where which who what when if up out into".split()
+)
+
+
+class LabelMatcher:
+    """What K steps say of L lines on screen."""
+
+    def __init__(self, steps: Sequence[str], words: Sequence[str], lines: Sequence[str]) -> None:
+        """steps: their texts. words: all that is said for each. lines: texts, each once."""
+        self._steps = [content_words(text) for text in steps]
+        self._words = [set(split_words(text)) for text in words]
+        self._numbers = {text: number for number, text in enumerate(lines)}
+        self._lines = [label_words(text) for text in lines]
+        self._cosines = embed(steps) @ embed([text.lower() for text in lines]).T  # (K, L)
+        # lines of pages are long and like everything
+        usual = np.median(self._cosines, axis=1, keepdims=True)
+        self._cosines = np.maximum(self._cosines - usual, 0.0)
+
+    def log_odds(self, step: int, line: str) -> float:
+        """Return the log odds that a step names a line, by words and meaning."""
+        number = self._numbers[line]
+        label = self._lines[number]
+        named = [word for word in label if is_said(word, self._words[step])]
+        letters = sum(map(len, named))
+        share = letters / max(1, sum(map(len, label)))
+        surety = min(1.0, letters / SURE_LETTERS)
+        told = self._steps[step]
+        covered = [word for word in told if is_said(word, set(label))]
+        coverage = len(covered) / max(1, len(told))
+        meaning = float(self._cosines[step, number])
+        return FULL_LABEL * share**2 * surety + FULL_STEP * coverage + LIKE_MEANING * meaning
+
+    def named_share(self, step: int, line: str) -> float:
+        """Return the share of a line's letters whose words the step says, 0 for short ones."""
+        label = self._lines[self._numbers[line]]
+        letters = sum(len(word) for word in label if is_said(word, self._words[step]))
+        return letters / sum(map(len, label)) if letters >= SURE_LETTERS else 0.0
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return re.findall(r"\w+", text.lower())
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words of a text without those that tell nothing."""
+    return [word for word in split_words(text) if word not in FUNCTION_WORDS]
+
+
+def label_words(text: str) -> list[str]:
+    """Return the words of a label that tell something, all where none does."""
+    return content_words(text) or split_words(text)
+
+
+def is_said(word: str, others: set[str]) -> bool:
+    """Whether a word is among others, in some form or nearly."""
+    return word in others or any(_is_alike(word, other) for other in others)
+
+
+def _is_alike(word: str, other: str) -> bool:
+    shorter, longer = sorted((word, other), key=len)
+    if len(shorter) < MIN_STEM:
+        return False
+    if longer.startswith(shorter) and len(longer) - len(shorter) <= 3:
+        return True
+    return SequenceMatcher(None, word, other).ratio() >= MIN_WORD_RATIO

@@ -1,0 +1,150 @@
+"""Lines of text on a screen, with their places; only what changed is read."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import numpy as np
+
+from stepline.vision.encode import Pictures
+from stepline.vision.faces import box_iou, resize
+from stepline.vision.on_screen_text import (
+    LINE_HEIGHT,
+    MIN_BOX_IOU,
+    Box,
+    Floats,
+    TextDetector,
+    TextReader,
+    line_boxes,
+)
+
+MARGIN_SHARE = 0.03  # of the picture's shorter side, around what changed
+MIN_WINDOW = 160  # px that are read at least, across and down: the detector needs surroundings
+MIN_DETECTOR_SIDE = 64  # px of what the detector sees at least
+MIN_MISREAD_LETTERS = 5  # of a text in which one letter may be misread
+MIN_COVERED_RATIO = 0.75  # of the letters that a line has left under a cursor
+MIN_LINE_HEIGHT = 8  # px; smaller letters are not read
+MAX_LINE_RATIO = 40  # times as wide as high
+MIN_READ_PROBABILITY = 0.7  # mean of the letters, from which a line counts
+MAX_LINE_CHANGE = 0.02  # mean change of a line's pixels, 0 to 1, below which it is the same line
+MAX_KEPT_LINES = 2000  # that are remembered of one video
+
+
+@dataclass(frozen=True)
+class ScreenLine:
+    """A line of text and its place: left, top, right, bottom, in pixels."""
+
+    text: str
+    box: Box
+
+
+class ScreenLineReader:
+    """Reads the lines of a screen; what stays, or comes again in its place, is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._detect = TextDetector(folder)
+        self._read = TextReader(folder)
+        self._memory: list[tuple[Box, Floats, ScreenLine | None]] = []
+
+    def read(
+        self, picture: Pictures, area: Box | None = None, known: Sequence[ScreenLine] = ()
+    ) -> tuple[ScreenLine, ...]:
+        """Return all lines of a picture (H, W, 3), from top to bottom.
+
+        area: outside of which `known`, the lines of the picture before, are still true.
+        """
+        height, width = picture.shape[:2]
+        if area is None:
+            window, outside = (0, 0, width, height), []
+        else:
+            window, outside = _window(area, known, width, height)
+        left, top, right, bottom = window
+        crop = np.ascontiguousarray(picture[top:bottom, left:right])
+        side = max(MIN_DETECTOR_SIDE, min(crop.shape[:2]))
+        letters = self._detect(crop, side)
+        high, wide = crop.shape[0] / letters.shape[0], crop.shape[1] / letters.shape[1]
+        lines = list(outside)
+        for x, y, end_x, end_y in line_boxes(letters, wide, high):
+            box = (x + left, y + top, end_x + left, end_y + top)
+            line = self._line(picture, box)
+            if line is None:
+                continue
+            covered = [other for other in known if _is_covered(line, other)]
+            lines.append(covered[0] if covered else line)
+        return tuple(sorted(lines, key=lambda line: (line.box[1], line.box[0])))
+
+    def _line(self, picture: Pictures, box: Box) -> ScreenLine | None:
+        """Return what a box says, from memory where it said that before; None where it cannot be
+        read."""
+        x, y, end_x, end_y = box
+        height = end_y - y
+        if height < MIN_LINE_HEIGHT or end_x - x > MAX_LINE_RATIO * height:
+            return None
+        crop = np.ascontiguousarray(picture[y:end_y, x:end_x])
+        pixels = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT)
+        for place, before, line in reversed(self._memory):
+            is_same_place = box_iou(place, box) > MIN_BOX_IOU
+            if is_same_place and np.abs(before - pixels).mean() < MAX_LINE_CHANGE:
+                return line
+        text, probability = self._read(crop)
+        line = None
+        if probability >= MIN_READ_PROBABILITY and any(letter.isalnum() for letter in text):
+            line = ScreenLine(text, box)
+        self._memory = [*self._memory[1 - MAX_KEPT_LINES :], (box, pixels, line)]
+        return line
+
+
+def _window(
+    area: Box, known: Sequence[ScreenLine], width: int, height: int
+) -> tuple[Box, list[ScreenLine]]:
+    """Return what is to be read of a picture, whole lines with a margin around what changed, and
+    the lines outside of it."""
+    margin = round(MARGIN_SHARE * min(width, height))
+    window = _widened(area, margin, width, height)
+    outside = list(known)
+    while touched := [line for line in outside if box_iou(line.box, window) > 0]:
+        for line in touched:
+            window = _around(window, _widened(line.box, margin // 2, width, height))
+        outside = [line for line in outside if line not in touched]
+    return window, outside
+
+
+def _widened(box: Box, margin: int, width: int, height: int) -> Box:
+    """Return a box with a margin, at least MIN_WINDOW px wide and high where the picture is."""
+    left, top, right, bottom = box
+    across = max(margin, (MIN_WINDOW - (right - left)) // 2)
+    down = max(margin, (MIN_WINDOW - (bottom - top)) // 2)
+    return (
+        max(0, left - across),
+        max(0, top - down),
+        min(width, right + across),
+        min(height, bottom + down),
+    )
+
+
+def _around(box: Box, other: Box) -> Box:
+    return (
+        min(box[0], other[0]),
+        min(box[1], other[1]),
+        max(box[2], other[2]),
+        max(box[3], other[3]),
+    )
+
+
+def is_same_text(text: str, other: str) -> bool:
+    """Whether two readings are of one text: equal but for spaces and a letter misread."""
+    first, second = (re.sub(r"\W", "", words).lower() for words in (text, other))
+    if first == second or len(first) != len(second) or len(first) < MIN_MISREAD_LETTERS:
+        return first == second
+    return sum(a != b for a, b in zip(first, second, strict=True)) == 1
+
+
+def _is_covered(line: ScreenLine, before: ScreenLine) -> bool:
+    """Whether a line is what a cursor leaves of the line that was there before."""
+    overlap = box_iou(line.box, before.box) > 0
+    letters = set(re.sub(r"\W", "", line.text.lower()))
+    shorter = len(line.text) < len(before.text)
+    ratio = SequenceMatcher(None, line.text, before.text).ratio()
+    return overlap and shorter and bool(letters) and ratio >= MIN_COVERED_RATIO

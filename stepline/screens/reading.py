@@ -1,0 +1,163 @@
+"""What is on the screen, change by change: lines are read where something changed, and only then.
+
+Source: a change of more than a fifth of the text is a new scene (MONDAY, 2505.12632). Differs: the
+share is counted in letters, with their places, between the screens before and after a change.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.records import Span
+from stepline.screens.changes import ChangeFinder, Point, ScreenChange
+from stepline.screens.lines import ScreenLine, ScreenLineReader, is_same_text
+from stepline.vision.faces import box_iou
+from stepline.vision.on_screen_text import MIN_BOX_IOU, Box
+from stepline.weights import find_weights
+
+if TYPE_CHECKING:
+    from stepline.media import MediaInfo
+    from stepline.media.settings import MediaSettings
+    from stepline.vision.encode import Pictures
+
+log = logging.getLogger(__name__)
+
+READ_RATE = 5.0  # frames a second that are compared
+MAX_SIDE = 1080  # px of the shorter side of what is read
+SCENE_SHARE = 0.2  # of the letters on screen: a greater change is a new scene (MONDAY)
+MIN_LINES = 4  # of the median screen, from which a still video is a screen recording
+TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
+
+
+@dataclass(frozen=True)
+class ScreenEvent:
+    """A change of the screen, read. start, end: s; box: around what changed, in pixels.
+
+    cursor: where it was, None where none was seen. before: all lines when it began; appeared,
+    vanished: those that came and went. area: share of the picture that changed. scene: whether more
+    than a fifth of the text is new.
+    """
+
+    start: float
+    end: float
+    box: Box
+    cursor: Point | None
+    before: tuple[ScreenLine, ...]
+    appeared: tuple[ScreenLine, ...]
+    vanished: tuple[ScreenLine, ...]
+    area: float
+    scene: bool
+
+
+@dataclass(frozen=True)
+class ScreenReading:
+    """Every change of a screen recording, in order. width, height: px of its pictures."""
+
+    width: int
+    height: int
+    events: tuple[ScreenEvent, ...]
+
+    @property
+    def scenes(self) -> tuple[float, ...]:
+        """Seconds at which more than a fifth of the text changes."""
+        return tuple(event.start for event in self.events if event.scene)
+
+
+def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
+    """Whether a still video shows as much text as a screen does, in the median of its seconds."""
+    from stepline.media import read_frames_at
+
+    reader = ScreenLineReader(find_weights("pp-ocr"))
+    counts = [len(reader.read(frame.image)) for frame in read_frames_at(path, seconds, MAX_SIDE)]
+    log.info("%s: lines of text in %d pictures: %s", path, len(counts), counts)
+    return bool(counts) and float(np.median(counts)) >= MIN_LINES
+
+
+def read_screen(
+    path: Path, info: "MediaInfo", media: "MediaSettings", part: Span | None = None
+) -> ScreenReading:
+    """Return what is on the screen of a video, or of a part of it, and when it changes.
+
+    Raises MediaError where it cannot be decoded, ModelError without the weights that read.
+    """
+    from stepline.media import MediaReader
+
+    size = min(MAX_SIDE, info.width, info.height)
+    reader = MediaReader(
+        path, frame_rate=READ_RATE, frame_size=size, sound=False, settings=media, part=part
+    )
+    finder = ChangeFinder(frame_rate=READ_RATE)
+    events = _EventReader(ScreenLineReader(find_weights("pp-ocr")))
+    shape: tuple[int, ...] = (info.height, info.width)
+    for frame in reader:
+        shape = frame.image.shape
+        events.add(finder.add(frame))
+    events.add(finder.finish())
+    return ScreenReading(shape[1], shape[0], tuple(events.events))
+
+
+class _EventReader:
+    """Reads changes one after the other."""
+
+    def __init__(self, reader: ScreenLineReader) -> None:
+        self._reader = reader
+        self._lines: tuple[ScreenLine, ...] | None = None  # of the screen that stood last
+        self.events: list[ScreenEvent] = []
+
+    def add(self, changes: "Iterable[ScreenChange]") -> None:
+        """Read the screens before and after each change."""
+        for change in changes:
+            if self._lines is None:
+                self._lines = self._reader.read(change.before)
+            before = self._lines
+            after = self._reader.read(change.after, change.box, before)
+            self._lines = after
+            self.events.append(_event(change, before, after))
+
+
+def _event(
+    change: ScreenChange, before: tuple[ScreenLine, ...], after: tuple[ScreenLine, ...]
+) -> ScreenEvent:
+    appeared = _new_lines(after, before)
+    vanished = _new_lines(before, after)
+    letters = _letters(before) + _letters(after)
+    share = (_letters(appeared) + _letters(vanished)) / max(1, letters)
+    return ScreenEvent(
+        change.start,
+        change.end,
+        change.box,
+        change.cursor,
+        before,
+        appeared,
+        vanished,
+        _area(change.box, change.after),
+        share > SCENE_SHARE,
+    )
+
+
+def _new_lines(
+    lines: Sequence[ScreenLine], others: Sequence[ScreenLine]
+) -> tuple[ScreenLine, ...]:
+    """Return the lines that are not among the others, in the same place."""
+
+    def stays(line: ScreenLine) -> bool:
+        return any(
+            box_iou(line.box, other.box) > MIN_BOX_IOU and is_same_text(line.text, other.text)
+            for other in others
+        )
+
+    return tuple(line for line in lines if not stays(line))
+
+
+def _letters(lines: Iterable[ScreenLine]) -> int:
+    return sum(len(line.text) for line in lines)
+
+
+def _area(box: Box, picture: "Pictures") -> float:
+    """Return the share of a picture that a box covers."""
+    height, width = picture.shape[:2]
+    return (box[2] - box[0]) * (box[3] - box[1]) / (width * height)
