@@ -1,15 +1,18 @@
 """What is written of one finished video: which files, the pictures of its steps among them."""
 
+import io
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stepline.atomic_files import atomic_files, remove_partial_files
 from stepline.errors import SteplineError
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
-from stepline.records import Record, Span
+from stepline.records import Record, ScreenTarget, Span
 
 if TYPE_CHECKING:
     from stepline.media import Thumbnails
@@ -18,6 +21,8 @@ log = logging.getLogger(__name__)
 
 KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
 SMALL_WIDTH = 320  # pixels; about 9 kB, where a page has very many
+MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
+MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
 MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
 
 
@@ -95,7 +100,8 @@ def write_files(
 def keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return a JPEG of every step that is shown, by step id: of its most likely second.
+    """Return a JPEG of every step that is shown, by step id: of its most likely second, or of the
+    moment before a click with its place marked.
 
     Steps that share that second and their span get pictures of their own, spread evenly over it,
     one a second at most.
@@ -118,6 +124,10 @@ def keyframes(
             seconds = [span.start + (n + 0.5) / count * span.duration for n in range(count)]
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
+    targets = {step.id: step.target for step in record.steps if step.target is not None}
+    for id, target in targets.items():
+        if id in second_of:
+            second_of[id] = target.at
     width = KEYFRAME_WIDTH if len(second_of) < MANY_STEPS else SMALL_WIDTH
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
@@ -132,4 +142,29 @@ def keyframes(
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
-    return {id: pictures[second] for id, second in second_of.items() if second in pictures}
+    marked = {}
+    for id, second in second_of.items():
+        if second in pictures:
+            target = targets.get(id)
+            picture = pictures[second]
+            marked[id] = picture if target is None else mark_target(picture, target)
+    return marked
+
+
+def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
+    """Return a JPEG with a frame around what is clicked."""
+    from PIL import Image, ImageDraw
+
+    from stepline.media import encode_jpeg
+
+    with Image.open(io.BytesIO(picture)) as opened:
+        image = opened.convert("RGB")
+    left, top, right, bottom = target.box
+    box = (
+        left * image.width - MARK_MARGIN,
+        top * image.height - MARK_MARGIN,
+        right * image.width + MARK_MARGIN,
+        bottom * image.height + MARK_MARGIN,
+    )
+    ImageDraw.Draw(image).rectangle(box, outline=MARK_COLOUR, width=MARK_WIDTH)
+    return encode_jpeg(np.asarray(image))

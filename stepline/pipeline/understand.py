@@ -40,6 +40,7 @@ from stepline.pipeline.pictures import (
 )
 from stepline.pipeline.placing import PlacedSteps, describe_by_witness, place_steps
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.screen import SCREEN_NOTE, screen_report, with_clicks
 from stepline.pipeline.speech import (
     Speech,
     SpeechInVideo,
@@ -191,6 +192,8 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
     placed = place_steps(
         request, run.info, inside, visual, settings, networks, duration, tellings=tellings
     )
+    if visual.screen is not None and networks.aligner is None:
+        placed = with_clicks(placed, inside.transcript, visual.screen)
     if settings.writing.llm.pictures:
         placed = replace(placed, steps=_with_checked_amounts(run, placed.steps, inside, visual))
     descriptions = describe_pictures(
@@ -259,6 +262,8 @@ def _build_record(
     if placed.answers is not None:
         warnings += placed.answers.notes
     warnings += [*results.inside.warnings, *descriptions.notes]
+    if evidence.visual.screen is not None:
+        warnings.append(SCREEN_NOTE)
     dropped = evidence.speech.dropped + evidence.written.dropped + results.inside.dropped
     needed = _needed_things(results)
     return Record(
@@ -307,6 +312,8 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
         models["witness"] = placed.answers.report
     if results.evidence.speech.audio_track is not None:
         models["audio_track"] = results.evidence.speech.audio_track
+    if results.evidence.visual.screen is not None:
+        models["screen"] = screen_report(results.evidence.visual.screen)
     if current_device().label != "cpu":
         models["device"] = current_device().label
     return models
@@ -331,7 +338,11 @@ def _read_sound_and_picture(
 
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = LookOptions(
-            progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
+            screens=True,
+            progress=progress,
+            stop=stop,
+            thumbnails=thumbnails,
+            ahead=FRAMES_AHEAD,
         )
         look = pool.submit(extract_features, request, info, settings, options)
         look.add_done_callback(stop_if_failed)

@@ -8,6 +8,7 @@ The screen has changed once it stands still again, or once only something as sma
 moves. What was there before is compared with what is there then.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,7 +32,8 @@ CURSOR_SHARE = 1 / 14  # of the picture's shorter side: a cursor is no larger
 STILL_FRAMES = 2  # without any change, after which the screen stands still
 LONGEST_RUN = 2.0  # s of small changes, typing or a cursor, after which the screen is compared
 MIN_CALM = 0.5  # s without a large change after which small ones do not matter
-MIN_HOP_PARTS = 3  # that a cursor moves between two frames where it is first noticed
+MIN_HOP_PARTS = 5  # that a cursor moves between two frames where it is first noticed
+CURSOR_MEMORY = 4.0  # s after its last move in which a cursor says where a click is
 MIN_SHARED_PARTS = 4  # of a patch that holds both the old place of a cursor and the new one
 ONSET_SHARE = 0.25  # of the greatest change of a run, from which on the change has begun
 
@@ -123,9 +125,8 @@ class ChangeFinder:
         if not parts.any():
             return None
         boxes = patches(parts)
-        cursor = self._track.position
-        limit = self._cursor_parts(after)
-        self._track.add(boxes, limit)
+        cursor = self._track.recent_position(after.time)
+        self._track.add(boxes, self._cursor_parts(after), after.time)
         return _Difference(after.time, parts, boxes, cursor)
 
     @staticmethod
@@ -172,10 +173,22 @@ class CursorTrack:
 
     def __init__(self) -> None:
         self.position: Point | None = None
+        self._moved = -math.inf  # s at which it moved last
         self._hop: tuple[Point, Point] | None = None  # the last two small patches
 
-    def add(self, boxes: Sequence[Box], limit: int) -> None:
-        """Take the patches (in parts) that changed between two frames. limit: parts of a cursor."""
+    def recent_position(self, time: float) -> Point | None:
+        """Return where the cursor is, if it moved a short time ago."""
+        return self.position if time - self._moved <= CURSOR_MEMORY else None
+
+    def add(self, boxes: Sequence[Box], limit: int, time: float) -> None:
+        """Take the patches (in parts) that changed between two frames, up to `time`. limit: parts
+        of a cursor."""
+        before = self.position
+        self._follow(boxes, limit)
+        if self.position != before:
+            self._moved = time
+
+    def _follow(self, boxes: Sequence[Box], limit: int) -> None:
         small = [box for box in boxes if _all_small([box], limit)]
         if len(small) == 2:
             self._take_hop(small)

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
+from stepline.narration.words import FUNCTION_WORDS
 from stepline.text import embed
 
 # log odds, set by hand as those of `clicks`
@@ -15,12 +16,6 @@ LIKE_MEANING = 2.0  # of a label that means what the step does: times the cosine
 SURE_LETTERS = 4  # of the words that are said, from which a label counts in full
 MIN_WORD_RATIO = 0.8  # of the letters of two words that are one, misheard or in another form
 MIN_STEM = 4  # letters of a word that may be the beginning of another form of it
-# words that stand on no label by themselves
-FUNCTION_WORDS = frozenset(
-    "a an the this that these those it its i you your he she we our they their my me and or but so "
-    "to of in on at by for from with as is are be was do does then now next first finally here "
-    "there where which who what when if up out into".split()
-)
 
 
 class LabelMatcher:

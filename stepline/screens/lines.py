@@ -49,11 +49,17 @@ class ScreenLineReader:
         self._memory: list[tuple[Box, Floats, ScreenLine | None]] = []
 
     def read(
-        self, picture: Pictures, area: Box | None = None, known: Sequence[ScreenLine] = ()
+        self,
+        picture: Pictures,
+        area: Box | None = None,
+        known: Sequence[ScreenLine] = (),
+        *,
+        most: int | None = None,
     ) -> tuple[ScreenLine, ...]:
         """Return all lines of a picture (H, W, 3), from top to bottom.
 
-        area: outside of which `known`, the lines of the picture before, are still true.
+        area: outside of which `known`, the lines of the picture before, are still true. most: lines
+        that are tried, from the top.
         """
         height, width = picture.shape[:2]
         if area is None:
@@ -66,7 +72,7 @@ class ScreenLineReader:
         letters = self._detect(crop, side)
         high, wide = crop.shape[0] / letters.shape[0], crop.shape[1] / letters.shape[1]
         lines = list(outside)
-        for x, y, end_x, end_y in line_boxes(letters, wide, high):
+        for x, y, end_x, end_y in line_boxes(letters, wide, high)[:most]:
             box = (x + left, y + top, end_x + left, end_y + top)
             line = self._line(picture, box)
             if line is None:
@@ -106,7 +112,7 @@ def _window(
     outside = list(known)
     while touched := [line for line in outside if box_iou(line.box, window) > 0]:
         for line in touched:
-            window = _around(window, _widened(line.box, margin // 2, width, height))
+            window = around(window, _widened(line.box, margin // 2, width, height))
         outside = [line for line in outside if line not in touched]
     return window, outside
 
@@ -124,7 +130,8 @@ def _widened(box: Box, margin: int, width: int, height: int) -> Box:
     )
 
 
-def _around(box: Box, other: Box) -> Box:
+def around(box: Box, other: Box) -> Box:
+    """Return the box around two."""
     return (
         min(box[0], other[0]),
         min(box[1], other[1]),

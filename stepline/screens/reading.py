@@ -6,7 +6,7 @@ share is counted in letters, with their places, between the screens before and a
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from stepline.records import Span
 from stepline.screens.changes import ChangeFinder, Point, ScreenChange
-from stepline.screens.lines import ScreenLine, ScreenLineReader, is_same_text
+from stepline.screens.lines import ScreenLine, ScreenLineReader, around, is_same_text
 from stepline.vision.faces import box_iou
 from stepline.vision.on_screen_text import MIN_BOX_IOU, Box
 from stepline.weights import find_weights
@@ -29,7 +29,12 @@ log = logging.getLogger(__name__)
 READ_RATE = 5.0  # frames a second that are compared
 MAX_SIDE = 1080  # px of the shorter side of what is read
 SCENE_SHARE = 0.2  # of the letters on screen: a greater change is a new scene (MONDAY)
+TYPED_PAUSE = 1.0  # s between letters of a line that is typed
+TYPED_HEIGHT = 48  # px of a line that is typed
+TYPED_MARGIN = 16  # px next to the letters before
 MIN_LINES = 4  # of the median screen, from which a still video is a screen recording
+LOOK_WIDTH = 960  # px across of a picture whose lines are counted
+MAX_LOOK_LINES = 12  # that are tried in each
 TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
 
 
@@ -72,7 +77,9 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
     from stepline.media import read_frames_at
 
     reader = ScreenLineReader(find_weights("pp-ocr"))
-    counts = [len(reader.read(frame.image)) for frame in read_frames_at(path, seconds, MAX_SIDE)]
+    counts = []
+    for frame in read_frames_at(path, seconds, LOOK_WIDTH):
+        counts.append(len(reader.read(frame.image, most=MAX_LOOK_LINES)))
     log.info("%s: lines of text in %d pictures: %s", path, len(counts), counts)
     return bool(counts) and float(np.median(counts)) >= MIN_LINES
 
@@ -116,7 +123,10 @@ class _EventReader:
             before = self._lines
             after = self._reader.read(change.after, change.box, before)
             self._lines = after
-            self.events.append(_event(change, before, after))
+            event = _event(change, before, after)
+            if self.events and _is_typed_on(self.events[-1], event):
+                event = _joined(self.events.pop(), event, after)
+            self.events.append(event)
 
 
 def _event(
@@ -136,6 +146,35 @@ def _event(
         vanished,
         _area(change.box, change.after),
         share > SCENE_SHARE,
+    )
+
+
+def _is_typed_on(before: ScreenEvent, event: ScreenEvent) -> bool:
+    """Whether a change goes on writing the line that the one before began, or only the caret of it
+    blinks."""
+    left, top, right, bottom = event.box
+    low = before.box[1] - TYPED_MARGIN <= top and bottom <= before.box[3] + TYPED_MARGIN
+    is_line = bottom - top <= TYPED_HEIGHT and low
+    inside = left <= before.box[2] + TYPED_MARGIN and right >= before.box[0]
+    grown = all(
+        any(line.text.startswith(other.text[:3]) for other in before.appeared)
+        for line in event.appeared
+    )
+    is_near = event.start - before.end < TYPED_PAUSE
+    return is_near and is_line and inside and grown and bool(before.appeared)
+
+
+def _joined(
+    before: ScreenEvent, event: ScreenEvent, lines: tuple[ScreenLine, ...]
+) -> ScreenEvent:
+    """Return two changes as one. lines: of the screen after both."""
+    return replace(
+        before,
+        end=event.end,
+        box=around(before.box, event.box),
+        appeared=_new_lines(lines, before.before),
+        vanished=_new_lines(before.before, lines),
+        scene=before.scene or event.scene,
     )
 
 
