@@ -42,16 +42,22 @@ ONSET_SHARE = 0.25  # of the greatest change of a run, from which on the change 
 class ScreenChange:
     """What changed on the screen. start, end: s, when it began and when the screen stood again.
 
-    box: around all that changed, in pixels. cursor: where a cursor was when it began, None where
-    none was seen. before, after: pictures (H, W, 3).
+    patches: boxes around what changed, in pixels; box: around them all. cursor: where a cursor was
+    when it began, None where none was seen. before, after: pictures (H, W, 3).
     """
 
     start: float
     end: float
-    box: Box
+    patches: tuple[Box, ...]
     cursor: Point | None
     before: Pictures
     after: Pictures
+
+    @property
+    def box(self) -> Box:
+        """The box around all patches."""
+        left, top, right, bottom = zip(*self.patches, strict=True)
+        return min(left), min(top), max(right), max(bottom)
 
 
 @dataclass(frozen=True)
@@ -140,27 +146,20 @@ class ChangeFinder:
         settled, run, cursor = self._settled, self._run, self._cursor
         self._settled, self._run, self._cursor = frame, _Run(), self._track.position
         parts = changed_parts(settled.image, frame.image)
-        limit = self._cursor_parts(frame)
-        for box in patches(parts):
-            left, top, right, bottom = box
-            small = right - left <= limit and bottom - top <= limit
-            places = (cursor, self._track.position)
-            if small and any(place is not None and _is_near(place, box) for place in places):
-                parts[top:bottom, left:right] = False
+        places = [place for place in (cursor, self._track.position) if place is not None]
+        _clear_cursor(parts, places, self._cursor_parts(frame))
         if not parts.any():
             return
         onset = _onset(run.differences, parts)
-        rows, columns = np.nonzero(parts)
         height, width = frame.image.shape[:2]
+        boxes = []
+        for left, top, right, bottom in patches(parts):
+            corner = min(width, right * PART_PIXELS), min(height, bottom * PART_PIXELS)
+            boxes.append((left * PART_PIXELS, top * PART_PIXELS, *corner))
         yield ScreenChange(
             max(0.0, onset.time - self._lag),
             frame.time,
-            (
-                int(columns.min()) * PART_PIXELS,
-                int(rows.min()) * PART_PIXELS,
-                min(width, (int(columns.max()) + 1) * PART_PIXELS),
-                min(height, (int(rows.max()) + 1) * PART_PIXELS),
-            ),
+            tuple(boxes),
             onset.cursor,
             settled.image,
             frame.image,
@@ -234,6 +233,20 @@ def patches(parts: Flags) -> list[Box]:
         rows, firsts, ends = runs.T
         boxes.append((int(firsts.min()), int(rows[0]), int(ends.max()), int(rows[-1]) + 1))
     return boxes
+
+
+def _clear_cursor(parts: Flags, places: Sequence[Point], limit: int) -> None:
+    """Take out of the changed parts what a cursor does in the places where it was and is.
+
+    Where it was may not be known: of two small patches the other one is that.
+    """
+    boxes = [box for box in patches(parts) if _all_small([box], limit)]
+    own = [box for box in boxes if any(_is_near(place, box) for place in places)]
+    is_pair = len(boxes) == 2 and len(patches(parts)) == 2
+    if len(places) == 1 and len(own) == 1 and is_pair:
+        own = boxes
+    for left, top, right, bottom in own:
+        parts[top:bottom, left:right] = False
 
 
 def _all_small(boxes: Sequence[Box], limit: int) -> bool:

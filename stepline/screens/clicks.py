@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from stepline.records import Sentence, Span, Step
 from stepline.screens.label_words import LabelMatcher
-from stepline.screens.lines import ScreenLine
+from stepline.screens.lines import ScreenLine, is_same_text
 from stepline.screens.reading import ScreenEvent, ScreenReading
+from stepline.vision.faces import box_iou
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,8 +26,12 @@ Floats = npt.NDArray[np.float64]
 CURSOR_INSIDE = 2.5  # of a label on which the cursor is
 CURSOR_AWAY = 2.0  # at most against a label from which the cursor is away
 CURSOR_REACH = 0.15  # of the picture's height: as far away counts 1
+TITLE_OF_RESULT = 1.5  # of a label whose words stand over what opens
+OWN_LOOK = 1.0  # of a label that looks pressed or chosen then
+MAX_TOUCHED = 3  # lines around which something changes, beyond which that says nothing
 NAMED_RESULT = 1.5  # of a change in which what the step names appears
 BARE_CHANGE = 1.0  # against a change without any text that comes or goes
+CARET_WIDTH = 8  # px, at most
 SMALL_AREA = 0.05  # share of the picture of such a change
 MIN_PAIR = 0.0  # log odds from which a step makes a change
 MIN_LABEL = 1.5  # log odds from which a label is named
@@ -35,6 +40,7 @@ FIRST_LAG, FIRST_SPREAD, MIN_SPREAD = 0.5, 3.0, 1.2
 USUAL_GAP = 30.0  # s, over which a change could lie anywhere
 FARTHEST = 12.0  # s from its words within which a step is sought
 SURE_LABEL = 3.0  # log odds of a label whose lag is counted
+LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated anew
 PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
 LEAD, TAIL = 1.0, 1.5  # s of a span before and after its change, at most
 
@@ -57,20 +63,27 @@ def place_clicks(
     """Return the change that each step makes, in the order of the steps; steps that make none are
     left out."""
     said = sorted((step for step in steps if step.said), key=_said_start)
-    events = [event for event in reading.events if event.before or event.appeared]
+    events = [event for event in reading.events if not _is_caret(event)]
     if not said or not events:
         return ()
     words = [_step_words(step, sentences) for step in said]
     evidence, labels, naming = _screen_evidence(said, words, events, reading)
     lags = np.array([[event.start - _said_middle(step) for event in events] for step in said])
-    pairs = _best_pairs(evidence + _lag_log_odds(lags, FIRST_LAG, FIRST_SPREAD))
-    sure = [lags[k, e] for k, e in pairs if naming[k, e] >= SURE_LABEL]
-    scores = evidence + _lag_log_odds(lags, *_speaker_lag(sure))
+    scores = evidence + _lag_log_odds(lags, FIRST_LAG, FIRST_SPREAD)
+    for _ in range(LAG_ROUNDS):
+        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
+        scores = evidence + _lag_log_odds(lags, *_speaker_lag(sure))
     clicks = []
     for k, e in _best_pairs(scores):
         span = _click_span(events, e)
         clicks.append(Click(said[k].id, events[e], labels[k][e], span, float(scores[k, e])))
     return tuple(clicks)
+
+
+def _is_caret(event: ScreenEvent) -> bool:
+    """Whether only a caret blinks, or nothing with text around it changes."""
+    has_text = event.appeared or event.vanished
+    return not has_text and (event.box[2] - event.box[0] <= CARET_WIDTH or not event.before)
 
 
 def _said_start(step: Step) -> float:
@@ -122,12 +135,33 @@ def _best_label(
     """Return the line that a step most likely clicks, how well its words name it, and the log odds
     of both words and cursor."""
     best: tuple[ScreenLine | None, float, float] = (None, 0.0, -math.inf)
+    touched = [line for line in event.before if _is_touched(line, event)]
     for line in event.before:
         named = matcher.log_odds(step, line.text)
         total = named + _cursor_log_odds(line, event, height)
+        total += _change_log_odds(line, event, touched)
         if total > best[2]:
             best = (line, named, total)
     return best
+
+
+def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
+    """Whether something changes around a line that stays."""
+    stays = line not in event.vanished
+    return stays and any(box_iou(line.box, patch) > 0 for patch in event.patches)
+
+
+def _change_log_odds(
+    line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]
+) -> float:
+    """Return what the change says for a label: what opens may bear its name, and its own look may
+    change."""
+    total = 0.0
+    if any(is_same_text(line.text, other.text) for other in event.appeared):
+        total += TITLE_OF_RESULT
+    if line in touched and len(touched) <= MAX_TOUCHED:
+        total += OWN_LOOK
+    return total
 
 
 def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float:

@@ -42,7 +42,7 @@ TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
 class ScreenEvent:
     """A change of the screen, read. start, end: s; box: around what changed, in pixels.
 
-    cursor: where it was, None where none was seen. before: all lines when it began; appeared,
+    patches: boxes of its parts. cursor: where it was, None where none was seen. before: all lines when it began; appeared,
     vanished: those that came and went. area: share of the picture that changed. scene: whether more
     than a fifth of the text is new.
     """
@@ -50,6 +50,7 @@ class ScreenEvent:
     start: float
     end: float
     box: Box
+    patches: tuple[Box, ...]
     cursor: Point | None
     before: tuple[ScreenLine, ...]
     appeared: tuple[ScreenLine, ...]
@@ -140,6 +141,7 @@ def _event(
         change.start,
         change.end,
         change.box,
+        change.patches,
         change.cursor,
         before,
         appeared,
@@ -172,6 +174,7 @@ def _joined(
         before,
         end=event.end,
         box=around(before.box, event.box),
+        patches=(*before.patches, *event.patches),
         appeared=_new_lines(lines, before.before),
         vanished=_new_lines(before.before, lines),
         scene=before.scene or event.scene,
