@@ -23,9 +23,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from browser import Browser, Page  # noqa: E402
+from browser import Browser, Page
 
-from research.drawn_videos.speech import RATE, choose_voice, synthesize_speech  # noqa: E402
+from research.drawn_videos.speech import RATE, choose_voice, synthesize_speech
 
 APPS = Path(__file__).resolve().parent / "screencast_apps"
 FRAME_RATE = 10
@@ -137,7 +137,9 @@ def record_screencast(take: Take, folder: Path, browser: Browser) -> Path:
         track = out.add_stream("h264", rate=FRAME_RATE, options={"crf": "24", "preset": "faster"})
         track.width, track.height, track.pix_fmt = width, height, "yuv420p"
         track.gop_size = 5 * FRAME_RATE
-        voice = None if take.timing == "captions" else out.add_stream("aac", rate=RATE, layout="mono")
+        voice = (
+            None if take.timing == "captions" else out.add_stream("aac", rate=RATE, layout="mono")
+        )
         for number, image in enumerate(film(page, take, acts, duration)):
             frame = av.VideoFrame.from_ndarray(image, format="rgb24")
             frame.pts, frame.time_base = number, Fraction(1, FRAME_RATE)

@@ -145,9 +145,9 @@ def keyframes(
     marked = {}
     for id, second in second_of.items():
         if second in pictures:
-            target = targets.get(id)
-            picture = pictures[second]
-            marked[id] = picture if target is None else mark_target(picture, target)
+            marked[id] = pictures[second]
+            if id in targets:
+                marked[id] = mark_target(marked[id], targets[id])
     return marked
 
 

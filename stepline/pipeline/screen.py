@@ -68,9 +68,7 @@ def screen_report(reading: ScreenReading) -> JsonValue:
     return {"changes": len(reading.events), "scenes": [*scenes]}
 
 
-def with_clicks(
-    placed: PlacedSteps, transcript: Transcript, reading: ScreenReading
-) -> PlacedSteps:
+def with_clicks(placed: PlacedSteps, transcript: Transcript, reading: ScreenReading) -> PlacedSteps:
     """Return the steps with those that change the screen placed there, with what is clicked."""
     from stepline.grounding.fusion import part_neighbours
 

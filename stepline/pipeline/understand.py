@@ -338,11 +338,7 @@ def _read_sound_and_picture(
 
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = LookOptions(
-            screens=True,
-            progress=progress,
-            stop=stop,
-            thumbnails=thumbnails,
-            ahead=FRAMES_AHEAD,
+            screens=True, progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
         )
         look = pool.submit(extract_features, request, info, settings, options)
         look.add_done_callback(stop_if_failed)

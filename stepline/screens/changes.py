@@ -138,7 +138,8 @@ class ChangeFinder:
     @staticmethod
     def _cursor_parts(frame: "Frame") -> int:
         """Return how many parts a cursor is wide or high at most."""
-        return max(2, round(min(frame.image.shape[:2]) * CURSOR_SHARE / PART_PIXELS))
+        shorter = float(min(frame.image.shape[:2]))
+        return max(2, round(shorter * CURSOR_SHARE / PART_PIXELS))
 
     def _close(self, frame: "Frame") -> Iterator[ScreenChange]:
         """Yield the change from the screen that stood last to that of a frame, if there is one."""

@@ -151,9 +151,7 @@ def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
     return stays and any(box_iou(line.box, patch) > 0 for patch in event.patches)
 
 
-def _change_log_odds(
-    line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]
-) -> float:
+def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]) -> float:
     """Return what the change says for a label: what opens may bear its name, and its own look may
     change."""
     total = 0.0

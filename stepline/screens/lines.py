@@ -62,9 +62,9 @@ class ScreenLineReader:
         that are tried, from the top.
         """
         height, width = picture.shape[:2]
-        if area is None:
-            window, outside = (0, 0, width, height), []
-        else:
+        window: Box = (0, 0, width, height)
+        outside: list[ScreenLine] = []
+        if area is not None:
             window, outside = _window(area, known, width, height)
         left, top, right, bottom = window
         crop = np.ascontiguousarray(picture[top:bottom, left:right])

@@ -40,9 +40,10 @@ TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
 
 @dataclass(frozen=True)
 class ScreenEvent:
-    """A change of the screen, read. start, end: s; box: around what changed, in pixels.
+    """A change of the screen, read. start, end: s; box: around what changed, in pixels; patches:
+    boxes of its parts.
 
-    patches: boxes of its parts. cursor: where it was, None where none was seen. before: all lines when it began; appeared,
+    cursor: where it was, None where none was seen. before: all lines when it began; appeared,
     vanished: those that came and went. area: share of the picture that changed. scene: whether more
     than a fifth of the text is new.
     """
@@ -92,7 +93,7 @@ def read_screen(
 
     Raises MediaError where it cannot be decoded, ModelError without the weights that read.
     """
-    from stepline.media import MediaReader
+    from stepline.media import Frame, MediaReader
 
     size = min(MAX_SIDE, info.width, info.height)
     reader = MediaReader(
@@ -102,6 +103,8 @@ def read_screen(
     events = _EventReader(ScreenLineReader(find_weights("pp-ocr")))
     shape: tuple[int, ...] = (info.height, info.width)
     for frame in reader:
+        if not isinstance(frame, Frame):
+            continue
         shape = frame.image.shape
         events.add(finder.add(frame))
     events.add(finder.finish())
@@ -166,9 +169,7 @@ def _is_typed_on(before: ScreenEvent, event: ScreenEvent) -> bool:
     return is_near and is_line and inside and grown and bool(before.appeared)
 
 
-def _joined(
-    before: ScreenEvent, event: ScreenEvent, lines: tuple[ScreenLine, ...]
-) -> ScreenEvent:
+def _joined(before: ScreenEvent, event: ScreenEvent, lines: tuple[ScreenLine, ...]) -> ScreenEvent:
     """Return two changes as one. lines: of the screen after both."""
     return replace(
         before,
@@ -181,9 +182,7 @@ def _joined(
     )
 
 
-def _new_lines(
-    lines: Sequence[ScreenLine], others: Sequence[ScreenLine]
-) -> tuple[ScreenLine, ...]:
+def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tuple[ScreenLine, ...]:
     """Return the lines that are not among the others, in the same place."""
 
     def stays(line: ScreenLine) -> bool:
@@ -202,4 +201,4 @@ def _letters(lines: Iterable[ScreenLine]) -> int:
 def _area(box: Box, picture: "Pictures") -> float:
     """Return the share of a picture that a box covers."""
     height, width = picture.shape[:2]
-    return (box[2] - box[0]) * (box[3] - box[1]) / (width * height)
+    return float((box[2] - box[0]) * (box[3] - box[1]) / (width * height))
