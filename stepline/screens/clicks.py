@@ -27,6 +27,7 @@ CURSOR_INSIDE = 2.5  # of a label on which the cursor is
 CURSOR_AWAY = 2.0  # at most against a label from which the cursor is away
 CURSOR_REACH = 0.15  # of the picture's height: as far away counts 1
 TITLE_OF_RESULT = 1.5  # of a label whose words stand over what opens
+WRITTEN_OVER = 1.0  # of the name of a field in which one line is then written
 OWN_LOOK = 1.0  # of a label that looks pressed or chosen then
 MAX_TOUCHED = 3  # lines around which something changes, beyond which that says nothing
 NAMED_RESULT = 1.5  # of a change in which what the step names appears
@@ -37,6 +38,7 @@ MIN_PAIR = 0.0  # log odds from which a step makes a change
 MIN_LABEL = 1.5  # log odds from which a label is named
 # s between the middle of the words and the change: before a video says how far, and the least
 FIRST_LAG, FIRST_SPREAD, MIN_SPREAD = 0.5, 3.0, 1.2
+FIRST_LAGS = (-2.5, 0.5, 3.5)  # from which the lag of a video is sought; the best sum counts
 USUAL_GAP = 30.0  # s, over which a change could lie anywhere
 FARTHEST = 12.0  # s from its words within which a step is sought
 SURE_LABEL = 3.0  # log odds of a label whose lag is counted
@@ -69,15 +71,26 @@ def place_clicks(
     words = [_step_words(step, sentences) for step in said]
     evidence, labels, naming = _screen_evidence(said, words, events, reading)
     lags = np.array([[event.start - _said_middle(step) for event in events] for step in said])
-    scores = evidence + _lag_log_odds(lags, FIRST_LAG, FIRST_SPREAD)
-    for _ in range(LAG_ROUNDS):
-        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
-        scores = evidence + _lag_log_odds(lags, *_speaker_lag(sure))
+    tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
+    scores = max(tries, key=_total)
     clicks = []
     for k, e in _best_pairs(scores):
         span = _click_span(events, e)
         clicks.append(Click(said[k].id, events[e], labels[k][e], span, float(scores[k, e])))
     return tuple(clicks)
+
+
+def _fitted_scores(evidence: Floats, lags: Floats, naming: Floats, lag: float) -> Floats:
+    """Return (K, E) log odds with the speaker's own lag, estimated from `lag` on."""
+    scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
+    for _ in range(LAG_ROUNDS):
+        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
+        scores = evidence + _lag_log_odds(lags, *_speaker_lag(sure))
+    return scores
+
+
+def _total(scores: Floats) -> float:
+    return float(sum(scores[k, e] for k, e in _best_pairs(scores)))
 
 
 def _is_caret(event: ScreenEvent) -> bool:
@@ -152,11 +165,14 @@ def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
 
 
 def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]) -> float:
-    """Return what the change says for a label: what opens may bear its name, and its own look may
-    change."""
+    """Return what the change says for a label: what opens may bear its name, its field may be
+    filled, and its own look may change."""
     total = 0.0
     if any(is_same_text(line.text, other.text) for other in event.appeared):
         total += TITLE_OF_RESULT
+    typed = event.appeared if len(event.appeared) == 1 else ()
+    if line in event.vanished and any(box_iou(line.box, other.box) > 0 for other in typed):
+        total += WRITTEN_OVER
     if line in touched and len(touched) <= MAX_TOUCHED:
         total += OWN_LOOK
     return total

@@ -11,6 +11,7 @@ from stepline.text import embed
 
 # log odds, set by hand as those of `clicks`
 FULL_LABEL = 4.0  # of a label all of whose words are said
+MORE_WORDS = 0.5  # of each further word that is said of a label
 FULL_STEP = 2.0  # of a label that holds all the words of a step that tell something
 LIKE_MEANING = 2.0  # of a label that means what the step does: times the cosine
 SURE_LETTERS = 4  # of the words that are said, from which a label counts in full
@@ -44,7 +45,9 @@ class LabelMatcher:
         covered = [word for word in told if is_said(word, set(label))]
         coverage = len(covered) / max(1, len(told))
         meaning = float(self._cosines[step, number])
-        return FULL_LABEL * share**2 * surety + FULL_STEP * coverage + LIKE_MEANING * meaning
+        more = MORE_WORDS * share * max(0, len(named) - 1)
+        by_words = FULL_LABEL * share**2 * surety + more + FULL_STEP * coverage
+        return by_words + LIKE_MEANING * meaning
 
     def named_share(self, step: int, line: str) -> float:
         """Return the share of a line's letters whose words the step says, 0 for short ones."""
