@@ -48,6 +48,7 @@ class Take:
     size: tuple[int, int] = (1280, 720)
     cursor: bool = True
     seed: int = 0
+    rows: int | None = None  # of the tour that are filmed; None: all
 
     @property
     def id(self) -> str:
@@ -129,9 +130,8 @@ def record_screencast(take: Take, folder: Path, browser: Browser) -> Path:
     address = f"{(APPS / f'{take.app}.html').as_uri()}?theme={take.theme}"
     window = {"width": round(width / take.zoom), "height": round(height / take.zoom)}
     page = browser.open(address, **window, scale=take.zoom)
-    acts, duration = plan_acts(
-        json.loads(page.run("document.getElementById('tour').textContent")), take
-    )
+    tour = json.loads(page.run("document.getElementById('tour').textContent"))
+    acts, duration = plan_acts(tour[: take.rows], take)
     video = folder / f"{take.id}.mp4"
     with av.open(str(video), "w") as out:
         track = out.add_stream("h264", rate=FRAME_RATE, options={"crf": "24", "preset": "faster"})

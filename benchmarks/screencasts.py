@@ -109,6 +109,11 @@ def is_placed(step: Step, second: float) -> bool:
     return inside or (step.at is not None and abs(step.at - second) <= NEAR)
 
 
+def is_at_words(step: Step, second: float) -> bool:
+    """Whether the second lies in the words of a step, or near their middle."""
+    return step.said is not None and (second in step.said or abs(step.said.center - second) <= NEAR)
+
+
 def is_same_label(label: str, truth: str) -> bool:
     """Whether two labels are the same up to letters misread."""
     first, second = (re.sub(r"\W", "", text.lower()) for text in (label, truth))
@@ -117,8 +122,8 @@ def is_same_label(label: str, truth: str) -> bool:
 
 def score(record: Record, truth: dict[str, Any]) -> Row:
     """Return counts of one video."""
-    row = dict.fromkeys(("acts", "told", "placed", "within 1 s", "label", "words"), 0.0)
-    row["span"] = 0.0
+    columns = ("acts", "told", "placed", "within 1 s", "label", "words", "span", "spans")
+    row = dict.fromkeys(columns, 0.0)
     for act in truth["acts"]:
         if act["second"] is None:
             continue
@@ -130,8 +135,10 @@ def score(record: Record, truth: dict[str, Any]) -> Row:
         second = act["second"]
         row["placed"] += is_placed(step, second)
         row["within 1 s"] += step.at is not None and abs(step.at - second) <= STRICT
-        row["span"] += step.spans[0].duration if step.spans else 0.0
-        row["words"] += step.said is not None and step.said.gap(second) == 0
+        if step.spans:
+            row["spans"] += 1
+            row["span"] += step.spans[0].duration
+        row["words"] += is_at_words(step, second)
         target = step.target
         row["label"] += target is not None and is_same_label(target.label, act["label"])
     return row
@@ -161,10 +168,14 @@ def print_table(takes: Sequence[Take], rows: dict[str, dict[str, Row]]) -> None:
     print("| videos | acts | told | | placed right | within 1 s | label right | mean span, s |")
     print("|---|---|---|---|---|---|---|---|")
     for name, members in groups.items():
+        chosen = [rows["off"][take.id] for take in members]
+        print(f"| {name} | | | at the words | {share(chosen, 'words', 'told')} | | | |")
         for screen, kind in (("off", "as a film"), ("auto", "as a screen")):
             chosen = [rows[screen][take.id] for take in members]
             acts, told = (sum(row[column] for row in chosen) for column in ("acts", "told"))
-            span = sum(row["span"] for row in chosen) / max(1.0, told)
+            span = sum(row["span"] for row in chosen) / max(
+                1.0, sum(row["spans"] for row in chosen)
+            )
             placed, strict, label = (
                 share(chosen, column, "told") for column in ("placed", "within 1 s", "label")
             )

@@ -14,6 +14,7 @@ from stepline.outputs.text import one_line, shorten
 from stepline.pipeline.placing import PlacedSteps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
+from stepline.screens.captions import typed_captions, without_captions
 from stepline.screens.clicks import Click, place_clicks
 from stepline.screens.reading import (
     TEXT_LOOKS,
@@ -21,6 +22,7 @@ from stepline.screens.reading import (
     ScreenReading,
     has_screen_text,
     read_screen,
+    sampled_likeness,
 )
 from stepline.vision.cues import TEXT_WEIGHTS
 from stepline.weights import weights_fetched
@@ -35,6 +37,8 @@ SCREEN_NOTE = (
     "a screen recording: steps stand where the screen changes; "
     "`--set vision.screen=off` places them as in a film"
 )
+CAPTIONS_NOTE = "nobody speaks; the steps are told by the captions on the screen"
+CAPTIONS_READER = "captions on the screen"
 MAX_LABEL_CHARS = 60  # letters of a label or line in a remark
 BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
 
@@ -62,16 +66,38 @@ def read_if_screen(
     return reading
 
 
+def find_silent_screen(
+    request: Request, info: "MediaInfo", settings: StepsSettings
+) -> ScreenReading | None:
+    """Return what is on the screen of a video in which nobody speaks, None where it is no screen
+    recording: pairs of its pictures tell."""
+    if not info.has_picture or settings.vision.backbone == "none":
+        return None
+    likeness = sampled_likeness(request.path, request.start, info.duration, settings.media)
+    return read_if_screen(request, info, settings, likeness)
+
+
+def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | None:
+    """Return what captions on a screen say, None where there are none."""
+    sentences = typed_captions(reading, duration)
+    if not sentences:
+        return None
+    return Transcript(sentences=sentences, recogniser=CAPTIONS_READER)
+
+
 def screen_report(reading: ScreenReading) -> JsonValue:
     """Return what a record tells of a screen recording: its changes and scenes."""
     scenes = [round(second, 2) for second in reading.scenes]
     return {"changes": len(reading.events), "scenes": [*scenes]}
 
 
-def with_clicks(placed: PlacedSteps, transcript: Transcript, reading: ScreenReading) -> PlacedSteps:
+def with_clicks(
+    placed: PlacedSteps, transcript: Transcript, reading: ScreenReading, duration: float
+) -> PlacedSteps:
     """Return the steps with those that change the screen placed there, with what is clicked."""
     from stepline.grounding.fusion import part_neighbours
 
+    reading = without_captions(reading, duration)
     clicks = place_clicks(placed.steps, transcript.sentences, reading)
     by_step = {click.step: click for click in clicks}
     steps = []

@@ -40,7 +40,14 @@ from stepline.pipeline.pictures import (
 )
 from stepline.pipeline.placing import PlacedSteps, describe_by_witness, place_steps
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.screen import SCREEN_NOTE, screen_report, with_clicks
+from stepline.pipeline.screen import (
+    CAPTIONS_NOTE,
+    SCREEN_NOTE,
+    captions_on_screen,
+    find_silent_screen,
+    screen_report,
+    with_clicks,
+)
 from stepline.pipeline.speech import (
     Speech,
     SpeechInVideo,
@@ -193,7 +200,7 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
         request, run.info, inside, visual, settings, networks, duration, tellings=tellings
     )
     if visual.screen is not None and networks.aligner is None:
-        placed = with_clicks(placed, inside.transcript, visual.screen)
+        placed = with_clicks(placed, inside.transcript, visual.screen, duration)
     if settings.writing.llm.pictures:
         placed = replace(placed, steps=_with_checked_amounts(run, placed.steps, inside, visual))
     descriptions = describe_pictures(
@@ -234,7 +241,7 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
     """Return what the user should know of seconds without a picture."""
     from stepline.grounding.evidence import picture_warning
 
-    if visual.activity is None:
+    if visual.activity is None or visual.screen is not None:  # a screen stands still
         return []
     lines = visual.cues.lines if visual.cues is not None else ()
     warning = picture_warning(visual.activity, math.ceil(duration), lines)
@@ -356,12 +363,17 @@ def _read_sound_and_picture(
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
-                return SoundAndPicture(speech, WrittenSteps(), VisualFeatures())
+                screen = find_silent_screen(request, info, settings)
+                evidence = SoundAndPicture(speech, WrittenSteps(), VisualFeatures(screen=screen))
+                return _with_typed_captions(run, evidence) or replace(
+                    evidence, visual=VisualFeatures()
+                )
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = near_the_video(speech.transcript, info.duration)
             narration = _read_narration(request, near, settings)
             written = propose_steps(request, near, settings, info, narration)
-            return SoundAndPicture(speech, written, look.result(), narration)
+            evidence = SoundAndPicture(speech, written, look.result(), narration)
+            return _with_typed_captions(run, evidence) or evidence
         except StoppedError:
             look.result()  # raises what went wrong there
             raise
@@ -374,6 +386,24 @@ def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
     if speech.transcript.sentences or run.request.texts:
         return True
     return run.networks.describer is not None or run.settings.vision.witness.named
+
+
+def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:
+    """Return what captions on a screen say in place of speech, and the steps of it; None where
+    somebody speaks, or no captions are read."""
+    screen, request = evidence.visual.screen, run.request
+    if screen is None or evidence.speech.transcript.sentences or request.texts:
+        return None
+    if run.settings.procx.when == "alone":
+        return None
+    transcript = captions_on_screen(screen, run.info.duration)
+    if transcript is None:
+        return None
+    warnings = (*evidence.speech.warnings, CAPTIONS_NOTE)
+    speech = evidence.speech.model_copy(update={"transcript": transcript, "warnings": warnings})
+    narration = _read_narration(request, transcript, run.settings)
+    written = propose_steps(request, transcript, run.settings, run.info, narration)
+    return SoundAndPicture(speech, written, evidence.visual, narration)
 
 
 def _read_narration(

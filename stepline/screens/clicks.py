@@ -17,7 +17,7 @@ import numpy.typing as npt
 from stepline.records import Sentence, Span, Step
 from stepline.screens.label_words import LabelMatcher
 from stepline.screens.lines import ScreenLine, is_same_text
-from stepline.screens.reading import ScreenEvent, ScreenReading
+from stepline.screens.reading import ScreenEvent, ScreenReading, join_typed
 from stepline.vision.faces import box_iou
 
 Floats = npt.NDArray[np.float64]
@@ -65,7 +65,7 @@ def place_clicks(
     """Return the change that each step makes, in the order of the steps; steps that make none are
     left out."""
     said = sorted((step for step in steps if step.said), key=_said_start)
-    events = [event for event in reading.events if not _is_caret(event)]
+    events = [event for event in join_typed(reading.events) if not _is_caret(event)]
     if not said or not events:
         return ()
     words = [_step_words(step, sentences) for step in said]

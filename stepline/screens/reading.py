@@ -14,6 +14,7 @@ import numpy as np
 
 from stepline.records import Span
 from stepline.screens.changes import ChangeFinder, Point, ScreenChange
+from stepline.screens.detector import ScreenLikeness, ScreenMeter
 from stepline.screens.lines import ScreenLine, ScreenLineReader, around, is_same_text
 from stepline.vision.faces import box_iou
 from stepline.vision.on_screen_text import MIN_BOX_IOU, Box
@@ -30,9 +31,11 @@ READ_RATE = 5.0  # frames a second that are compared
 MAX_SIDE = 1080  # px of the shorter side of what is read
 SCENE_SHARE = 0.2  # of the letters on screen: a greater change is a new scene (MONDAY)
 TYPED_PAUSE = 1.0  # s between letters of a line that is typed
-TYPED_HEIGHT = 48  # px of a line that is typed
-TYPED_MARGIN = 16  # px next to the letters before
+TYPED_LETTERS = 3  # with which it begins before and after
 MIN_LINES = 4  # of the median screen, from which a still video is a screen recording
+PAIR_LOOKS = 10  # pairs of pictures, spread over a video that is not decoded otherwise
+PAIR_SECONDS = 0.34  # s between the pictures of a pair, as between those of the usual look
+PAIR_SIDE = 256  # px of their shorter side
 LOOK_WIDTH = 960  # px across of a picture whose lines are counted
 MAX_LOOK_LINES = 12  # that are tried in each
 TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
@@ -43,9 +46,9 @@ class ScreenEvent:
     """A change of the screen, read. start, end: s; box: around what changed, in pixels; patches:
     boxes of its parts.
 
-    cursor: where it was, None where none was seen. before: all lines when it began; appeared,
-    vanished: those that came and went. area: share of the picture that changed. scene: whether more
-    than a fifth of the text is new.
+    cursor: where it was, None where none was seen. before, after: all lines when it began, and when
+    it was over; appeared, vanished: those that came and went. area: share of the picture that
+    changed. scene: whether more than a fifth of the text is new.
     """
 
     start: float
@@ -54,6 +57,7 @@ class ScreenEvent:
     patches: tuple[Box, ...]
     cursor: Point | None
     before: tuple[ScreenLine, ...]
+    after: tuple[ScreenLine, ...]
     appeared: tuple[ScreenLine, ...]
     vanished: tuple[ScreenLine, ...]
     area: float
@@ -72,6 +76,25 @@ class ScreenReading:
     def scenes(self) -> tuple[float, ...]:
         """Seconds at which more than a fifth of the text changes."""
         return tuple(event.start for event in self.events if event.scene)
+
+
+def sampled_likeness(
+    path: Path, start: float, duration: float, media: "MediaSettings"
+) -> ScreenLikeness:
+    """Return how like a screen recording a video is, by pairs of pictures of its seconds."""
+    from stepline.media import read_frames_at
+
+    firsts = [start + (pair + 0.5) * duration / PAIR_LOOKS for pair in range(PAIR_LOOKS)]
+    times = [time for first in firsts for time in (first, first + PAIR_SECONDS)]
+    pairs: dict[int, ScreenMeter] = {}
+    for frame in read_frames_at(path, times, settings=media, shorter=PAIR_SIDE):
+        pair = int((frame.time - start) * PAIR_LOOKS / duration)
+        pairs.setdefault(pair, ScreenMeter()).add(frame)
+    likenesses = [meter.finish() for meter in pairs.values()]
+    if not likenesses:
+        return ScreenLikeness(0.0, 0.0)
+    still = float(np.median([likeness.still for likeness in likenesses]))
+    return ScreenLikeness(still, float(np.median([likeness.flat for likeness in likenesses])))
 
 
 def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
@@ -127,10 +150,7 @@ class _EventReader:
             before = self._lines
             after = self._reader.read(change.after, change.box, before)
             self._lines = after
-            event = _event(change, before, after)
-            if self.events and _is_typed_on(self.events[-1], event):
-                event = _joined(self.events.pop(), event, after)
-            self.events.append(event)
+            self.events.append(_event(change, before, after))
 
 
 def _event(
@@ -147,6 +167,7 @@ def _event(
         change.patches,
         change.cursor,
         before,
+        after,
         appeared,
         vanished,
         _area(change.box, change.after),
@@ -154,30 +175,37 @@ def _event(
     )
 
 
+def join_typed(events: Sequence[ScreenEvent]) -> list[ScreenEvent]:
+    """Return the changes with those joined that write one line, letter by letter."""
+    joined: list[ScreenEvent] = []
+    for event in events:
+        if joined and _is_typed_on(joined[-1], event):
+            event = _joined(joined.pop(), event)
+        joined.append(event)
+    return joined
+
+
 def _is_typed_on(before: ScreenEvent, event: ScreenEvent) -> bool:
-    """Whether a change goes on writing the line that the one before began, or only the caret of it
-    blinks."""
-    left, top, right, bottom = event.box
-    low = before.box[1] - TYPED_MARGIN <= top and bottom <= before.box[3] + TYPED_MARGIN
-    is_line = bottom - top <= TYPED_HEIGHT and low
-    inside = left <= before.box[2] + TYPED_MARGIN and right >= before.box[0]
-    grown = all(
-        any(line.text.startswith(other.text[:3]) for other in before.appeared)
-        for line in event.appeared
-    )
-    is_near = event.start - before.end < TYPED_PAUSE
-    return is_near and is_line and inside and grown and bool(before.appeared)
+    """Whether a change goes on writing the line that the one before began."""
+    written = before.appeared[0] if len(before.appeared) == 1 else None
+    later = event.appeared[0] if len(event.appeared) == 1 else None
+    if written is None or later is None or event.start - before.end > TYPED_PAUSE:
+        return False
+    begins_alike = later.text[:TYPED_LETTERS] == written.text[:TYPED_LETTERS]
+    grows = len(later.text) > len(written.text) and begins_alike
+    return grows and box_iou(written.box, later.box) > 0
 
 
-def _joined(before: ScreenEvent, event: ScreenEvent, lines: tuple[ScreenLine, ...]) -> ScreenEvent:
-    """Return two changes as one. lines: of the screen after both."""
+def _joined(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
+    """Return two changes as one."""
     return replace(
         before,
         end=event.end,
         box=around(before.box, event.box),
         patches=(*before.patches, *event.patches),
-        appeared=_new_lines(lines, before.before),
-        vanished=_new_lines(before.before, lines),
+        after=event.after,
+        appeared=_new_lines(event.after, before.before),
+        vanished=_new_lines(before.before, event.after),
         scene=before.scene or event.scene,
     )
 
