@@ -147,7 +147,9 @@ def click_remarks(click: Click) -> tuple[str, ...]:
     """Return what the screen says for a step: where it is clicked, and what happens then."""
     remarks = []
     if click.label is not None:
-        remarks.append(f"for: {_quoted(click.label.text)} stands there and is clicked")
+        remarks.append(
+            f"for: {_quoted(click.label.text)} stands on screen, and the screen changes next"
+        )
     remarks.append(f"for: {_result(click.event)}")
     return tuple(remarks)
 
@@ -155,9 +157,8 @@ def click_remarks(click: Click) -> tuple[str, ...]:
 def _result(event: ScreenEvent) -> str:
     """Return in words what a change does to the screen."""
     if event.appeared:
-        largest = max(event.appeared, key=lambda line: line.box[3] - line.box[1])
         kind = "a new screen opens" if event.scene else "then appears"
-        return f"{kind}: {_quoted(largest.text)}"
+        return f"{kind}: {_quoted(event.appeared[0].text)}"
     if event.vanished:
         return f"then goes: {_quoted(event.vanished[0].text)}"
     return "then the picture changes there"

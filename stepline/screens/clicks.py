@@ -34,14 +34,15 @@ NAMED_RESULT = 1.5  # of a change in which what the step names appears
 BARE_CHANGE = 1.0  # against a change without any text that comes or goes
 CARET_WIDTH = 8  # px, at most
 SMALL_AREA = 0.05  # share of the picture of such a change
-MIN_PAIR = 0.0  # log odds from which a step makes a change
-MIN_LABEL = 1.5  # log odds from which a label is named
+MIN_PAIR = 2.5  # log odds from which a step makes a change
+MIN_LABEL = 2.0  # log odds from which a label is named
 # s between the middle of the words and the change: before a video says how far, and the least
 FIRST_LAG, FIRST_SPREAD, MIN_SPREAD = 0.5, 3.0, 1.2
 FIRST_LAGS = (-2.5, 0.5, 3.5)  # from which the lag of a video is sought; the best sum counts
 USUAL_GAP = 30.0  # s, over which a change could lie anywhere
 FARTHEST = 12.0  # s from its words within which a step is sought
 SURE_LABEL = 3.0  # log odds of a label whose lag is counted
+USUAL_SPREAD = 2.0  # s, of the lags of speakers
 LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated anew
 PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
 LEAD, TAIL = 1.0, 1.5  # s of a span before and after its change, at most
@@ -72,7 +73,7 @@ def place_clicks(
     evidence, labels, naming = _screen_evidence(said, words, events, reading)
     lags = np.array([[event.start - _said_middle(step) for event in events] for step in said])
     tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
-    scores = max(tries, key=_total)
+    scores, _ = max(tries, key=lambda fit: _total(fit[0]) - _unusual(fit[1]))
     clicks = []
     for k, e in _best_pairs(scores):
         span = _click_span(events, e)
@@ -80,13 +81,23 @@ def place_clicks(
     return tuple(clicks)
 
 
-def _fitted_scores(evidence: Floats, lags: Floats, naming: Floats, lag: float) -> Floats:
-    """Return (K, E) log odds with the speaker's own lag, estimated from `lag` on."""
+def _fitted_scores(
+    evidence: Floats, lags: Floats, naming: Floats, lag: float
+) -> tuple[Floats, float]:
+    """Return (K, E) log odds and the lag, s: with the speaker's own lag, estimated from `lag` on, and with how
+    often steps of this video name what is clicked: hands that are filmed click nothing."""
     scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
     for _ in range(LAG_ROUNDS):
         sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
-        scores = evidence + _lag_log_odds(lags, *_speaker_lag(sure))
-    return scores
+        lag, spread = _speaker_lag(sure)
+        scores = evidence + _lag_log_odds(lags, lag, spread)
+        scores += math.log((len(sure) + 1) / (len(lags) - len(sure) + 1))
+    return scores, lag
+
+
+def _unusual(lag: float) -> float:
+    """Return the log odds against a speaker who is so far ahead or behind."""
+    return (lag - FIRST_LAG) ** 2 / (2 * USUAL_SPREAD**2)
 
 
 def _total(scores: Floats) -> float:

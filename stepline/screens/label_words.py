@@ -14,7 +14,7 @@ FULL_LABEL = 4.0  # of a label all of whose words are said
 MORE_WORDS = 0.5  # of each further word that is said of a label
 FULL_STEP = 2.0  # of a label that holds all the words of a step that tell something
 LIKE_MEANING = 2.0  # of a label that means what the step does: times the cosine
-SURE_LETTERS = 4  # of the words that are said, from which a label counts in full
+SURE_LETTERS = 4  # of the words that are said, from which a label counts in full; one says nothing
 MIN_WORD_RATIO = 0.8  # of the letters of two words that are one, misheard or in another form
 MIN_STEM = 4  # letters of a word that may be the beginning of another form of it
 
@@ -40,7 +40,7 @@ class LabelMatcher:
         named = [word for word in label if is_said(word, self._words[step])]
         letters = sum(map(len, named))
         share = letters / max(1, sum(map(len, label)))
-        surety = min(1.0, letters / SURE_LETTERS)
+        surety = min(1.0, max(0, letters - 1) / (SURE_LETTERS - 1))
         told = self._steps[step]
         covered = [word for word in told if is_said(word, set(label))]
         coverage = len(covered) / max(1, len(told))
