@@ -219,9 +219,10 @@ class CursorTrack:
 
 
 def changed_parts(before: Pictures, after: Pictures) -> Flags:
-    """Return which parts of two pictures (H, W, 3) differ."""
+    """Return which parts of two pictures (H, W, 3) differ, those alone that touch another one."""
     changes = [part_changes(before[..., n], after[..., n], PART_PIXELS) for n in range(2)]
     flags: Flags = np.maximum(changes[0], changes[1]) > MIN_CHANGE
+    _clear_specks(flags)
     return flags
 
 
@@ -239,15 +240,29 @@ def patches(parts: Flags) -> list[Box]:
 def _clear_cursor(parts: Flags, places: Sequence[Point], limit: int) -> None:
     """Take out of the changed parts what a cursor does in the places where it was and is.
 
-    Where it was may not be known: of two small patches the other one is that.
+    Where it was may not be known: a single other patch as large as it is that.
     """
     boxes = [box for box in patches(parts) if _all_small([box], limit)]
     own = [box for box in boxes if any(_is_near(place, box) for place in places)]
-    is_pair = len(boxes) == 2 and len(patches(parts)) == 2
-    if len(places) == 1 and len(own) == 1 and is_pair:
-        own = boxes
+    if len(places) == 1 and len(own) == 1:
+        others = [box for box in boxes if box not in own and _is_as_large(box, own[0])]
+        own += others if len(others) == 1 else []
     for left, top, right, bottom in own:
         parts[top:bottom, left:right] = False
+
+
+def _clear_specks(parts: Flags) -> None:
+    """Take out single parts, which a codec changes by itself."""
+    for left, top, right, bottom in patches(parts):
+        if right - left == 1 and bottom - top == 1:
+            parts[top, left] = False
+
+
+def _is_as_large(box: Box, other: Box) -> bool:
+    """Whether two patches differ by a part across and down at most."""
+    across = abs((box[2] - box[0]) - (other[2] - other[0]))
+    down = abs((box[3] - box[1]) - (other[3] - other[1]))
+    return max(across, down) <= 1
 
 
 def _all_small(boxes: Sequence[Box], limit: int) -> bool:
