@@ -190,6 +190,10 @@ class CursorTrack:
 
     def _follow(self, boxes: Sequence[Box], limit: int) -> None:
         small = [box for box in boxes if _all_small([box], limit)]
+        old = [box for box in small if self.position is not None and _is_near(self.position, box)]
+        if len(small) > 2 and len(old) == 1:  # others are a codec's, or a button's
+            alike = [box for box in small if box not in old and _is_as_large(box, old[0])]
+            small = [*old, *alike] if len(alike) == 1 else []
         if len(small) == 2:
             self._take_hop(small)
         elif len(small) == 1 and self.position is not None and _is_near(self.position, small[0]):
