@@ -159,12 +159,12 @@ def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
 
     with Image.open(io.BytesIO(picture)) as opened:
         image = opened.convert("RGB")
-    left, top, right, bottom = target.box
+    x, y, end_x, end_y = target.box
     box = (
-        left * image.width - MARK_MARGIN,
-        top * image.height - MARK_MARGIN,
-        right * image.width + MARK_MARGIN,
-        bottom * image.height + MARK_MARGIN,
+        x * image.width - MARK_MARGIN,
+        y * image.height - MARK_MARGIN,
+        end_x * image.width + MARK_MARGIN,
+        end_y * image.height + MARK_MARGIN,
     )
     ImageDraw.Draw(image).rectangle(box, outline=MARK_COLOUR, width=MARK_WIDTH)
     return encode_jpeg(np.asarray(image))

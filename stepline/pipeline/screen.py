@@ -115,15 +115,15 @@ def _clicked(step: Step, click: Click, reading: ScreenReading) -> Step:
     event = click.event
     target = None
     if click.label is not None:
-        left, top, right, bottom = click.label.box
+        x, y, end_x, end_y = click.label.box
         target = ScreenTarget(
             label=one_line(click.label.text),
             at=round(max(0.0, event.start - BEFORE_CLICK), 3),
             box=(
-                left / reading.width,
-                top / reading.height,
-                right / reading.width,
-                bottom / reading.height,
+                x / reading.width,
+                y / reading.height,
+                end_x / reading.width,
+                end_y / reading.height,
             ),
         )
     return step.model_copy(

@@ -49,11 +49,11 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
     if not captions:
         return reading
     height = max(line.box[3] - line.box[1] for line in captions)
-    top = min(line.box[1] for line in captions) - height
-    bottom = max(line.box[3] for line in captions) + height
+    y = min(line.box[1] for line in captions) - height
+    end_y = max(line.box[3] for line in captions) + height
     events = []
     for event in reading.events:
-        patches = [patch for patch in event.patches if patch[1] < top or patch[3] > bottom]
+        patches = [patch for patch in event.patches if patch[1] < y or patch[3] > end_y]
         appeared = _other_lines(event.appeared, captions)
         vanished = _other_lines(event.vanished, captions)
         if not (patches or appeared or vanished):
@@ -101,8 +101,8 @@ def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
 
 
 def _is_like_caption(row: _TimedLine, reading: ScreenReading) -> bool:
-    left, _, right, _ = row.line.box
-    centred = abs((left + right) / 2 - reading.width / 2) <= MAX_OFF_CENTRE * reading.width
+    x, _, end_x, _ = row.line.box
+    centred = abs((x + end_x) / 2 - reading.width / 2) <= MAX_OFF_CENTRE * reading.width
     return centred and len(row.line.text.split()) >= MIN_WORDS
 
 

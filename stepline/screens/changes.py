@@ -56,8 +56,8 @@ class ScreenChange:
     @property
     def box(self) -> Box:
         """The box around all patches."""
-        left, top, right, bottom = zip(*self.patches, strict=True)
-        return min(left), min(top), max(right), max(bottom)
+        x, y, end_x, end_y = zip(*self.patches, strict=True)
+        return min(x), min(y), max(end_x), max(end_y)
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ class ChangeFinder:
         onset = _onset(run.differences, parts)
         height, width = frame.image.shape[:2]
         boxes = []
-        for left, top, right, bottom in patches(parts):
-            corner = min(width, right * PART_PIXELS), min(height, bottom * PART_PIXELS)
-            boxes.append((left * PART_PIXELS, top * PART_PIXELS, *corner))
+        for x, y, end_x, end_y in patches(parts):
+            corner = min(width, end_x * PART_PIXELS), min(height, end_y * PART_PIXELS)
+            boxes.append((x * PART_PIXELS, y * PART_PIXELS, *corner))
         yield ScreenChange(
             max(0.0, onset.time - self._lag),
             frame.time,
@@ -197,12 +197,12 @@ class CursorTrack:
         if len(small) == 2:
             self._take_hop(small)
         elif len(small) == 1 and self.position is not None and _is_near(self.position, small[0]):
-            left, top, right, bottom = small[0]
+            x, y, end_x, end_y = small[0]
             # old and new place in one patch: the new one is as far from its middle as the old one
-            if max(right - left, bottom - top) >= MIN_SHARED_PARTS:
-                x, y = self.position
+            if max(end_x - x, end_y - y) >= MIN_SHARED_PARTS:
                 middle = _middle(small[0])
-                self.position = 2 * middle[0] - x, 2 * middle[1] - y
+                last = self.position
+                self.position = 2 * middle[0] - last[0], 2 * middle[1] - last[1]
 
     def _take_hop(self, boxes: Sequence[Box]) -> None:
         """Follow the cursor from one of two patches to the other."""
@@ -251,15 +251,15 @@ def _clear_cursor(parts: Flags, places: Sequence[Point], limit: int) -> None:
     if len(places) == 1 and len(own) == 1:
         others = [box for box in boxes if box not in own and _is_as_large(box, own[0])]
         own += others if len(others) == 1 else []
-    for left, top, right, bottom in own:
-        parts[top:bottom, left:right] = False
+    for x, y, end_x, end_y in own:
+        parts[y:end_y, x:end_x] = False
 
 
 def _clear_specks(parts: Flags) -> None:
     """Take out single parts, which a codec changes by itself."""
-    for left, top, right, bottom in patches(parts):
-        if right - left == 1 and bottom - top == 1:
-            parts[top, left] = False
+    for x, y, end_x, end_y in patches(parts):
+        if end_x - x == 1 and end_y - y == 1:
+            parts[y, x] = False
 
 
 def _is_as_large(box: Box, other: Box) -> bool:
@@ -273,12 +273,12 @@ def _all_small(boxes: Sequence[Box], limit: int) -> bool:
     """Whether a cursor alone may have moved: one or two patches, none larger than it."""
     if len(boxes) > 2:
         return False
-    return all(right - left <= limit and low - top <= limit for left, top, right, low in boxes)
+    return all(box[2] - box[0] <= limit and box[3] - box[1] <= limit for box in boxes)
 
 
 def _middle(box: Box) -> Point:
-    left, top, right, bottom = box
-    return (left + right) * PART_PIXELS / 2, (top + bottom) * PART_PIXELS / 2
+    x, y, end_x, end_y = box
+    return (x + end_x) * PART_PIXELS / 2, (y + end_y) * PART_PIXELS / 2
 
 
 def _is_near(place: Point, box: Box) -> bool:

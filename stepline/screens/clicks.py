@@ -40,12 +40,14 @@ MIN_LABEL = 2.0  # log odds from which a label is named
 FIRST_LAG, FIRST_SPREAD, MIN_SPREAD = 0.5, 3.0, 1.2
 FIRST_LAGS = (-2.5, 0.5, 3.5)  # from which the lag of a video is sought; the best sum counts
 USUAL_GAP = 30.0  # s, over which a change could lie anywhere
-FARTHEST = 12.0  # s from its words within which a step is sought
+MAX_LAG = 12.0  # s from its words within which a step is sought
 SURE_LABEL = 3.0  # log odds of a label whose lag is counted
 USUAL_SPREAD = 2.0  # s, of the lags of speakers
 LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated anew
 PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
-LEAD, TAIL = 1.0, 1.5  # s of a span before and after its change, at most
+# s of a span before and after its change, at most
+LEAD_SECONDS = 1.0
+TAIL_SECONDS = 1.5
 
 
 @dataclass(frozen=True)
@@ -65,19 +67,19 @@ def place_clicks(
 ) -> tuple[Click, ...]:
     """Return the change that each step makes, in the order of the steps; steps that make none are
     left out."""
-    said = sorted((step for step in steps if step.said), key=_said_start)
+    narrated = sorted((step for step in steps if step.said), key=_said_start)
     events = [event for event in join_typed(reading.events) if not _is_caret(event)]
-    if not said or not events:
+    if not narrated or not events:
         return ()
-    words = [_step_words(step, sentences) for step in said]
-    evidence, labels, naming = _screen_evidence(said, words, events, reading)
-    lags = np.array([[event.start - _said_middle(step) for event in events] for step in said])
+    words = [_step_words(step, sentences) for step in narrated]
+    evidence, labels, naming = _screen_evidence(narrated, words, events, reading)
+    lags = np.array([[event.start - _said_middle(step) for event in events] for step in narrated])
     tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
     scores, _ = max(tries, key=lambda fit: _total(fit[0]) - _unusual(fit[1]))
     clicks = []
     for k, e in _best_pairs(scores):
         span = _click_span(events, e)
-        clicks.append(Click(said[k].id, events[e], labels[k][e], span, float(scores[k, e])))
+        clicks.append(Click(narrated[k].id, events[e], labels[k][e], span, float(scores[k, e])))
     return tuple(clicks)
 
 
@@ -122,8 +124,8 @@ def _said_middle(step: Step) -> float:
 
 def _step_words(step: Step, sentences: Sequence[Sentence]) -> str:
     """Return what is said for a step, its own words first."""
-    heard = [sentences[index].text for index in step.sources]
-    return " ".join([step.text, *heard])
+    spoken_texts = [sentences[index].text for index in step.sources]
+    return " ".join([step.text, *spoken_texts])
 
 
 def _screen_evidence(
@@ -193,11 +195,11 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
     """Return what the place of the cursor says for a label; 0 where no cursor is seen."""
     if event.cursor is None:
         return 0.0
-    x, y = event.cursor
-    left, top, right, bottom = line.box
-    margin = (bottom - top) / 2
-    across = max(left - margin - x, x - right - margin, 0.0)
-    down = max(top - margin - y, y - bottom - margin, 0.0)
+    cursor_x, cursor_y = event.cursor
+    x, y, end_x, end_y = line.box
+    margin = (end_y - y) / 2
+    across = max(x - margin - cursor_x, cursor_x - end_x - margin, 0.0)
+    down = max(y - margin - cursor_y, cursor_y - end_y - margin, 0.0)
     distance = math.hypot(across, down)
     if distance == 0:
         return CURSOR_INSIDE
@@ -206,10 +208,10 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
     """Return the log odds that words and change belong together by their distance, a normal against
-    a uniform one; -inf beyond FARTHEST."""
+    a uniform one; -inf beyond MAX_LAG."""
     density = np.exp(-(((lags - middle) / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
     odds: Floats = np.log(density * USUAL_GAP + 1e-2)
-    odds[np.abs(lags) > FARTHEST] = -np.inf
+    odds[np.abs(lags) > MAX_LAG] = -np.inf
     return odds
 
 
@@ -253,5 +255,5 @@ def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     event = events[number]
     before = events[number - 1].end if number else 0.0
     after = events[number + 1].start if number + 1 < len(events) else math.inf
-    start = min(event.start, max(event.start - LEAD, before))
-    return Span(max(0.0, start), max(event.end, min(event.end + TAIL, after)))
+    start = min(event.start, max(event.start - LEAD_SECONDS, before))
+    return Span(max(0.0, start), max(event.end, min(event.end + TAIL_SECONDS, after)))

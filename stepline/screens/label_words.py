@@ -41,9 +41,9 @@ class LabelMatcher:
         letters = sum(map(len, named))
         share = letters / max(1, sum(map(len, label)))
         surety = min(1.0, max(0, letters - 1) / (SURE_LETTERS - 1))
-        told = self._steps[step]
-        covered = [word for word in told if is_said(word, set(label))]
-        coverage = len(covered) / max(1, len(told))
+        step_words = self._steps[step]
+        covered = [word for word in step_words if is_said(word, set(label))]
+        coverage = len(covered) / max(1, len(step_words))
         meaning = float(self._cosines[step, number])
         more = MORE_WORDS * share * max(0, len(named) - 1)
         by_words = FULL_LABEL * share**2 * surety + more + FULL_STEP * coverage

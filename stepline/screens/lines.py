@@ -52,32 +52,32 @@ class ScreenLineReader:
         self,
         picture: Pictures,
         area: Box | None = None,
-        known: Sequence[ScreenLine] = (),
+        lines_before: Sequence[ScreenLine] = (),
         *,
         most: int | None = None,
     ) -> tuple[ScreenLine, ...]:
         """Return all lines of a picture (H, W, 3), from top to bottom.
 
-        area: outside of which `known`, the lines of the picture before, are still true. most: lines
+        area: outside of which `lines_before`, those of the picture before, are still true. most: lines
         that are tried, from the top.
         """
         height, width = picture.shape[:2]
         window: Box = (0, 0, width, height)
         outside: list[ScreenLine] = []
         if area is not None:
-            window, outside = _window(area, known, width, height)
-        left, top, right, bottom = window
-        crop = np.ascontiguousarray(picture[top:bottom, left:right])
+            window, outside = _window(area, lines_before, width, height)
+        window_x, window_y = window[:2]
+        crop = np.ascontiguousarray(picture[window_y : window[3], window_x : window[2]])
         side = max(MIN_DETECTOR_SIDE, min(crop.shape[:2]))
         letters = self._detect(crop, side)
         high, wide = crop.shape[0] / letters.shape[0], crop.shape[1] / letters.shape[1]
         lines = list(outside)
         for x, y, end_x, end_y in line_boxes(letters, wide, high)[:most]:
-            box = (x + left, y + top, end_x + left, end_y + top)
+            box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
             line = self._line(picture, box)
             if line is None:
                 continue
-            covered = [other for other in known if _is_covered(line, other)]
+            covered = [other for other in lines_before if _is_covered(line, other)]
             lines.append(covered[0] if covered else line)
         return tuple(sorted(lines, key=lambda line: (line.box[1], line.box[0])))
 
@@ -103,13 +103,13 @@ class ScreenLineReader:
 
 
 def _window(
-    area: Box, known: Sequence[ScreenLine], width: int, height: int
+    area: Box, lines_before: Sequence[ScreenLine], width: int, height: int
 ) -> tuple[Box, list[ScreenLine]]:
     """Return what is to be read of a picture, whole lines with a margin around what changed, and
     the lines outside of it."""
     margin = round(MARGIN_SHARE * min(width, height))
     window = _widened(area, margin, width, height)
-    outside = list(known)
+    outside = list(lines_before)
     while touched := [line for line in outside if box_iou(line.box, window) > 0]:
         for line in touched:
             window = around(window, _widened(line.box, margin // 2, width, height))
@@ -119,14 +119,14 @@ def _window(
 
 def _widened(box: Box, margin: int, width: int, height: int) -> Box:
     """Return a box with a margin, at least MIN_WINDOW px wide and high where the picture is."""
-    left, top, right, bottom = box
-    across = max(margin, (MIN_WINDOW - (right - left)) // 2)
-    down = max(margin, (MIN_WINDOW - (bottom - top)) // 2)
+    x, y, end_x, end_y = box
+    across = max(margin, (MIN_WINDOW - (end_x - x)) // 2)
+    down = max(margin, (MIN_WINDOW - (end_y - y)) // 2)
     return (
-        max(0, left - across),
-        max(0, top - down),
-        min(width, right + across),
-        min(height, bottom + down),
+        max(0, x - across),
+        max(0, y - down),
+        min(width, end_x + across),
+        min(height, end_y + down),
     )
 
 
