@@ -53,7 +53,8 @@ class ScreenMeter:
         green = frame.image[..., 1]
         if self._last is not None and self._last.shape == green.shape:
             changes = part_changes(self._last, green, PART_PIXELS)
-            self._still.append(float((changes <= STILL_CHANGE).mean()))
+            is_still = changes <= STILL_CHANGE
+            self._still.append(float(is_still.mean()))
         if self._frames % FRAMES_PER_LOOK == 0:
             self._flat.append(flat_share(green))
         self._last = green
@@ -63,13 +64,17 @@ class ScreenMeter:
         """Return how like a screen the video is; a single frame is like none."""
         if not self._still:
             return ScreenLikeness(0.0, 0.0)
-        return ScreenLikeness(float(np.median(self._still)), float(np.median(self._flat)))
+        still = float(np.median(self._still))
+        flat = float(np.median(self._flat))
+        return ScreenLikeness(still, flat)
 
 
 def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
     """Return the greatest change in each part of `side` x `side` pixels of a channel (H, W), 0 to
     255."""
-    change = np.maximum(before, after) - np.minimum(before, after)
+    greater = np.maximum(before, after)
+    smaller = np.minimum(before, after)
+    change = greater - smaller
     height, width = change.shape
     rows = np.arange(0, height, side)
     columns = np.arange(0, width, side)
@@ -81,6 +86,8 @@ def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
 def flat_share(channel: Pictures) -> float:
     """Return the share of the pixels (H, W) that differ from neither neighbour, below nor right."""
     grey = channel.astype(np.int16)
-    across = np.abs(np.diff(grey, axis=1))[:-1] <= FLAT_CHANGE
-    down = np.abs(np.diff(grey, axis=0))[:, :-1] <= FLAT_CHANGE
-    return float((across & down).mean())
+    across = np.abs(np.diff(grey, axis=1))
+    down = np.abs(np.diff(grey, axis=0))
+    is_flat = across[:-1] <= FLAT_CHANGE
+    is_flat &= down[:, :-1] <= FLAT_CHANGE
+    return float(is_flat.mean())

@@ -28,7 +28,8 @@ class LabelMatcher:
         self._words = [set(split_words(text)) for text in words]
         self._numbers = {text: number for number, text in enumerate(lines)}
         self._lines = [label_words(text) for text in lines]
-        self._cosines = embed(steps) @ embed([text.lower() for text in lines]).T  # (K, L)
+        line_vectors = embed([text.lower() for text in lines])
+        self._cosines = embed(steps) @ line_vectors.T  # (K, L)
         # lines of pages are long and like everything
         usual = np.median(self._cosines, axis=1, keepdims=True)
         self._cosines = np.maximum(self._cosines - usual, 0.0)
@@ -39,21 +40,28 @@ class LabelMatcher:
         label = self._lines[number]
         named = [word for word in label if is_said(word, self._words[step])]
         letters = sum(map(len, named))
-        share = letters / max(1, sum(map(len, label)))
-        surety = min(1.0, max(0, letters - 1) / (SURE_LETTERS - 1))
+        label_letters = sum(map(len, label))
+        share = letters / max(1, label_letters)
+        surety = (letters - 1) / (SURE_LETTERS - 1)
+        surety = min(1.0, max(0.0, surety))
         step_words = self._steps[step]
         covered = [word for word in step_words if is_said(word, set(label))]
         coverage = len(covered) / max(1, len(step_words))
         meaning = float(self._cosines[step, number])
-        more = MORE_WORDS * share * max(0, len(named) - 1)
-        by_words = FULL_LABEL * share**2 * surety + more + FULL_STEP * coverage
-        return by_words + LIKE_MEANING * meaning
+        total = FULL_LABEL * share**2 * surety
+        total += MORE_WORDS * share * max(0, len(named) - 1)
+        total += FULL_STEP * coverage
+        total += LIKE_MEANING * meaning
+        return total
 
     def named_share(self, step: int, line: str) -> float:
         """Return the share of a line's letters whose words the step says, 0 for short ones."""
         label = self._lines[self._numbers[line]]
-        letters = sum(len(word) for word in label if is_said(word, self._words[step]))
-        return letters / sum(map(len, label)) if letters >= SURE_LETTERS else 0.0
+        named = [word for word in label if is_said(word, self._words[step])]
+        letters = sum(map(len, named))
+        if letters < SURE_LETTERS:
+            return 0.0
+        return letters / sum(map(len, label))
 
 
 def split_words(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Lines of text on a screen, with their places; only what changed is read."""
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ MARGIN_SHARE = 0.03  # of the picture's shorter side, around what changed
 MIN_WINDOW = 160  # px that are read at least, across and down: the detector needs surroundings
 MIN_DETECTOR_SIDE = 64  # px of what the detector sees at least
 MIN_MISREAD_LETTERS = 5  # of a text in which one letter may be misread
+SAME_PLACE_IOU = 0.2  # above which two lines of one screen are one: they have margins that touch
 MIN_COVERED_RATIO = 0.75  # of the letters that a line has left under a cursor
 MIN_LINE_HEIGHT = 8  # px; smaller letters are not read
 MAX_LINE_RATIO = 40  # times as wide as high
@@ -51,35 +53,43 @@ class ScreenLineReader:
     def read(
         self,
         picture: Pictures,
-        area: Box | None = None,
+        patches: Sequence[Box] = (),
         lines_before: Sequence[ScreenLine] = (),
         *,
         most: int | None = None,
     ) -> tuple[ScreenLine, ...]:
         """Return all lines of a picture (H, W, 3), from top to bottom.
 
-        area: outside of which `lines_before`, those of the picture before, are still true. most: lines
-        that are tried, from the top.
+        patches: what changed since the picture before. Of its lines, `lines_before`, those that no
+        patch touches stand as they were: a cursor may cover them. most: lines that are tried, from
+        the top.
         """
         height, width = picture.shape[:2]
         window: Box = (0, 0, width, height)
-        outside: list[ScreenLine] = []
-        if area is not None:
-            window, outside = _window(area, lines_before, width, height)
+        lines: list[ScreenLine] = []
+        if patches:
+            window = _window(functools.reduce(around, patches), lines_before, width, height)
+            for before in lines_before:
+                if not _overlaps(before.box, patches):
+                    lines.append(before)
+        standing = [line.box for line in lines]
         window_x, window_y = window[:2]
         crop = np.ascontiguousarray(picture[window_y : window[3], window_x : window[2]])
         side = max(MIN_DETECTOR_SIDE, min(crop.shape[:2]))
         letters = self._detect(crop, side)
-        high, wide = crop.shape[0] / letters.shape[0], crop.shape[1] / letters.shape[1]
-        lines = list(outside)
-        for x, y, end_x, end_y in line_boxes(letters, wide, high)[:most]:
+        high = crop.shape[0] / letters.shape[0]
+        wide = crop.shape[1] / letters.shape[1]
+        boxes = line_boxes(letters, wide, high)
+        for x, y, end_x, end_y in boxes[:most]:
             box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
-            line = self._line(picture, box)
-            if line is None:
+            if _overlaps(box, standing, SAME_PLACE_IOU):
                 continue
-            covered = [other for other in lines_before if _is_covered(line, other)]
-            lines.append(covered[0] if covered else line)
-        return tuple(sorted(lines, key=lambda line: (line.box[1], line.box[0])))
+            line = self._line(picture, box)
+            if line is not None:
+                lines.append(_uncovered(line, lines_before))
+        lines.sort(key=lambda line: line.box[0])
+        lines.sort(key=lambda line: line.box[1])
+        return tuple(lines)
 
     def _line(self, picture: Pictures, box: Box) -> ScreenLine | None:
         """Return what a box says, from memory where it said that before; None where it cannot be
@@ -102,11 +112,13 @@ class ScreenLineReader:
         return line
 
 
-def _window(
-    area: Box, lines_before: Sequence[ScreenLine], width: int, height: int
-) -> tuple[Box, list[ScreenLine]]:
-    """Return what is to be read of a picture, whole lines with a margin around what changed, and
-    the lines outside of it."""
+def _overlaps(box: Box, others: Sequence[Box], least: float = 0.0) -> bool:
+    """Whether a box has an IoU above `least` with any of the others."""
+    return any(box_iou(box, other) > least for other in others)
+
+
+def _window(area: Box, lines_before: Sequence[ScreenLine], width: int, height: int) -> Box:
+    """Return what is to be read of a picture: whole lines, with a margin around what changed."""
     margin = round(MARGIN_SHARE * min(width, height))
     window = _widened(area, margin, width, height)
     outside = list(lines_before)
@@ -114,7 +126,7 @@ def _window(
         for line in touched:
             window = around(window, _widened(line.box, margin // 2, width, height))
         outside = [line for line in outside if line not in touched]
-    return window, outside
+    return window
 
 
 def _widened(box: Box, margin: int, width: int, height: int) -> Box:
@@ -142,16 +154,32 @@ def around(box: Box, other: Box) -> Box:
 
 def is_same_text(text: str, other: str) -> bool:
     """Whether two readings are of one text: equal but for spaces and a letter misread."""
-    first, second = (re.sub(r"\W", "", words).lower() for words in (text, other))
-    if first == second or len(first) != len(second) or len(first) < MIN_MISREAD_LETTERS:
+    first = _letters(text)
+    second = _letters(other)
+    if len(first) != len(second) or len(first) < MIN_MISREAD_LETTERS:
         return first == second
-    return sum(a != b for a, b in zip(first, second, strict=True)) == 1
+    misread = 0
+    for letter, other_letter in zip(first, second, strict=True):
+        misread += letter != other_letter
+    return misread <= 1
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"\W", "", text).lower()
+
+
+def _uncovered(line: ScreenLine, lines_before: Sequence[ScreenLine]) -> ScreenLine:
+    """Return the line of the picture before that a cursor now covers, else the line itself."""
+    for before in lines_before:
+        if _is_covered(line, before):
+            return before
+    return line
 
 
 def _is_covered(line: ScreenLine, before: ScreenLine) -> bool:
     """Whether a line is what a cursor leaves of the line that was there before."""
     overlap = box_iou(line.box, before.box) > 0
-    letters = set(re.sub(r"\W", "", line.text.lower()))
+    letters = _letters(line.text)
     shorter = len(line.text) < len(before.text)
     ratio = SequenceMatcher(None, line.text, before.text).ratio()
     return overlap and shorter and bool(letters) and ratio >= MIN_COVERED_RATIO

@@ -84,17 +84,24 @@ def sampled_likeness(
     """Return how like a screen recording a video is, by pairs of pictures of its seconds."""
     from stepline.media import read_frames_at
 
-    firsts = [start + (pair + 0.5) * duration / PAIR_LOOKS for pair in range(PAIR_LOOKS)]
-    times = [time for first in firsts for time in (first, first + PAIR_SECONDS)]
+    times = []
+    for pair in range(PAIR_LOOKS):
+        first = start + (pair + 0.5) * duration / PAIR_LOOKS
+        times.append(first)
+        times.append(first + PAIR_SECONDS)
     pairs: dict[int, ScreenMeter] = {}
     for frame in read_frames_at(path, times, settings=media, shorter=PAIR_SIDE):
         pair = int((frame.time - start) * PAIR_LOOKS / duration)
         pairs.setdefault(pair, ScreenMeter()).add(frame)
-    likenesses = [meter.finish() for meter in pairs.values()]
-    if not likenesses:
+    if not pairs:
         return ScreenLikeness(0.0, 0.0)
-    still = float(np.median([likeness.still for likeness in likenesses]))
-    return ScreenLikeness(still, float(np.median([likeness.flat for likeness in likenesses])))
+    still = []
+    flat = []
+    for meter in pairs.values():
+        likeness = meter.finish()
+        still.append(likeness.still)
+        flat.append(likeness.flat)
+    return ScreenLikeness(float(np.median(still)), float(np.median(flat)))
 
 
 def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
@@ -104,7 +111,8 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
     reader = ScreenLineReader(find_weights("pp-ocr"))
     counts = []
     for frame in read_frames_at(path, seconds, LOOK_WIDTH):
-        counts.append(len(reader.read(frame.image, most=MAX_LOOK_LINES)))
+        lines = reader.read(frame.image, most=MAX_LOOK_LINES)
+        counts.append(len(lines))
     log.info("%s: lines of text in %d pictures: %s", path, len(counts), counts)
     return bool(counts) and float(np.median(counts)) >= MIN_LINES
 
@@ -131,7 +139,8 @@ def read_screen(
         shape = frame.image.shape
         events.add(finder.add(frame))
     events.add(finder.finish())
-    return ScreenReading(shape[1], shape[0], tuple(events.events))
+    height, width = shape[:2]
+    return ScreenReading(width, height, tuple(events.events))
 
 
 class _EventReader:
@@ -148,7 +157,7 @@ class _EventReader:
             if self._lines is None:
                 self._lines = self._reader.read(change.before)
             before = self._lines
-            after = self._reader.read(change.after, change.box, before)
+            after = self._reader.read(change.after, change.patches, before)
             self._lines = after
             self.events.append(_event(change, before, after))
 
@@ -159,7 +168,8 @@ def _event(
     appeared = _new_lines(after, before)
     vanished = _new_lines(before, after)
     letters = _letters(before) + _letters(after)
-    share = (_letters(appeared) + _letters(vanished)) / max(1, letters)
+    new_letters = _letters(appeared) + _letters(vanished)
+    share = new_letters / max(1, letters)
     return ScreenEvent(
         change.start,
         change.end,
@@ -229,4 +239,6 @@ def _letters(lines: Iterable[ScreenLine]) -> int:
 def _area(box: Box, picture: "Pictures") -> float:
     """Return the share of a picture that a box covers."""
     height, width = picture.shape[:2]
-    return float((box[2] - box[0]) * (box[3] - box[1]) / (width * height))
+    across = (box[2] - box[0]) / width
+    down = (box[3] - box[1]) / height
+    return float(across * down)
