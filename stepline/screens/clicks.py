@@ -36,11 +36,12 @@ CARET_WIDTH = 8  # px, at most
 SMALL_AREA = 0.05  # share of the picture of such a change
 MIN_PAIR = 2.5  # log odds from which a step makes a change
 MIN_LABEL = 2.0  # log odds from which a label is named
+MIN_LABELS = 2  # that steps of a video click, below which one may be named by chance
 # s between the middle of the words and the change: before a video says how far, and the least
 FIRST_LAG, FIRST_SPREAD, MIN_SPREAD = 0.5, 3.0, 1.2
 FIRST_LAGS = (-2.5, 0.5, 3.5)  # from which the lag of a video is sought; the best sum counts
 USUAL_GAP = 30.0  # s, over which a change could lie anywhere
-MAX_LAG = 12.0  # s from its words within which a step is sought
+MAX_LAG = 7.0  # s from its words within which a step is sought
 SURE_LABEL = 3.0  # log odds of a label whose lag is counted
 USUAL_SPREAD = 2.0  # s, of the lags of speakers
 LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated anew
@@ -66,7 +67,7 @@ def place_clicks(
     steps: Sequence[Step], sentences: Sequence[Sentence], reading: ScreenReading
 ) -> tuple[Click, ...]:
     """Return the change that each step makes, in the order of the steps; steps that make none are
-    left out."""
+    left out, and all of them where fewer than MIN_LABELS click something that is known."""
     narrated = sorted((step for step in steps if step.said), key=_said_start)
     events = [event for event in join_typed(reading.events) if not _is_caret(event)]
     if not narrated or not events:
@@ -76,8 +77,11 @@ def place_clicks(
     lags = np.array([[event.start - _said_middle(step) for event in events] for step in narrated])
     tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
     scores, _ = max(tries, key=lambda fit: _total(fit[0]) - _unusual(fit[1]))
+    pairs = _best_pairs(scores)
+    if sum(labels[k][e] is not None for k, e in pairs) < MIN_LABELS:
+        return ()
     clicks = []
-    for k, e in _best_pairs(scores):
+    for k, e in pairs:
         span = _click_span(events, e)
         clicks.append(Click(narrated[k].id, events[e], labels[k][e], span, float(scores[k, e])))
     return tuple(clicks)
