@@ -49,6 +49,7 @@ PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
 # s of a span before and after its change, at most
 LEAD_SECONDS = 1.0
 TAIL_SECONDS = 1.5
+SPAN_DECIMALS = 3  # of a second
 
 
 @dataclass(frozen=True)
@@ -260,4 +261,5 @@ def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     before = events[number - 1].end if number else 0.0
     after = events[number + 1].start if number + 1 < len(events) else math.inf
     start = min(event.start, max(event.start - LEAD_SECONDS, before))
-    return Span(max(0.0, start), max(event.end, min(event.end + TAIL_SECONDS, after)))
+    end = max(event.end, min(event.end + TAIL_SECONDS, after))
+    return Span(round(max(0.0, start), SPAN_DECIMALS), round(end, SPAN_DECIMALS))
