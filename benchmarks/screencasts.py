@@ -203,6 +203,12 @@ def main() -> None:
     print_table(takes, rows)
     for take in takes:
         print(take.id, {name: rows["auto"][take.id][name] for name in ("told", "placed", "label")})
+    print("silent, with captions typed on the screen:")
+    for take in TAKES[options.part]:
+        if take.timing == "captions":
+            truth = json.loads((options.folder / f"{take.id}.json").read_text())
+            record = make_record(take, options.folder, "auto", networks, again=options.again)
+            print(take.id, score(record, truth))
 
 
 if __name__ == "__main__":
