@@ -170,6 +170,15 @@ class Transcript(FrozenModel):
         return self
 
 
+class ScreenTarget(FrozenModel):
+    """What a step clicks on a screen. label: the text there; at: second in which it is seen, before
+    the click; box: left, top, right, bottom, as fractions of the picture."""
+
+    label: str
+    at: Seconds
+    box: tuple[Probability, Probability, Probability, Probability]
+
+
 class Step(FrozenModel):
     """One thing to do, or not to do. The same type serves written, swapped, described and reference
     steps.
@@ -180,7 +189,8 @@ class Step(FrozenModel):
     score: P(it is shown at all). basis: what a verdict of "shown" or "unclear" rests on, None where
     that is not known. sources: indices of the sentences it rests on. source_text,
     licence: where a swapped text comes from. alternatives: other wordings. seen: what the picture
-    holds meanwhile that speaks for or against, in plain words.
+    holds meanwhile that speaks for or against, in plain words. target: what is clicked, of a step
+    in a screen recording; JSON holds it only there.
     """
 
     id: str  # unique in its record
@@ -197,6 +207,7 @@ class Step(FrozenModel):
     licence: str | None = None
     alternatives: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
+    target: Annotated[ScreenTarget | None, Field(exclude_if=lambda target: target is None)] = None
 
     @property
     def start(self) -> float | None:

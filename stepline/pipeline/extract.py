@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 ROWS = "rows"  # folder of features whose shard is not written yet
 UNREADABLE = "it cannot be read"
 OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
-OF_NO_EFFECT |= {"faces", "screen_text"}  # seen beside the rows
+OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen beside the rows
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
 """What is written of one finished video: which files, the pictures of its steps among them."""
 
+import io
 import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stepline.atomic_files import atomic_files, remove_partial_files
 from stepline.errors import SteplineError
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
-from stepline.records import Record, Span
+from stepline.records import Record, ScreenTarget, Span
 
 if TYPE_CHECKING:
     from stepline.media import Thumbnails
@@ -20,6 +23,8 @@ log = logging.getLogger(__name__)
 
 KEYFRAME_SIDE = 480  # pixels of the longer side; sharp on a phone, at most 18 kB a step
 SMALL_SIDE = 320  # pixels; about 9 kB, where a page has very many
+MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
+MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
 MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
 
 
@@ -99,7 +104,8 @@ def write_files(
 def keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return a JPEG of every step that is shown, by step id: of its most likely second.
+    """Return a JPEG of every step that is shown, by step id: of its most likely second, or of the
+    moment before a click with its place marked.
 
     Steps that share that second and their span get pictures of their own, of seconds spread evenly
     over it.
@@ -122,6 +128,10 @@ def keyframes(
             seconds = _seconds_within(span, count, start)
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
+    targets = {step.id: step.target for step in record.steps if step.target is not None}
+    for id, target in targets.items():
+        if id in second_of:
+            second_of[id] = target.at
     side = KEYFRAME_SIDE if len(second_of) < MANY_STEPS else SMALL_SIDE
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
@@ -136,7 +146,13 @@ def keyframes(
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
-    return {id: pictures[second] for id, second in second_of.items() if second in pictures}
+    marked = {}
+    for id, second in second_of.items():
+        if second in pictures:
+            marked[id] = pictures[second]
+            if id in targets:
+                marked[id] = mark_target(marked[id], targets[id])
+    return marked
 
 
 def _seconds_within(span: Span, count: int, start: float) -> list[float]:
@@ -148,3 +164,22 @@ def _seconds_within(span: Span, count: int, start: float) -> list[float]:
         middle = start + math.floor(second - start) + 0.5
         middles.append(middle)
     return middles
+
+
+def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
+    """Return a JPEG with a frame around what is clicked."""
+    from PIL import Image, ImageDraw
+
+    from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg
+
+    with Image.open(io.BytesIO(picture)) as opened:
+        image = opened.convert("RGB")
+    x, y, end_x, end_y = target.box
+    box = (
+        x * image.width - MARK_MARGIN,
+        y * image.height - MARK_MARGIN,
+        end_x * image.width + MARK_MARGIN,
+        end_y * image.height + MARK_MARGIN,
+    )
+    ImageDraw.Draw(image).rectangle(box, outline=MARK_COLOUR, width=MARK_WIDTH)
+    return encode_jpeg(np.asarray(image), MAX_KEYFRAME_BYTES)

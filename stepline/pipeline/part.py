@@ -21,6 +21,7 @@ from stepline.records import (
     FeatureSequence,
     Material,
     Record,
+    ScreenTarget,
     Sentence,
     Span,
     Step,
@@ -111,6 +112,11 @@ def moved_span(span: Span, seconds: float) -> Span:
     return Span(start, max(round(span.end + seconds, 6), start + 1e-3))
 
 
+def moved_target(target: ScreenTarget, seconds: float) -> ScreenTarget:
+    """Return what is clicked so many seconds later."""
+    return target.model_copy(update={"at": round(target.at + seconds, 6)})
+
+
 def _moved_thing(thing: Statement, start: float) -> Statement:
     return thing.model_copy(update={"at": round(thing.at + start, 6)})
 
@@ -121,5 +127,6 @@ def _moved_step(step: Step, seconds: float) -> Step:
             "spans": tuple(moved_span(span, seconds) for span in step.spans),
             "at": round(step.at + seconds, 6) if step.at is not None else None,
             "said": moved_span(step.said, seconds) if step.said is not None else None,
+            "target": moved_target(step.target, seconds) if step.target is not None else None,
         }
     )

@@ -16,6 +16,8 @@ from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
     from stepline.media import Frame, MediaInfo, MediaReader, Thumbnails
+    from stepline.screens import ScreenReading
+    from stepline.screens.detector import ScreenLikeness
     from stepline.vision import Activity, Backbone, PictureCues
     from stepline.vision.settings import VisionSettings
 
@@ -31,7 +33,8 @@ class VisualFeatures:
     """What the picture shows: features (T, D), motion and cuts, the backbone that saw it, the last
     second decoded.
 
-    cues: what small detectors see as well. All None where there is no picture to use.
+    cues: what small detectors see as well. screen: what is on the screen, of a screen recording.
+    All None where there is no picture to use.
     """
 
     features: FeatureSequence | None = None
@@ -40,6 +43,7 @@ class VisualFeatures:
     end: float = 0.0
     warnings: tuple[str, ...] = ()
     cues: "PictureCues | None" = None
+    screen: "ScreenReading | None" = None
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,14 @@ class LookOptions:
     """How pictures are looked at.
 
     backbone: that of the settings, where several videos share it. motion: whether motion, cuts and
-    cues are measured. thumbnails: as `MediaReader` takes them. ahead: pictures that another thread
-    decodes beforehand; for a GPU more.
+    cues are measured. screens: whether a screen recording is read, too; its pictures are decoded
+    again. thumbnails: as `MediaReader` takes them. ahead: pictures that another thread decodes
+    beforehand; for a GPU more.
     """
 
     backbone: "Backbone | None" = None
     motion: bool = True
+    screens: bool = False
     progress: Progress | None = None
     stop: Event | None = None
     thumbnails: "Thumbnails | None" = None
@@ -77,6 +83,7 @@ class MotionMeter:
     backbone takes."""
 
     def __init__(self, vision: "VisionSettings") -> None:
+        from stepline.screens import ScreenMeter
         from stepline.vision import ActivityMeter
         from stepline.vision.cues import start_cues
 
@@ -85,18 +92,24 @@ class MotionMeter:
         self._activity = ActivityMeter(
             rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor
         )
+        self._screen = ScreenMeter()
         self._cues, self.warnings = start_cues(vision)
 
     def add(self, frame: "Frame") -> None:
         """Take the next frame of the video."""
         if frame.time * self._frame_rate >= self._next_frame:
             self._activity.add(frame)
+            self._screen.add(frame)
             self._next_frame = math.floor(frame.time * self._frame_rate) + 1
         self._cues.add(frame)
 
     def finish(self) -> "tuple[Activity, PictureCues]":
         """Return motion and cuts, and what the detectors saw."""
         return self._activity.finish(), self._cues.finish()
+
+    def screen_likeness(self) -> "ScreenLikeness":
+        """Return how like a screen recording the pictures are."""
+        return self._screen.finish()
 
 
 def extract_features(
@@ -146,7 +159,12 @@ def extract_features(
         return visual
     activity, cues = motion.finish()
     warnings += motion.warnings
-    return replace(visual, activity=activity, cues=cues, warnings=(*warnings,))
+    screen = None
+    if options.screens:
+        from stepline.pipeline.screen import read_if_screen
+
+        screen = read_if_screen(request, info, settings, motion.screen_likeness())
+    return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))
 
 
 def _ready_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:

@@ -40,6 +40,14 @@ from stepline.pipeline.pictures import (
 )
 from stepline.pipeline.placing import PlacedSteps, describe_by_witness, place_steps
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.screen import (
+    CAPTIONS_NOTE,
+    SCREEN_NOTE,
+    captions_on_screen,
+    find_silent_screen,
+    screen_report,
+    with_clicks,
+)
 from stepline.pipeline.speech import (
     Speech,
     SpeechInVideo,
@@ -194,6 +202,8 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
     placed = place_steps(
         request, run.info, inside, visual, settings, networks, duration, tellings=tellings
     )
+    if visual.screen is not None and networks.aligner is None:
+        placed = with_clicks(placed, inside.transcript, visual.screen, duration)
     if settings.writing.llm.pictures:
         placed = replace(placed, steps=_with_checked_amounts(run, placed.steps, inside, visual))
     descriptions = describe_pictures(
@@ -234,7 +244,7 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
     """Return what the user should know of seconds without a picture."""
     from stepline.grounding.evidence import picture_warning
 
-    if visual.activity is None:
+    if visual.activity is None or visual.screen is not None:  # a screen stands still
         return []
     lines = visual.cues.lines if visual.cues is not None else ()
     warning = picture_warning(visual.activity, math.ceil(duration), lines)
@@ -262,6 +272,8 @@ def _build_record(
     if placed.answers is not None:
         warnings += placed.answers.notes
     warnings += [*results.inside.warnings, *descriptions.notes]
+    if evidence.visual.screen is not None:
+        warnings.append(SCREEN_NOTE)
     dropped = evidence.speech.dropped + evidence.written.dropped + results.inside.dropped
     needed = _needed_things(results)
     return Record(
@@ -332,6 +344,8 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
         models["witness"] = placed.answers.report
     if results.evidence.speech.audio_track is not None:
         models["audio_track"] = results.evidence.speech.audio_track
+    if results.evidence.visual.screen is not None:
+        models["screen"] = screen_report(results.evidence.visual.screen)
     if current_device().label != "cpu":
         models["device"] = current_device().label
     return models
@@ -356,7 +370,7 @@ def _read_sound_and_picture(
 
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = LookOptions(
-            progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
+            screens=True, progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
         )
         look = pool.submit(extract_features, request, info, settings, options)
         look.add_done_callback(stop_if_failed)
@@ -374,12 +388,17 @@ def _read_sound_and_picture(
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
-                return SoundAndPicture(speech, WrittenSteps(), VisualFeatures())
+                screen = find_silent_screen(request, info, settings)
+                evidence = SoundAndPicture(speech, WrittenSteps(), VisualFeatures(screen=screen))
+                return _with_typed_captions(run, evidence) or replace(
+                    evidence, visual=VisualFeatures()
+                )
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = near_the_video(speech.transcript, info.duration)
             narration = _read_narration(request, near, settings)
             written = propose_steps(request, near, settings, info, narration)
-            return SoundAndPicture(speech, written, look.result(), narration)
+            evidence = SoundAndPicture(speech, written, look.result(), narration)
+            return _with_typed_captions(run, evidence) or evidence
         except StoppedError:
             look.result()  # raises what went wrong there
             raise
@@ -392,6 +411,24 @@ def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
     if speech.transcript.sentences or run.request.texts:
         return True
     return run.networks.describer is not None or run.settings.vision.witness.named
+
+
+def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:
+    """Return what captions on a screen say in place of speech, and the steps of it; None where
+    somebody speaks, or no captions are read."""
+    screen, request = evidence.visual.screen, run.request
+    if screen is None or evidence.speech.transcript.sentences or request.texts:
+        return None
+    if run.settings.procx.when == "alone":
+        return None
+    transcript = captions_on_screen(screen, run.info.duration)
+    if transcript is None:
+        return None
+    warnings = (*evidence.speech.warnings, CAPTIONS_NOTE)
+    speech = evidence.speech.model_copy(update={"transcript": transcript, "warnings": warnings})
+    narration = _read_narration(request, transcript, run.settings)
+    written = propose_steps(request, transcript, run.settings, run.info, narration)
+    return SoundAndPicture(speech, written, evidence.visual, narration)
 
 
 def _read_narration(

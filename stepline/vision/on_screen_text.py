@@ -75,10 +75,10 @@ class TextDetector:
     def __init__(self, folder: Path) -> None:
         self._network = _PictureNetwork(folder / "PP-OCRv6_det_small.onnx")
 
-    def __call__(self, picture: Image) -> Flags:
-        """Return the map of a picture (H, W, 3): its shorter side about PICTURE_SIDE px."""
+    def __call__(self, picture: Image, side: int = PICTURE_SIDE) -> Flags:
+        """Return the map of a picture (H, W, 3): its shorter side about `side` px."""
         sides = np.array(picture.shape[:2])
-        scaled = np.round(sides * (PICTURE_SIDE / sides.min()) / SIDE_MULTIPLE).astype(int)
+        scaled = np.round(sides * (side / sides.min()) / SIDE_MULTIPLE).astype(int)
         height, width = (np.maximum(scaled, 1) * SIDE_MULTIPLE).tolist()
         pixels = (resize(picture, width, height)[..., ::-1] - CHANNEL_MEANS) / CHANNEL_SPREADS
         letters: Flags = self._network(pixels)[0] > MIN_LETTER_PROBABILITY

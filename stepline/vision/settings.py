@@ -118,6 +118,11 @@ class VisionSettings(Settings):
     # whether faces that look at the camera are looked for, which tell talk from doing
     faces: bool = True
     screen_text: bool = True  # whether text in the picture is found and read
+    # whether the video is a screen recording, whose steps stand where the screen changes; "auto":
+    # looked for. Left out of records where it is "auto"
+    screen: Annotated[
+        Literal["auto", "on", "off"], Field(exclude_if=lambda screen: screen == "auto")
+    ] = "auto"
     # a vision-language model that is asked (docs/witness.md)
     witness: OptionalVisionLanguage = VisionLanguageSettings()
 

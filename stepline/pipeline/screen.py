@@ -1,0 +1,184 @@
+"""Screen recordings in the main job: read where one is found, and steps put where the screen
+changes."""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import JsonValue
+
+from stepline.outputs.text import one_line, shorten
+from stepline.pipeline.placing import PlacedSteps
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.records import Alignment, ScreenTarget, Step, Transcript
+from stepline.screens.captions import typed_captions, without_captions
+from stepline.screens.clicks import Click, place_clicks
+from stepline.screens.reading import (
+    TEXT_LOOKS,
+    ScreenEvent,
+    ScreenReading,
+    has_screen_text,
+    read_screen,
+    sampled_likeness,
+)
+from stepline.vision.cues import TEXT_WEIGHTS
+from stepline.weights import weights_fetched
+
+if TYPE_CHECKING:
+    from stepline.media import MediaInfo
+    from stepline.screens.detector import ScreenLikeness
+
+log = logging.getLogger(__name__)
+
+SCREEN_NOTE = (
+    "a screen recording: steps stand where the screen changes; "
+    "`--set vision.screen=off` places them as in a film"
+)
+CAPTIONS_NOTE = "nobody speaks; the steps are told by the captions on the screen"
+CAPTIONS_READER = "captions on the screen"
+MAX_LABEL_CHARS = 60  # letters of a label or line in a remark
+BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
+
+
+def read_if_screen(
+    request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenLikeness"
+) -> ScreenReading | None:
+    """Return what is on the screen of a screen recording, None of any other video.
+
+    likeness: of its pictures. Without the weights that read text nothing is a screen recording.
+    """
+    vision = settings.vision
+    if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
+        return None
+    if vision.screen == "auto":
+        if not (vision.screen_text and likeness.is_candidate):
+            return None
+        seconds = [
+            request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
+        ]
+        if not has_screen_text(request.path, seconds):
+            return None
+    reading = read_screen(request.path, info, settings.media, request.part)
+    log.info("a screen recording; it changes %d times", len(reading.events))
+    return reading
+
+
+def find_silent_screen(
+    request: Request, info: "MediaInfo", settings: StepsSettings
+) -> ScreenReading | None:
+    """Return what is on the screen of a video in which nobody speaks, None where it is no screen
+    recording: pairs of its pictures tell."""
+    if not info.has_picture or settings.vision.backbone == "none":
+        return None
+    likeness = sampled_likeness(request.path, request.start, info.duration, settings.media)
+    return read_if_screen(request, info, settings, likeness)
+
+
+def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | None:
+    """Return what captions on a screen say, None where there are none."""
+    sentences = typed_captions(reading, duration)
+    if not sentences:
+        return None
+    return Transcript(sentences=sentences, recogniser=CAPTIONS_READER)
+
+
+def screen_report(reading: ScreenReading) -> JsonValue:
+    """Return what a record tells of a screen recording: its changes and scenes."""
+    scenes = [round(second, 2) for second in reading.scenes]
+    return {"changes": len(reading.events), "scenes": [*scenes]}
+
+
+def with_clicks(
+    placed: PlacedSteps, transcript: Transcript, reading: ScreenReading, duration: float
+) -> PlacedSteps:
+    """Return the steps with those that change the screen placed there, with what is clicked."""
+    from stepline.grounding.fusion import part_neighbours
+
+    reading = without_captions(reading, duration)
+    clicks = place_clicks(placed.steps, transcript.sentences, reading)
+    by_step = {click.step: click for click in clicks}
+    steps = []
+    for step in placed.steps:
+        click = by_step.get(step.id)
+        steps.append(step if click is None else _clicked(step, click, reading))
+    alignment = placed.alignment
+    if alignment is not None:
+        alignment = _with_click_rows(alignment, placed.steps, by_step)
+    return replace(placed, steps=part_neighbours(steps), alignment=alignment)
+
+
+def _clicked(step: Step, click: Click, reading: ScreenReading) -> Step:
+    """Return a step at its change of the screen."""
+    event = click.event
+    target = None
+    if click.label is not None:
+        x, y, end_x, end_y = click.label.box
+        target = ScreenTarget(
+            label=one_line(click.label.text),
+            at=round(max(0.0, event.start - BEFORE_CLICK), 3),
+            box=(
+                x / reading.width,
+                y / reading.height,
+                end_x / reading.width,
+                end_y / reading.height,
+            ),
+        )
+    return step.model_copy(
+        update={
+            "spans": (click.span,),
+            "at": round(event.start, 3),
+            "status": "shown",
+            "basis": "pictures",
+            "score": _probability(click),
+            "seen": click_remarks(click),
+            "target": target,
+        }
+    )
+
+
+def _probability(click: Click) -> float:
+    return 1 / (1 + math.exp(-click.log_odds))
+
+
+def click_remarks(click: Click) -> tuple[str, ...]:
+    """Return what the screen says for a step: where it is clicked, and what happens then."""
+    remarks = []
+    if click.label is not None:
+        remarks.append(
+            f"for: {_quoted(click.label.text)} stands on screen, and the screen changes next"
+        )
+    remarks.append(f"for: {_result(click.event)}")
+    return tuple(remarks)
+
+
+def _result(event: ScreenEvent) -> str:
+    """Return in words what a change does to the screen."""
+    if event.appeared:
+        kind = "a new screen opens" if event.scene else "then appears"
+        return f"{kind}: {_quoted(event.appeared[0].text)}"
+    if event.vanished:
+        return f"then goes: {_quoted(event.vanished[0].text)}"
+    return "then the picture changes there"
+
+
+def _quoted(text: str) -> str:
+    return f'"{shorten(one_line(text), MAX_LABEL_CHARS)}"'
+
+
+def _with_click_rows(
+    alignment: Alignment, steps: Sequence[Step], clicks: dict[str, Click]
+) -> Alignment:
+    """Return the alignment with the rows of steps that change the screen: likely in their span
+    alone."""
+    scores = alignment.scores.copy()
+    seconds = (np.arange(scores.shape[1]) + 0.5) / alignment.rate
+    rows = zip(range(len(scores)), steps, strict=False)
+    for row, step in rows:
+        click = clicks.get(step.id)
+        if click is not None:
+            inside = (seconds >= click.span.start) & (seconds < click.span.end)
+            scores[row] = np.where(inside, _probability(click), 0.0)
+    return replace(alignment, scores=scores)

@@ -1,0 +1,295 @@
+"""When the screen changes, and where; a cursor that only moves changes nothing.
+
+    finder = ChangeFinder(shape)
+    for frame in frames: yield from finder.add(frame)
+    yield from finder.finish()
+
+The screen has changed once it stands still again, or once only something as small as a cursor
+moves. What was there before is compared with what is there then.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.screens.detector import part_changes
+from stepline.vision.encode import Pictures
+from stepline.vision.on_screen_text import Box, connected_runs
+
+if TYPE_CHECKING:
+    from stepline.media import Frame
+
+Flags = npt.NDArray[np.bool_]
+Point = tuple[float, float]  # x, y in pixels
+
+PART_PIXELS = 8  # side of a part of the picture
+MIN_CHANGE = 28  # of 255: change in a part, above what a codec does to a still picture
+CURSOR_SHARE = 1 / 14  # of the picture's shorter side: a cursor is no larger
+STILL_FRAMES = 2  # without any change, after which the screen stands still
+LONGEST_RUN = 2.0  # s of small changes, typing or a cursor, after which the screen is compared
+MIN_CALM = 0.5  # s without a large change after which small ones do not matter
+MIN_HOP_PARTS = 5  # that a cursor moves between two frames where it is first noticed
+CURSOR_MEMORY = 4.0  # s after its last move in which a cursor says where a click is
+MIN_SHARED_PARTS = 4  # of a patch that holds both the old place of a cursor and the new one
+ONSET_SHARE = 0.25  # of the greatest change of a run, from which on the change has begun
+
+
+@dataclass(frozen=True)
+class ScreenChange:
+    """What changed on the screen. start, end: s, when it began and when the screen stood again.
+
+    patches: boxes around what changed, in pixels; box: around them all. cursor: where a cursor was
+    when it began, None where none was seen. before, after: pictures (H, W, 3).
+    """
+
+    start: float
+    end: float
+    patches: tuple[Box, ...]
+    cursor: Point | None
+    before: Pictures
+    after: Pictures
+
+    @property
+    def box(self) -> Box:
+        """The box around all patches."""
+        x, y, end_x, end_y = zip(*self.patches, strict=True)
+        return min(x), min(y), max(end_x), max(end_y)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """Between two neighbouring frames: the parts that changed, and the patches that they make."""
+
+    time: float  # s at which the later frame came
+    parts: Flags
+    patches: Sequence[Box]  # in parts
+    cursor: Point | None
+
+
+@dataclass
+class _Run:
+    """Differences since the screen stood still last."""
+
+    differences: list[_Difference] = field(default_factory=list)
+    large: float | None = None  # s of the last difference larger than a cursor's
+
+
+class ChangeFinder:
+    """Collects frames one at a time; yields each change once it is over."""
+
+    def __init__(self, *, frame_rate: float) -> None:
+        """frame_rate: frames a second that will come."""
+        self._lag = 0.5 / frame_rate  # s by which a frame comes after its change, on average
+        self._settled: Frame | None = None
+        self._last: Frame | None = None
+        self._run = _Run()
+        self._still = 0  # frames without a change, up to now
+        self._track = CursorTrack()
+        self._cursor: Point | None = None  # when the screen stood still last
+
+    def add(self, frame: "Frame") -> Iterator[ScreenChange]:
+        """Take the next frame."""
+        if self._settled is None or self._last is None:
+            self._settled = self._last = frame
+            return
+        difference = self._compare(self._last, frame)
+        if difference is None:
+            self._still += 1
+            if self._still >= STILL_FRAMES and self._run.differences:
+                yield from self._close(frame)
+            self._last = frame
+            return
+        self._still = 0
+        is_large = not _all_small(difference.patches, self._cursor_parts(frame))
+        run = self._run
+        if run.large is not None and is_large and frame.time - run.large > MIN_CALM:
+            yield from self._close(self._last)
+            run = self._run
+        run.differences.append(difference)
+        if is_large:
+            run.large = frame.time
+        began = run.differences[0].time
+        calm = run.large is None or frame.time - run.large > MIN_CALM
+        if calm and frame.time - began > LONGEST_RUN:
+            yield from self._close(frame)
+        self._last = frame
+
+    def finish(self) -> Iterator[ScreenChange]:
+        """Yield what changed last and did not come to rest."""
+        if self._run.differences and self._last is not None:
+            yield from self._close(self._last)
+
+    def _compare(self, before: "Frame", after: "Frame") -> _Difference | None:
+        """Return what changed between two frames; None where nothing did."""
+        if after.image is before.image:
+            return None
+        parts = changed_parts(before.image, after.image)
+        if not parts.any():
+            return None
+        boxes = patches(parts)
+        cursor = self._track.recent_position(after.time)
+        self._track.add(boxes, self._cursor_parts(after), after.time)
+        return _Difference(after.time, parts, boxes, cursor)
+
+    @staticmethod
+    def _cursor_parts(frame: "Frame") -> int:
+        """Return how many parts a cursor is wide or high at most."""
+        shorter = float(min(frame.image.shape[:2]))
+        return max(2, round(shorter * CURSOR_SHARE / PART_PIXELS))
+
+    def _close(self, frame: "Frame") -> Iterator[ScreenChange]:
+        """Yield the change from the screen that stood last to that of a frame, if there is one."""
+        assert self._settled is not None
+        settled, run, cursor = self._settled, self._run, self._cursor
+        self._settled, self._run, self._cursor = frame, _Run(), self._track.position
+        parts = changed_parts(settled.image, frame.image)
+        places = [place for place in (cursor, self._track.position) if place is not None]
+        _clear_cursor(parts, places, self._cursor_parts(frame))
+        if not parts.any():
+            return
+        onset = _onset(run.differences, parts)
+        height, width = frame.image.shape[:2]
+        boxes = []
+        for x, y, end_x, end_y in patches(parts):
+            corner = min(width, end_x * PART_PIXELS), min(height, end_y * PART_PIXELS)
+            boxes.append((x * PART_PIXELS, y * PART_PIXELS, *corner))
+        yield ScreenChange(
+            max(0.0, onset.time - self._lag),
+            frame.time,
+            tuple(boxes),
+            onset.cursor,
+            settled.image,
+            frame.image,
+        )
+
+
+class CursorTrack:
+    """Where a cursor is: a small patch that goes in one place and comes in another, twice at
+    least."""
+
+    def __init__(self) -> None:
+        self.position: Point | None = None
+        self._moved = -math.inf  # s at which it moved last
+        self._hop: tuple[Point, Point] | None = None  # the last two small patches
+
+    def recent_position(self, time: float) -> Point | None:
+        """Return where the cursor is, if it moved a short time ago."""
+        return self.position if time - self._moved <= CURSOR_MEMORY else None
+
+    def add(self, boxes: Sequence[Box], limit: int, time: float) -> None:
+        """Take the patches (in parts) that changed between two frames, up to `time`. limit: parts
+        of a cursor."""
+        before = self.position
+        self._follow(boxes, limit)
+        if self.position != before:
+            self._moved = time
+
+    def _follow(self, boxes: Sequence[Box], limit: int) -> None:
+        small = [box for box in boxes if _all_small([box], limit)]
+        old = [box for box in small if self.position is not None and _is_near(self.position, box)]
+        if len(small) > 2 and len(old) == 1:  # others are a codec's, or a button's
+            alike = [box for box in small if box not in old and _is_as_large(box, old[0])]
+            small = [*old, *alike] if len(alike) == 1 else []
+        if len(small) == 2:
+            self._take_hop(small)
+        elif len(small) == 1 and self.position is not None and _is_near(self.position, small[0]):
+            x, y, end_x, end_y = small[0]
+            # old and new place in one patch: the new one is as far from its middle as the old one
+            if max(end_x - x, end_y - y) >= MIN_SHARED_PARTS:
+                middle = _middle(small[0])
+                last = self.position
+                self.position = 2 * middle[0] - last[0], 2 * middle[1] - last[1]
+
+    def _take_hop(self, boxes: Sequence[Box]) -> None:
+        """Follow the cursor from one of two patches to the other."""
+        places = _middle(boxes[0]), _middle(boxes[1])
+        distance = max(abs(places[0][0] - places[1][0]), abs(places[0][1] - places[1][1]))
+        before = () if self._hop is None else self._hop
+        self._hop = places if distance >= MIN_HOP_PARTS * PART_PIXELS else None
+        starts = [self.position] if self.position is not None else []
+        for number, box in enumerate(boxes):
+            if any(_is_near(place, box) for place in starts):
+                self.position = places[1 - number]
+                return
+        for number, box in enumerate(boxes):
+            other = boxes[1 - number]
+            comes_from = any(_is_near(place, box) for place in before)
+            if comes_from and not any(_is_near(place, other) for place in before):
+                self.position = places[1 - number]
+
+
+def changed_parts(before: Pictures, after: Pictures) -> Flags:
+    """Return which parts of two pictures (H, W, 3) differ, those alone that touch another one."""
+    changes = [part_changes(before[..., n], after[..., n], PART_PIXELS) for n in range(2)]
+    flags: Flags = np.maximum(changes[0], changes[1]) > MIN_CHANGE
+    _clear_specks(flags)
+    return flags
+
+
+def patches(parts: Flags) -> list[Box]:
+    """Return the boxes (left, top, right, bottom, in parts) around parts that touch."""
+    if not parts.any():
+        return []
+    boxes = []
+    for runs in connected_runs(parts):
+        rows, firsts, ends = runs.T
+        boxes.append((int(firsts.min()), int(rows[0]), int(ends.max()), int(rows[-1]) + 1))
+    return boxes
+
+
+def _clear_cursor(parts: Flags, places: Sequence[Point], limit: int) -> None:
+    """Take out of the changed parts what a cursor does in the places where it was and is.
+
+    Where it was may not be known: a single other patch as large as it is that.
+    """
+    boxes = [box for box in patches(parts) if _all_small([box], limit)]
+    own = [box for box in boxes if any(_is_near(place, box) for place in places)]
+    if len(places) == 1 and len(own) == 1:
+        others = [box for box in boxes if box not in own and _is_as_large(box, own[0])]
+        own += others if len(others) == 1 else []
+    for x, y, end_x, end_y in own:
+        parts[y:end_y, x:end_x] = False
+
+
+def _clear_specks(parts: Flags) -> None:
+    """Take out single parts, which a codec changes by itself."""
+    for x, y, end_x, end_y in patches(parts):
+        if end_x - x == 1 and end_y - y == 1:
+            parts[y, x] = False
+
+
+def _is_as_large(box: Box, other: Box) -> bool:
+    """Whether two patches differ by a part across and down at most."""
+    across = abs((box[2] - box[0]) - (other[2] - other[0]))
+    down = abs((box[3] - box[1]) - (other[3] - other[1]))
+    return max(across, down) <= 1
+
+
+def _all_small(boxes: Sequence[Box], limit: int) -> bool:
+    """Whether a cursor alone may have moved: one or two patches, none larger than it."""
+    if len(boxes) > 2:
+        return False
+    return all(box[2] - box[0] <= limit and box[3] - box[1] <= limit for box in boxes)
+
+
+def _middle(box: Box) -> Point:
+    x, y, end_x, end_y = box
+    return (x + end_x) * PART_PIXELS / 2, (y + end_y) * PART_PIXELS / 2
+
+
+def _is_near(place: Point, box: Box) -> bool:
+    """Whether a place in pixels lies in a box of parts, or next to it."""
+    x, y = place[0] / PART_PIXELS, place[1] / PART_PIXELS
+    return box[0] - 1 <= x <= box[2] + 1 and box[1] - 1 <= y <= box[3] + 1
+
+
+def _onset(differences: Sequence[_Difference], parts: Flags) -> _Difference:
+    """Return the difference with which the change of these parts began."""
+    counts = [int((difference.parts & parts).sum()) for difference in differences]
+    floor = max(1, ONSET_SHARE * max(counts))
+    first = next((n for n, count in enumerate(counts) if count >= floor), 0)
+    return differences[first]

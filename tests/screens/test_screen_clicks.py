@@ -1,0 +1,109 @@
+"""Which change of the screen a step makes, and which label is clicked."""
+
+import pytest
+
+from stepline.records import Sentence, Span, Step
+from stepline.screens import ScreenReading, place_clicks
+from stepline.screens.lines import ScreenLine, is_same_text
+from stepline.screens.reading import ScreenEvent
+
+FILE = ScreenLine("File", (10, 10, 60, 30))
+EDIT = ScreenLine("Edit", (80, 10, 130, 30))
+EXPORT = ScreenLine("Export as", (10, 60, 110, 80))
+FORMAT = ScreenLine("Format of the file", (400, 200, 600, 230))
+
+
+def event(start, before, appeared=(), vanished=(), cursor=None):
+    box = (0, 0, 300, 300)
+    stays = [line for line in before if line not in vanished]
+    return ScreenEvent(
+        start=start,
+        end=start + 0.5,
+        box=box,
+        patches=(box,),
+        cursor=cursor,
+        before=tuple(before),
+        after=(*stays, *appeared),
+        appeared=tuple(appeared),
+        vanished=tuple(vanished),
+        area=0.2,
+        scene=False,
+    )
+
+
+def narrate(*texts):
+    """Return steps and sentences, one every 10 s, each said within 2 s."""
+    sentences, steps = [], []
+    for number, text in enumerate(texts):
+        span = Span(10.0 * number, 10.0 * number + 2)
+        sentences.append(Sentence(text=text, span=span))
+        steps.append(Step(id=str(number), text=text, said=span, sources=(number,)))
+    return steps, sentences
+
+
+def reading(*events):
+    return ScreenReading(1000, 600, events)
+
+
+def test_a_step_stands_where_what_it_names_is_clicked():
+    steps, sentences = narrate("open the file menu", "select export as")
+    screen = reading(
+        event(3.0, (FILE, EDIT), appeared=(EXPORT,)),
+        event(13.5, (FILE, EDIT, EXPORT), appeared=(FORMAT,), vanished=(EXPORT,)),
+    )
+    clicks = place_clicks(steps, sentences, screen)
+    assert [(click.step, click.event.start, click.label) for click in clicks] == [
+        ("0", 3.0, FILE),
+        ("1", 13.5, EXPORT),
+    ]
+    assert 3.0 in clicks[0].span
+    assert clicks[0].span.end <= 13.5
+
+
+def test_the_cursor_decides_where_the_words_are_misheard():
+    steps, sentences = narrate("press the ending", "open the file menu")
+    screen = reading(
+        event(3.0, (FILE, EDIT), appeared=(FORMAT,), cursor=(100, 20)),
+        event(13.0, (FILE, EDIT), appeared=(EXPORT,)),
+    )
+    assert [click.label for click in place_clicks(steps, sentences, screen)] == [EDIT, FILE]
+
+
+def test_a_single_step_that_names_what_is_on_screen_may_do_so_by_chance():
+    steps, sentences = narrate("open the file menu")
+    assert place_clicks(steps, sentences, reading(event(3.0, (FILE,), appeared=(EXPORT,)))) == ()
+
+
+def test_without_words_or_cursor_no_label_is_named():
+    steps, sentences = narrate("carry on with your work")
+    screen = reading(event(3.0, (FILE, EDIT), appeared=(FORMAT,)))
+    assert all(click.label is None for click in place_clicks(steps, sentences, screen))
+
+
+def test_a_change_far_from_all_words_belongs_to_no_step():
+    steps, sentences = narrate("open the file menu", "select export as", "go to edit")
+    screen = reading(
+        event(3.0, (FILE, EDIT), appeared=(EXPORT,)),
+        event(13.0, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
+        event(40.0, (FILE, EDIT), vanished=(FILE,)),
+    )
+    assert [click.step for click in place_clicks(steps, sentences, screen)] == ["0", "1"]
+
+
+def test_a_speaker_who_talks_after_the_act_is_placed_before_the_words():
+    steps, sentences = narrate("greet all", "open the file menu", "select export as", "go to edit")
+    screen = reading(
+        event(7.5, (FILE, EDIT), appeared=(EXPORT,)),
+        event(17.5, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
+        event(27.5, (FILE, EDIT, FORMAT), vanished=(FORMAT,)),
+    )
+    placed = {click.step: click.event.start for click in place_clicks(steps, sentences, screen)}
+    assert placed == {"1": 7.5, "2": 17.5, "3": 27.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [("New note", "Newnote", True), ("Archive", "Arckive", True), ("PDF", "PRF", False)],
+)
+def test_a_letter_misread_makes_no_other_text(text, other, same):
+    assert is_same_text(text, other) is same
