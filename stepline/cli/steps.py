@@ -39,6 +39,7 @@ from stepline.errors import SettingsError
 from stepline.plugins import DEFAULT_OUTPUTS, OWN_NAMES
 
 if TYPE_CHECKING:
+    from stepline.grounding.task_graph import TaskGraph
     from stepline.pipeline.batch import VideoResult
     from stepline.pipeline.networks import Networks
     from stepline.pipeline.output_files import OutputOptions
@@ -139,7 +140,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     """
     from stepline.outputs import safe_stem
     from stepline.pipeline.networks import load_networks
-    from stepline.pipeline.sources import find_sources, is_site, name_sources
+    from stepline.pipeline.sources import find_sources, name_sources
 
     check_address_space()
     settings, part = settings_from_options(options), part_from_options(options)
@@ -150,15 +151,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if options["alignment"]:
         formats = (*formats, "alignment")
     output = output_from_options(options, formats)
-    texts: tuple[str, ...] | None = ()
-    graph = None
-    if options["texts"]:  # None: the chapters of a link's page
-        if is_site(options["texts"]):
-            texts = None
-        else:
-            from stepline.compare.task_graph import read_lines
-
-            texts, graph = read_lines(options["texts"])
+    texts, graph = _lines_of_texts(options["texts"])
     find = partial(find_sources, captions=True, force=output.force)
     sources = [] if options["watch"] else find(videos, output.out, settings)
     several = bool(len(sources) > 1 or options["watch"])
@@ -186,6 +179,19 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if options["browse"] and printer.last is not None:
         webbrowser.open((output.out / f"{safe_stem(printer.last.id)}.html").absolute().as_uri())
     sys.exit(printer.status)
+
+
+def _lines_of_texts(source: Any) -> "tuple[tuple[str, ...] | None, TaskGraph | None]":
+    """Return the lines of --texts, and the graph of a comparison; None for the chapters of a link's
+    page."""
+    from stepline.compare.task_graph import read_lines
+    from stepline.pipeline.sources import is_site
+
+    if not source:
+        return (), None
+    if is_site(source):
+        return None, None
+    return read_lines(source)
 
 
 def _count_jobs(

@@ -13,6 +13,7 @@ it defines is run, and each store checks the rows that it reads.
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import sqlite3
@@ -235,3 +236,18 @@ def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
         with contextlib.closing(sqlite3.connect(copy)) as source:
             source.backup(connection)
+
+
+def database_definitions(database: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """Return what a database defines: the kind, the name and the statement of each part."""
+    rows = database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
+    return frozenset(rows)
+
+
+@functools.cache
+def definitions_of(tables: str) -> frozenset[tuple[str, str, str]]:
+    """Return what a database defines that these statements make; a stranger's may do more as it is
+    read."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(tables)
+        return database_definitions(database)

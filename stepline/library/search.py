@@ -8,7 +8,6 @@ records. An update reads only the records that changed. Letters: N moments, D wi
 """
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -25,7 +24,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary, video_id
-from stepline.library.database import check_database_files, distrust, is_full_disk
+from stepline.library.database import (
+    check_database_files,
+    database_definitions,
+    definitions_of,
+    distrust,
+    is_full_disk,
+)
 from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
 from stepline.locks import lock_output
@@ -282,21 +287,11 @@ class SearchIndex:
         query first."""
         marks = ", ".join("?" * len(ranking))
         rows = self._rows(f"SELECT id, steps FROM moment WHERE id IN ({marks})", *ranking)
-        steps = {row: self._step_ids(numbers) for row, numbers in rows}
+        steps = {row: _step_ids(self.path, numbers) for row, numbers in rows}
         answers: list[int] = []
         for row in ranking:
             answers += sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
-
-    def _step_ids(self, numbers: str) -> list[int]:
-        try:
-            return StepIds.validate_json(numbers, strict=True)
-        except ValidationError as error:
-            raise self._damage("steps that are none") from error
-
-    def _damage(self, reason: str) -> StoreError:
-        cure = "delete this index, it is made again from the records"
-        return StoreError(f"{self.path}: it holds {reason}; {cure}")
 
     def _moment(self, answer: int) -> Moment:
         (row,) = self._rows(
@@ -330,7 +325,7 @@ class SearchIndex:
                     least.append(np.frombuffer(stored_least, np.float32).reshape(count))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError) as error:
-                raise self._damage("vectors that are none") from error
+                raise _damage(self.path, "vectors that are none") from error
             self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(least))
         return self._moment_rows
 
@@ -417,7 +412,7 @@ class SearchIndex:
             try:
                 distrust(database)
                 form = database.execute("PRAGMA user_version").fetchone()[0]
-                if _definitions(database) != _own_definitions():
+                if database_definitions(database) != definitions_of(INDEX_TABLES):
                     form = None
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
@@ -442,6 +437,19 @@ class SearchIndex:
             raise StoreError(f"{self.path}: {error}; {cure}") from error
 
 
+def _damage(path: Path, reason: str) -> StoreError:
+    cure = "delete this index, it is made again from the records"
+    return StoreError(f"{path}: it holds {reason}; {cure}")
+
+
+def _step_ids(path: Path, numbers: str) -> list[int]:
+    """Return the ids of steps that an index stores as JSON."""
+    try:
+        return StepIds.validate_json(numbers, strict=True)
+    except ValidationError as error:
+        raise _damage(path, "steps that are none") from error
+
+
 def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:
     """Return the places of the moments of some files among sorted ids."""
     places = [np.zeros(0, np.int64)]
@@ -457,19 +465,6 @@ def query_terms(query: str) -> list[str]:
     if not terms:
         raise SettingsError(f"search {query!r}: no word in it; say what is done")
     return terms
-
-
-def _definitions(database: sqlite3.Connection) -> set[tuple[str, str, str]]:
-    """Return what a database defines: the kind, the name and the statement of each part."""
-    return set(database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master"))
-
-
-@functools.cache
-def _own_definitions() -> frozenset[tuple[str, str, str]]:
-    """Return what an index that Stepline made defines; a stranger's may do more as it is read."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as database:
-        database.executescript(INDEX_TABLES)
-        return frozenset(_definitions(database))
 
 
 def made_words(count: int, seed: int) -> list[str]:

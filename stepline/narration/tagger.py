@@ -19,7 +19,7 @@ import numpy as np
 from stepline.errors import ModelError
 from stepline.narration.adapted_encoder import AdaptedEncoder, Array, read_weights_file, word_means
 from stepline.narration.windows import sentence_windows
-from stepline.narration.words import SENTENCE_KINDS, spoken_clauses
+from stepline.narration.words import SENTENCE_KINDS, clauses_of_speech
 
 WEIGHTS_FILE: Final = "narration_tagger.safetensors"
 
@@ -68,7 +68,7 @@ class NarrationTagger:
         A long sentence may hold a step among other things, so its clauses are read one by one, too.
         """
         readings = self._read(sentences)
-        clauses = [spoken_clauses(sentence) for sentence in sentences]
+        clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(parts) == 1 for parts in clauses):
             return readings
         clause_readings = iter(self._read([clause for parts in clauses for clause in parts]))

@@ -68,7 +68,7 @@ def mark_after(word: str) -> Mark:
     return "none"
 
 
-def spoken_clauses(text: str) -> list[str]:
+def clauses_of_speech(text: str) -> list[str]:
     """Return the parts of a sentence behind commas and before joining words, each of four words or
     more; the sentence itself where it has no such parts."""
     words = text.split()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.curate.workflow.amounts import MEASURED_CURVES, Curve, CurvePoint, recommend
+from stepline.curate.workflow.amounts import MEASURED_CURVES, Curve, LearningPoint, recommend
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -15,10 +15,10 @@ def curve(*points):
 
 def test_a_curve_gains_from_where_every_larger_amount_does():
     lost, won, dip, best = (
-        CurvePoint(1, 10, 40.0, 50.0),
-        CurvePoint(2, 20, 60.0, 50.0),
-        CurvePoint(3, 30, 45.0, 50.0),
-        CurvePoint(4, 40, 70.0, 50.0),
+        LearningPoint(1, 10, 40.0, 50.0),
+        LearningPoint(2, 20, 60.0, 50.0),
+        LearningPoint(3, 30, 45.0, 50.0),
+        LearningPoint(4, 40, 70.0, 50.0),
     )
     assert curve(lost, won, best).least == won
     assert curve(lost, won, dip, best).least == best

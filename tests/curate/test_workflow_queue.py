@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from stepline.curate.workflow.queue import (
-    StepPlace,
+    ReviewPlace,
     annotation_clips,
-    held_out_videos,
     review_queue,
+    split_for_test,
     step_places,
 )
 from stepline.records import Record, Span, Step, Video
@@ -55,30 +55,30 @@ def test_held_out_videos_have_all_of_their_places_or_none():
 
 
 def test_an_answer_does_not_outlive_the_words_or_seconds_it_was_about():
-    place = StepPlace("a", "1", "slice", Span(1, 4), 0.5)
+    place = ReviewPlace("a", "1", "slice", Span(1, 4), 0.5)
     others = [
-        StepPlace("a", "1", "cut", Span(1, 4), 0.5),
-        StepPlace("a", "1", "slice", Span(1, 5), 0.5),
+        ReviewPlace("a", "1", "cut", Span(1, 4), 0.5),
+        ReviewPlace("a", "1", "slice", Span(1, 5), 0.5),
     ]
     assert place.id.startswith("a/1/")
-    assert place.id == StepPlace("a", "1", "slice", Span(1, 4), 0.9).id
+    assert place.id == ReviewPlace("a", "1", "slice", Span(1, 4), 0.9).id
     assert place.id not in {other.id for other in others}
 
 
 def test_held_out_videos_are_drawn_by_their_ids():
     ids = [f"v{number}" for number in range(40)]
-    drawn = held_out_videos(ids, 0.2, seed=0)
+    drawn = split_for_test(ids, 0.2, seed=0)
     assert len(drawn) == 8
-    assert drawn == held_out_videos(ids[::-1], 0.2, seed=0)
-    assert drawn != held_out_videos(ids, 0.2, seed=1)
-    assert len(held_out_videos(["a", "b"], 0.01, seed=0)) == 1
-    assert held_out_videos(["a"], 0.5, seed=0) == frozenset()
+    assert drawn == split_for_test(ids[::-1], 0.2, seed=0)
+    assert drawn != split_for_test(ids, 0.2, seed=1)
+    assert len(split_for_test(["a", "b"], 0.01, seed=0)) == 1
+    assert split_for_test(["a"], 0.5, seed=0) == frozenset()
 
 
 def test_clips_are_long_enough_to_see_and_only_of_videos_that_are_here():
     places = [
-        StepPlace("a", "1", "slice", Span(58, 59), 0.5),
-        StepPlace("b", "1", "cut", Span(1, 9), 0.5),
+        ReviewPlace("a", "1", "slice", Span(58, 59), 0.5),
+        ReviewPlace("b", "1", "cut", Span(1, 9), 0.5),
     ]
     (clip,) = annotation_clips(places, {"a": Path("a.mp4")}, {"a": 60.0})
     assert (clip.video, clip.span, clip.id) == ("a.mp4", Span(57, 60), places[0].id)

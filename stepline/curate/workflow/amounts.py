@@ -13,7 +13,7 @@ NetworkName: TypeAlias = Literal["nasva", "procx", "wys2"]
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class LearningPoint:
     """A score at an amount of data, and that of the baseline on the same videos. videos: 0 where
     the curve counts labels alone."""
 
@@ -40,10 +40,10 @@ class Curve:
     metric: str
     baseline: str
     source: str
-    points: tuple[CurvePoint, ...]
+    points: tuple[LearningPoint, ...]
 
     @property
-    def least(self) -> CurvePoint:
+    def least(self) -> LearningPoint:
         """The smallest point from which on every one gains."""
         least = self.points[-1]
         for point in reversed(self.points):
@@ -62,9 +62,9 @@ MEASURED_CURVES: dict[NetworkName, Curve] = {
         "where steps are said",
         "docs/selftraining.md and docs/curate.md, benchmarks/curate_ceiling.py",
         (
-            CurvePoint(19, 104, 61.5, 68.3),
-            CurvePoint(131, 332, 61.5, 43.0),
-            CurvePoint(449, 1193, 76.0, 46.0),
+            LearningPoint(19, 104, 61.5, 68.3),
+            LearningPoint(131, 332, 61.5, 43.0),
+            LearningPoint(449, 1193, 76.0, 46.0),
         ),
     ),
     # 400 captioned videos of a simulated world and a quarter of them; even parts, no network.
@@ -73,7 +73,7 @@ MEASURED_CURVES: dict[NetworkName, Curve] = {
         "SODA-D",
         "even parts of the video",
         "docs/procx.md, arms ProcX and a quarter of the captions",
-        (CurvePoint(100, 560, 42.3, 35.9), CurvePoint(400, 2250, 65.1, 35.9)),
+        (LearningPoint(100, 560, 42.3, 35.9), LearningPoint(400, 2250, 65.1, 35.9)),
     ),
     # Positive clips of a simulated world; the cosine of features and words as they come.
     "wys2": Curve(
@@ -82,11 +82,11 @@ MEASURED_CURVES: dict[NetworkName, Curve] = {
         "the features as they come",
         "docs/results/wys2.md, table amount",
         (
-            CurvePoint(0, 16, 60.0, 70.6),
-            CurvePoint(0, 64, 68.5, 70.6),
-            CurvePoint(0, 250, 75.6, 70.6),
-            CurvePoint(0, 1000, 82.7, 70.6),
-            CurvePoint(0, 1591, 84.5, 70.6),
+            LearningPoint(0, 16, 60.0, 70.6),
+            LearningPoint(0, 64, 68.5, 70.6),
+            LearningPoint(0, 250, 75.6, 70.6),
+            LearningPoint(0, 1000, 82.7, 70.6),
+            LearningPoint(0, 1591, 84.5, 70.6),
         ),
     ),
 }

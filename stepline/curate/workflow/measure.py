@@ -20,7 +20,7 @@ import numpy as np
 
 from stepline.curate.workflow.amounts import NetworkName
 from stepline.curate.workflow.curation import Curation
-from stepline.curate.workflow.queue import SAME_PLACE_IOU, StepPlace, place_of, step_places
+from stepline.curate.workflow.queue import SAME_PLACE_IOU, ReviewPlace, place_of, step_places
 from stepline.curate.workflow.review import Review, reviewed_record
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Ratio, Statistic, interval, point_estimate, resample
@@ -82,7 +82,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class HeldOutVideos:
+class SplitForTest:
     """The videos on which networks are measured: their records as machines have them, and what
     people said."""
 
@@ -130,11 +130,11 @@ def place_by_aligner(
 
 
 def unanswered_places(
-    records: Iterable[Record], placements: PlacedSteps, places: Sequence[StepPlace]
-) -> list[StepPlace]:
+    records: Iterable[Record], placements: PlacedSteps, places: Sequence[ReviewPlace]
+) -> list[ReviewPlace]:
     """Return where a network places steps of reviewed videos in seconds that nobody is asked
     about."""
-    spans: dict[tuple[str, str], list[StepPlace]] = {}
+    spans: dict[tuple[str, str], list[ReviewPlace]] = {}
     for place in places:
         spans.setdefault((place.video, place.step), []).append(place)
     reviewed = {place.video for place in places}
@@ -197,7 +197,7 @@ def measure_detector(
     from stepline.wys2.benchmark import load_for_benchmarks
 
     loaded = load_for_benchmarks(folder)
-    by_video: dict[str, list[StepPlace]] = {}
+    by_video: dict[str, list[ReviewPlace]] = {}
     for record in records:
         for place in step_places(record, is_held_out=False):
             if review.verdicts.get(place.id) is not None and record.id in features:

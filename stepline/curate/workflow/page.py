@@ -14,7 +14,7 @@ from stepline.curate.settings import ReportSettings
 from stepline.curate.workflow.amounts import Recommendation
 from stepline.curate.workflow.curation import Curation, RunForecast
 from stepline.curate.workflow.measure import Measure
-from stepline.curate.workflow.queue import StepPlace
+from stepline.curate.workflow.queue import ReviewPlace
 from stepline.curate.workflow.review import Review
 from stepline.errors import SteplineError
 from stepline.layout import page_html
@@ -88,9 +88,13 @@ def _histogram(review: Review) -> str:
     return grouped_histogram(counts, "P(shown) of the step before, %")
 
 
-def _pictured_kinds(review: Review, seed: int) -> Mapping[str, list[StepPlace]]:
+def _pictured_kinds(review: Review, seed: int) -> Mapping[str, list[ReviewPlace]]:
     """Return the places to picture, by what people said, drawn at random."""
-    kinds: dict[str, list[StepPlace]] = {"Confirmed": [], "Denied": [], "As many say no as yes": []}
+    kinds: dict[str, list[ReviewPlace]] = {
+        "Confirmed": [],
+        "Denied": [],
+        "As many say no as yes": [],
+    }
     for place in sorted(review.places, key=lambda place: random_key(seed, place.id)):
         if place.id not in review.verdicts:
             continue
@@ -104,7 +108,7 @@ def _pictured_kinds(review: Review, seed: int) -> Mapping[str, list[StepPlace]]:
 
 
 def _pictured_places(
-    places: Sequence[StepPlace], curation: Curation, settings: ReportSettings, notes: list[str]
+    places: Sequence[ReviewPlace], curation: Curation, settings: ReportSettings, notes: list[str]
 ) -> list[PicturedPlace]:
     """Return places with their pictures; a video that gives none is noted."""
     media = curation.media

@@ -22,7 +22,7 @@ ID_RANGE = 0xFFFFFF  # of the number that ends a clip's id, in hex
 
 
 @dataclass(frozen=True)
-class StepPlace:
+class ReviewPlace:
     """Seconds in which a step of a video may be shown. p: P(shown) of the step."""
 
     video: str
@@ -47,7 +47,7 @@ class StepPlace:
         return self.span.iou(span) >= SAME_PLACE_IOU
 
 
-def held_out_videos(ids: Collection[str], share: float, seed: int) -> frozenset[str]:
+def split_for_test(ids: Collection[str], share: float, seed: int) -> frozenset[str]:
     """Return a share of the videos, drawn by their ids; one at least where there are two."""
     if len(ids) < 2:
         return frozenset()
@@ -55,14 +55,14 @@ def held_out_videos(ids: Collection[str], share: float, seed: int) -> frozenset[
     return frozenset(sorted(ids, key=lambda id: random_key(seed, id))[:count])
 
 
-def step_places(record: Record, *, is_held_out: bool) -> list[StepPlace]:
+def step_places(record: Record, *, is_held_out: bool) -> list[ReviewPlace]:
     """Return where the steps of a record may be shown, by the record itself."""
     places = []
     for step in record.steps:
         spans = list(step.spans[:1])
         if step.said is not None and (is_held_out or not spans):
             spans.append(step.said)
-        first: StepPlace | None = None
+        first: ReviewPlace | None = None
         for span in spans:
             if first is None or not first.is_near(span):
                 place = place_of(record, step, span)
@@ -71,22 +71,22 @@ def step_places(record: Record, *, is_held_out: bool) -> list[StepPlace]:
     return places
 
 
-def place_of(record: Record, step: Step, span: Span) -> StepPlace:
+def place_of(record: Record, step: Step, span: Span) -> ReviewPlace:
     """Return a step's place in some seconds."""
     p = NOT_JUDGED if step.score is None else step.score
-    return StepPlace(record.id, step.id, step.text, span, p)
+    return ReviewPlace(record.id, step.id, step.text, span, p)
 
 
 def review_queue(
     records: Iterable[Record], held_out: Collection[str], most: int
-) -> list[StepPlace]:
+) -> list[ReviewPlace]:
     """Return the places to ask about, the least sure first: those of held-out videos, and of the
     others as many as are left of `most`.
 
     Held-out videos have a third of the clips at most, and each of them all of its places or none.
     """
-    measured: list[StepPlace] = []
-    others: list[StepPlace] = []
+    measured: list[ReviewPlace] = []
+    others: list[ReviewPlace] = []
     for record in records:
         is_held_out = record.id in held_out
         places = step_places(record, is_held_out=is_held_out)
@@ -98,12 +98,12 @@ def review_queue(
     return sorted([*measured, *others[: most - len(measured)]], key=_order)
 
 
-def _order(place: StepPlace) -> tuple[float, str]:
+def _order(place: ReviewPlace) -> tuple[float, str]:
     return place.certainty, place.id
 
 
 def annotation_clips(
-    places: Sequence[StepPlace], media: Mapping[str, Path], durations: Mapping[str, float]
+    places: Sequence[ReviewPlace], media: Mapping[str, Path], durations: Mapping[str, float]
 ) -> list[AnnotationClip]:
     """Return the clips to watch, in the order of the places. media: videos' files by id; places of
     other videos have none."""

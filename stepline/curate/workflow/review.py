@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from stepline.annotate import Agreement, AgreementRule, Answer, agreement
-from stepline.curate.workflow.queue import StepPlace
+from stepline.curate.workflow.queue import ReviewPlace
 from stepline.records import Record, Span, Step
 
 # place id -> whether the step is shown there; None: as many say no as yes
@@ -24,13 +24,13 @@ Verdicts: TypeAlias = Mapping[str, bool | None]
 class Review:
     """The places that people were asked about, and what they said. people: who answered."""
 
-    places: tuple[StepPlace, ...]
+    places: tuple[ReviewPlace, ...]
     verdicts: Verdicts
     people: tuple[str, ...]
     agreement: Agreement
 
     @property
-    def open_places(self) -> list[StepPlace]:
+    def open_places(self) -> list[ReviewPlace]:
         """Those without an answer."""
         return [place for place in self.places if place.id not in self.verdicts]
 
@@ -54,14 +54,14 @@ class Review:
         return verdicts
 
     @cached_property
-    def _by_step(self) -> dict[tuple[str, str], list[StepPlace]]:
-        by_step: dict[tuple[str, str], list[StepPlace]] = {}
+    def _by_step(self) -> dict[tuple[str, str], list[ReviewPlace]]:
+        by_step: dict[tuple[str, str], list[ReviewPlace]] = {}
         for place in self.places:
             by_step.setdefault((place.video, place.step), []).append(place)
         return by_step
 
 
-def read_review(places: Sequence[StepPlace], answers: Iterable[Answer], people: int) -> Review:
+def read_review(places: Sequence[ReviewPlace], answers: Iterable[Answer], people: int) -> Review:
     """Return what the answers say of the places. people: whose answers each clip is for."""
     ids = {place.id for place in places}
     own_answers = [answer for answer in answers if answer.clip in ids]

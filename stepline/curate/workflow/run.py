@@ -32,8 +32,8 @@ from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.workflow.amounts import NetworkName, Recommendation, recommend
 from stepline.curate.workflow.curation import Curation, curate_videos, forecast_run
 from stepline.curate.workflow.measure import (
-    HeldOutVideos,
     Measure,
+    SplitForTest,
     place_by_aligner,
     unanswered_places,
 )
@@ -41,10 +41,10 @@ from stepline.curate.workflow.networks import TrainingData, train_network
 from stepline.curate.workflow.page import WORKFLOW_PAGE, WorkflowFindings, write_page
 from stepline.curate.workflow.publication import publish_aligner, publish_reviewed
 from stepline.curate.workflow.queue import (
-    StepPlace,
+    ReviewPlace,
     annotation_clips,
-    held_out_videos,
     review_queue,
+    split_for_test,
 )
 from stepline.curate.workflow.review import Review, read_review, reviewed_record
 from stepline.curate.workflow.settings import WorkflowRecipe
@@ -175,7 +175,7 @@ class _Workflow:
             self._say_agreement(review)
 
         # What they are worth, and what is published.
-        videos = HeldOutVideos(test, curation, review, self.settings.seed)
+        videos = SplitForTest(test, curation, review, self.settings.seed)
         measures = [videos.measure(network, run, placements) for network, run in runs.items()]
         for measure in measures:
             self._say("measure", str(measure))
@@ -193,9 +193,9 @@ class _Workflow:
         """Return the videos that no network is trained on, of those that people can watch."""
         media = curation.media
         ids = [record.id for record in curation.records if record.id in media and record.steps]
-        return held_out_videos(ids, self.settings.held_out, self.settings.seed)
+        return split_for_test(ids, self.settings.held_out, self.settings.seed)
 
-    def _places(self, curation: Curation, held_out: frozenset[str]) -> list[StepPlace]:
+    def _places(self, curation: Curation, held_out: frozenset[str]) -> list[ReviewPlace]:
         """Return the places that people are asked about, the least sure first.
 
         Raises DatasetError where there is none.
@@ -208,7 +208,7 @@ class _Workflow:
             raise DatasetError(f"{what}; {curation.out / 'report.html'} tells what was left out")
         return places
 
-    def _review(self, curation: Curation, places: Sequence[StepPlace]) -> Review:
+    def _review(self, curation: Curation, places: Sequence[ReviewPlace]) -> Review:
         """Write the queue, and return what people have said of it."""
         clips = annotation_clips(places, curation.media, curation.durations)
         write_clips(clips, self.home / CLIPS_FILE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.narration.words import spoken_clauses
+from stepline.narration.words import clauses_of_speech
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ from stepline.narration.words import spoken_clauses
     ],
 )
 def test_clauses_begin_behind_commas_and_before_joining_words(text, clauses):
-    assert spoken_clauses(text) == clauses
+    assert clauses_of_speech(text) == clauses
 
 
 def test_no_word_is_lost():
     text = "Salt, pepper and oil go in, but not so much, and then we stir it well because it burns"
-    assert " ".join(spoken_clauses(text)) == text
+    assert " ".join(clauses_of_speech(text)) == text
