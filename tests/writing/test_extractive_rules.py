@@ -186,3 +186,17 @@ def test_a_pronoun_gets_no_name_that_the_step_has_already() -> None:
 )
 def test_nothing_of_a_comparison_or_a_pair_is_lost(text: str, step: str) -> None:
     assert steps_of(text) == [step]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "add a cup and a half of cooked peas, the juice from one lemon, two tablespoons of olive oil "
+        "and a heaping cup of fresh basil and some salt and pepper",
+        "add two teaspoons of onion powder, a teaspoon of paprika, a teaspoon of ground cumin, "
+        "half a teaspoon of chili powder and a pinch of dried oregano",
+    ],
+)
+def test_a_list_of_things_stays_whole(step: str) -> None:
+    (written,) = steps_of(f"We're gonna {step}.")
+    assert written.replace(",", "").split() == step.replace(",", "").split()

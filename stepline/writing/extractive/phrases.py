@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from spacy.tokens import Token
 
 LONGEST = 20  # words a step; a longer one loses its last qualifiers
+LONGEST_LIST = 45  # words of a list of things
+NOUNS = ("NOUN", "PROPN")
 # Qualifying clauses that belong to the step: until when, under which condition, by what means, for
 # what.
 KEPT_MARKS = word_set("until till if so before without by unless to that while when")
@@ -227,7 +229,8 @@ def _is_aside(token: "Token", head: "Token") -> bool:
     ):
         return token.head.pos_ != "ADP" or token.lower_ not in ("here", "there")
     if token.dep_ == "appos":
-        return True
+        # "the peas, the juice of a lemon and some salt" is a list all the same
+        return not any(child.dep_ in ("conj", "appos") for child in token.children)
     if token.dep_ == "conj" and token.pos_ == "VERB" and token.head.pos_ in ("NOUN", "PROPN"):
         return True  # an action that the parser hung on a noun: a step of its own, or talk
     if (
@@ -248,10 +251,23 @@ def _is_as_well_as(token: "Token") -> bool:
 
 def shortened(parts: "list[list[Token]]") -> "list[list[Token]]":
     """Leave out qualifiers from the end until the step has at most LONGEST words; what the verb
-    acts on stays."""
-    while sum(map(len, parts)) + 1 > LONGEST and len(parts) > 1:
-        parts = parts[:-1]
-    return [part[: LONGEST - 1] for part in parts]
+    acts on stays, and a list of things is whole."""
+    qualifiers = [part for part in parts[1:] if not _is_thing(part)]
+    while sum(map(len, parts)) + 1 > LONGEST and qualifiers:
+        last = qualifiers.pop()
+        parts = [part for part in parts if part is not last]
+    return [part[: _most_words(part)] for part in parts]
+
+
+def _is_thing(part: "Sequence[Token]") -> bool:
+    """Tell whether a complement is a thing that the verb acts on."""
+    return any(token.dep_ == "dobj" and token.head not in part for token in part)
+
+
+def _most_words(part: "Sequence[Token]") -> int:
+    """Return how many words of a complement stay."""
+    is_list = any(token.dep_ in ("conj", "appos") and token.pos_ in NOUNS for token in part)
+    return LONGEST_LIST if is_list else LONGEST - 1
 
 
 def is_rest(clause: Clause) -> bool:
