@@ -6,7 +6,7 @@ import pytest
 from stepline.narration.tagger import SentenceReading
 from stepline.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.step_editor import SentenceEditor
+from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
 
 FRONT_VERBS = (NO_VERB, "add", "put")
 
@@ -64,3 +64,9 @@ def test_an_of_whose_amount_goes_is_lost_with_it():
     text = "Dispose of the water."
     (step,) = editor_of(text, ("of", "the", "water"), {"dispose": 0.9}).steps(FRONT_VERBS)
     assert step.text == "dispose of the water"
+
+
+def test_a_step_knows_how_often_words_were_left_out_of_it():
+    words = [DraftWord("cut", 1), DraftWord("bread", 3), DraftWord("thin", 4), DraftWord("up", 9)]
+    assert DraftStep(tuple(words), 0).gap_count == 2
+    assert DraftStep((DraftWord("use", None), *words[:1]), 0).gap_count == 0

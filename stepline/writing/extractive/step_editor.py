@@ -8,6 +8,7 @@ its place.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -78,6 +79,12 @@ class DraftStep:
     def places(self) -> tuple[int, ...]:
         """The places of its spoken words, in order."""
         return tuple(sorted(word.place for word in self.words if word.place is not None))
+
+    @property
+    def gap_count(self) -> int:
+        """How often spoken words were left out between two of its own."""
+        own = [word.place for word in self.words if word.place is not None and word.text]
+        return sum(after > before + 1 for before, after in pairwise(own))
 
     @property
     def text(self) -> str:

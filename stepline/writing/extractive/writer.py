@@ -57,6 +57,9 @@ MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to b
 # P(step) of a warning from which it is written: of 63 sentences that were cited below the threshold
 # of steps, nearly all of them warnings, 5 tell a step of the work.
 MIN_WARNED_STEP: Final = 0.2
+# Times that words are left out within a step. Of 12 steps of long transcripts with more, read one by
+# one, none was good; of 9 with two, four were.
+MAX_GAPS: Final = 2
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 REASONS: Final = {
     "warning": "a warning",
@@ -113,6 +116,8 @@ def write_extractive(
         tokens = tokens_of_words(unit.words, docs[number])
         for draft in drafts:
             flaw = None if draft.verb is None else flaw_in_sentence(tokens[draft.verb])
+            if draft.gap_count > MAX_GAPS:
+                flaw = "too little of its sentence is left to be read as one"
             if flaw is not None:
                 dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
                 continue
