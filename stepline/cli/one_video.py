@@ -96,8 +96,8 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 )
 @click.option(
     "--order",
-    help="none; given: as the lines stand; compared: as the videos of comparison.json do them; or a "
-    "JSON table of P(line i comes before line j).",
+    help="none; given: as the lines stand; compared: as the videos of comparison.json do them; or "
+    "a JSON table of P(line i comes before line j).",
 )
 @click.option("--text-features", type=PATH_TYPE, help="Ready vectors of the lines.")
 @click.option(

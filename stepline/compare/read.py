@@ -11,7 +11,7 @@ from stepline.progress import Progress
 from stepline.records import Record
 from stepline.storage import read_record
 
-CURE = "give a folder that `stepline steps` wrote"
+FOLDER_CURE = "give a folder that `stepline steps` wrote"
 
 
 def read_folder(folder: Path) -> list[Record]:
@@ -27,7 +27,7 @@ def read_folder(folder: Path) -> list[Record]:
         else:
             reason = f" (such as {record})"
     if not records:
-        raise StoreError(f"{folder}: holds no record{reason}; {CURE}")
+        raise StoreError(f"{folder}: holds no record{reason}; {FOLDER_CURE}")
     return records
 
 

@@ -13,23 +13,14 @@ from pydantic import JsonValue
 from stepline.outputs.text import one_line, shorten
 from stepline.pipeline.placing import PlacedSteps
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.screen_reading import read_if_screen
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
 from stepline.screens.captions import typed_captions, without_captions
 from stepline.screens.clicks import Click, place_clicks
-from stepline.screens.reading import (
-    TEXT_LOOKS,
-    ScreenEvent,
-    ScreenReading,
-    has_screen_text,
-    read_screen,
-    sampled_likeness,
-)
-from stepline.vision.cues import TEXT_WEIGHTS
-from stepline.weights import weights_fetched
+from stepline.screens.reading import ScreenEvent, ScreenReading, sampled_likeness
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo
-    from stepline.screens.detector import ScreenLikeness
 
 log = logging.getLogger(__name__)
 
@@ -41,29 +32,6 @@ CAPTIONS_NOTE = "nobody speaks; the steps are told by the captions on the screen
 CAPTIONS_READER = "captions on the screen"
 MAX_LABEL_CHARS = 60  # letters of a label or line in a remark
 BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
-
-
-def read_if_screen(
-    request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenLikeness"
-) -> ScreenReading | None:
-    """Return what is on the screen of a screen recording, None of any other video.
-
-    likeness: of its pictures. Without the weights that read text nothing is a screen recording.
-    """
-    vision = settings.vision
-    if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
-        return None
-    if vision.screen == "auto":
-        if not (vision.screen_text and likeness.is_candidate):
-            return None
-        seconds = [
-            request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
-        ]
-        if not has_screen_text(request.path, seconds):
-            return None
-    reading = read_screen(request.path, info, settings.media, request.part)
-    log.info("a screen recording; it changes %d times", len(reading.events))
-    return reading
 
 
 def find_silent_screen(

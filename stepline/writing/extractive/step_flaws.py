@@ -20,7 +20,7 @@ PAST_TAGS: Final = ("VBD", "VBN")
 SEEING_VERBS: Final = frozenset(("see", "notice"))
 # With a subject and an object they tell how things are.
 STATE_VERBS: Final = frozenset(("have", "want", "need", "like", "love", "know", "see"))
-SUBJECTS: Final = frozenset(("i", "we", "you", "they"))
+SUBJECT_WORDS: Final = frozenset(("i", "we", "you", "they"))
 CONDITION_WORDS: Final = frozenset(("if", "unless"))
 MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
 
@@ -53,7 +53,9 @@ def _tells_state(verb: "Token") -> bool:
     """Tell whether a verb says what somebody has, wants or sees: "we HAVE the right filter"."""
     if verb.lemma_ not in STATE_VERBS or verb.tag_ == "VBN":
         return False
-    has_subject = any(child.dep_ == "nsubj" and child.lower_ in SUBJECTS for child in verb.children)
+    has_subject = any(
+        child.dep_ == "nsubj" and child.lower_ in SUBJECT_WORDS for child in verb.children
+    )
     has_object = any(child.dep_ == "dobj" for child in verb.children)
     return has_subject and has_object
 

@@ -106,7 +106,13 @@ def trained(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("texts")
     (folder / "toast.txt").write_text(TEXT, encoding="utf-8")
-    learning = {"epochs": 30, "rank": 4, "first_layer": 5, "learning_rate": 5e-3}
+    learning = {
+        "epochs": 30,
+        "rank": 4,
+        "first_layer": 5,
+        "learning_rate": 5e-3,
+        "hidden_share": 0.05,
+    }
     settings = TaggerTrainSettings(**learning, marks=MarkTrainSettings(**learning))
     runs = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
     return [train_writer_run([folder], run, settings) for run in runs]

@@ -1,0 +1,38 @@
+"""Whether a video is a screen recording, and what is on its screen."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.screens.reading import TEXT_LOOKS, ScreenReading, has_screen_text, read_screen
+from stepline.vision.cues import TEXT_WEIGHTS
+from stepline.weights import weights_fetched
+
+if TYPE_CHECKING:
+    from stepline.media import MediaInfo
+    from stepline.screens.detector import ScreenLikeness
+
+log = logging.getLogger(__name__)
+
+
+def read_if_screen(
+    request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenLikeness"
+) -> ScreenReading | None:
+    """Return what is on the screen of a screen recording, None of any other video.
+
+    likeness: of its pictures. Without the weights that read text nothing is a screen recording.
+    """
+    vision = settings.vision
+    if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
+        return None
+    if vision.screen == "auto":
+        if not (vision.screen_text and likeness.is_candidate):
+            return None
+        seconds = [
+            request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
+        ]
+        if not has_screen_text(request.path, seconds):
+            return None
+    reading = read_screen(request.path, info, settings.media, request.part)
+    log.info("a screen recording; it changes %d times", len(reading.events))
+    return reading
