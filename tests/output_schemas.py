@@ -42,7 +42,8 @@ def check_outputs(folder, since):
     if not (HAS_JSONSCHEMA and Path(folder).is_dir()):
         return
     for path in Path(folder).glob("*.json*"):
-        if path.name.startswith(".") or path.stat().st_mtime_ns < since:
+        is_lock = not path.stat().st_size  # driver.json of a curation is there to be locked
+        if path.name.startswith(".") or path.stat().st_mtime_ns < since or is_lock:
             continue
         if path.suffix == ".json":
             tree = json.loads(path.read_bytes())

@@ -315,7 +315,7 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
     row = REAL["en-core-web-sm"]
     files = row.files | {"lemmatizer/lookups/lookups.bin": "0" * 64}
     use_table(monkeypatch, dataclasses.replace(row, files=files))
-    english.parser.cache_clear()
+    english._load_parser.cache_clear()
     with pytest.raises(
         ModelError, match=r"lookups.bin: damaged or replaced.*stepline weights get en-core-web-sm"
     ):
@@ -421,8 +421,9 @@ def test_a_terminal_is_asked_before_the_first_fetch(parted, monkeypatch, answer)
 def test_nobody_is_asked_without_a_terminal(
     parted, monkeypatch, small_video, captions_file, tmp_path, stepline
 ):
-    use_table(monkeypatch, dataclasses.replace(REAL["en-core-web-sm"], need="optional"), parted)
-    english.parser.cache_clear()
+    english_model = dataclasses.replace(REAL["en-core-web-sm"], need="optional")
+    use_table(monkeypatch, english_model, REAL["minilm"], parted)
+    english._load_parser.cache_clear()
     done = stepline(
         "steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path
     )

@@ -426,7 +426,7 @@ def check_share_folder(own, folder):
     body = {"ids": [LEMONADE], "out": str(folder), "videos": True}
     reply, data = own.ask("POST", "/api/share", body)
     assert reply.status == 200, data
-    (page,) = re.findall(r'href="([^"]+)"', (folder / "index.html").read_text())
+    (page,) = re.findall(r'<a href="([^"]+)"', (folder / "index.html").read_text())
     assert "Slice the lemons" in (folder / page).read_text()
     record = read_record((folder / page).with_suffix(".json"))
     assert (folder / "videos" / record.video.path).is_file()

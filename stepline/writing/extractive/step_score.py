@@ -25,6 +25,8 @@ REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
 # In a short clip, or when a live narration has just begun, neighbours tell little: there a crisp
 # order counts whatever they are, by grammar or by the tagger's P(step).
 ORDER_COLUMN: Final = -2  # of the features: grammar finds an order
+TOLD_COLUMN: Final = -1  # grammar finds an action told by "you", "we" or "I"
+MIN_TOLD_CHANCE: Final = 0.2
 SHORT_SENTENCES: Final = 25
 SURE_STEP: Final = 0.6
 SURE_CHANCE: Final = 0.45
@@ -102,7 +104,9 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
     if 0 < len(readings) <= SHORT_SENTENCES:
         is_sure = np.array([reading.step_probability >= SURE_STEP for reading in readings])
         has_order = features[:, ORDER_COLUMN] > 0
-        counts = is_sure | has_order
+        # an action that is told, "you're gonna stick them together", counts where it may be a step
+        is_told = (features[:, TOLD_COLUMN] > 0) & (chances >= MIN_TOLD_CHANCE)
+        counts = is_sure | has_order | is_told
         chances[counts] = np.maximum(chances[counts], SURE_CHANCE)
     return chances
 
