@@ -421,14 +421,14 @@ def test_a_terminal_is_asked_before_the_first_fetch(parted, monkeypatch, answer)
 def test_nobody_is_asked_without_a_terminal(
     parted, monkeypatch, small_video, captions_file, tmp_path, stepline
 ):
-    english_model = dataclasses.replace(REAL["en-core-web-sm"], need="optional")
-    use_table(monkeypatch, english_model, REAL["minilm"], parted)
+    # the tagger loads its encoder before the grammar
+    use_table(monkeypatch, dataclasses.replace(REAL["minilm"], need="optional"), parted)
     english._load_parser.cache_clear()
     done = stepline(
         "steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path
     )
     assert done.exit_code == 1
-    assert "en-core-web-sm: these weights are not here yet; `stepline weights get" in done.stderr
+    assert "minilm: these weights are not here yet; `stepline weights get" in done.stderr
     assert not parted.fetched
     got = []
     monkeypatch.setattr(command, "fetch", got.extend)
