@@ -26,7 +26,7 @@ KNOWN_ONLY_FIELDS: dict[type, tuple[str, ...]] = {
     Record: ("materials", "tools", "yields", "times"),
     Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
     LinkOrigin: ("upload_date",),
-    Step: ("seen", "basis"),
+    Step: ("seen", "basis", "target"),
 }
 
 
@@ -94,8 +94,8 @@ def write_record(record: Record, path: Path | str) -> None:
 def _drop_unknown(tree: dict[str, Any], kind: type) -> None:
     """Take the fields of KNOWN_ONLY_FIELDS out of the tree that hold nothing."""
     for field in KNOWN_ONLY_FIELDS[kind]:
-        if tree[field] is None or tree[field] in ([], {}):
-            del tree[field]
+        if tree.get(field) in (None, [], {}):
+            tree.pop(field, None)
 
 
 def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
