@@ -266,8 +266,11 @@ def _build_record(
     without_picture = _picture_warnings(evidence.visual, seconds)
     warnings += without_picture
     is_placed = any(step.spans for step in placed.steps)
-    # where nothing can be shown, that the pictures do not fit the words goes without saying
-    if placed.grounding is not None and (is_placed or not without_picture):
+    # where nothing can be shown, that the pictures do not fit the words goes without saying; the
+    # clicks of a screen recording fit them
+    is_clicked = any(step.target is not None for step in placed.steps)
+    is_comparable = (is_placed or not without_picture) and not is_clicked
+    if placed.grounding is not None and is_comparable:
         warnings += placed.grounding.report.doubts
     if placed.answers is not None:
         warnings += placed.answers.notes

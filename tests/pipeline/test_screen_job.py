@@ -94,6 +94,7 @@ def test_steps_of_a_screen_stand_where_it_changes_with_their_label(screencast):
     assert "Format of the page" in second.seen[1]
     assert record.models["screen"]["changes"] == 2
     assert any(warning.startswith("a screen recording") for warning in record.warnings)
+    assert not any("hardly fits" in warning for warning in record.warnings)
     assert from_json(to_json(record)) == record
 
 

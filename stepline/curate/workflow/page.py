@@ -63,7 +63,7 @@ def write_page(findings: WorkflowFindings, lines: Sequence[str], settings: Repor
         _file("curate.workflow", "workflow.html"),
         style=style,
         name=findings.curation.out.name,
-        lines=lines,
+        lines=[_without_folder(line, findings.curation.out) for line in lines],
         histogram=_histogram(findings.review),
         recommendations=findings.recommendations,
         measures=findings.measures,
@@ -73,6 +73,12 @@ def write_page(findings: WorkflowFindings, lines: Sequence[str], settings: Repor
     path = findings.curation.out / WORKFLOW_PAGE
     write_atomic(path, html)
     return path
+
+
+def _without_folder(line: str, out: Path) -> str:
+    """Return the line of a stage with the paths below OUT as they are there, for the page may be
+    given away."""
+    return line.replace(f"{out}/", "")
 
 
 def _histogram(review: Review) -> str:
