@@ -182,6 +182,8 @@ def test_a_pronoun_gets_no_name_that_the_step_has_already() -> None:
         ),
         ("Shake the car as hard as you can.", "shake the car as hard as you can"),
         ("Now check this one again.", "check this one"),
+        ("Select the watering can.", "select the watering can"),
+        ("Open the paint can with a screwdriver.", "open the paint can with a screwdriver"),
     ],
 )
 def test_nothing_of_a_comparison_or_a_pair_is_lost(text: str, step: str) -> None:

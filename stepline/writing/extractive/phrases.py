@@ -62,7 +62,7 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[list[Tok
         if child.i < clause.verb.i and (_is_condition(child) or _is_occasion(child))
     ]
     before += _carriers_qualifiers(clause.verb)
-    parts = [tokens_of(child, keep) for child in [*after, *before]]
+    parts = [_with_own_can(tokens_of(child, keep), clause.verb) for child in [*after, *before]]
     if keep is not None:
         parts = [part for part in parts if _mean_keep(part, keep) >= MIN_PART_KEEP]
     if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
@@ -71,6 +71,16 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[list[Tok
     if stray and not any(stray[-1] in part for part in parts):
         parts.insert(1, stray)
     return [part for part in parts if part]
+
+
+def _with_own_can(part: "list[Token]", verb: "Token") -> "list[Token]":
+    """Return a complement with the can that the parser takes for the verb's: "the watering CAN"."""
+    if not part or part[-1].i + 1 >= len(verb.doc):
+        return part
+    following = part[-1].nbor()
+    is_modal = following.lower_ == "can" and following.tag_ == "MD"
+    is_own = following.head == verb and not any(following.children)
+    return [*part, following] if is_modal and is_own and following.i > verb.i else part
 
 
 def _belongs(verb: "Token", child: "Token") -> bool:
