@@ -54,12 +54,5 @@ def read_corrected_record(path: Path) -> Record:
     Raises StoreError where the file holds no record.
     """
     record = read_record(path)
-    corrections = open_corrections(path.parent)
-    if corrections is None:
-        return record
-    try:
-        if corrections.revision(video_id(path.name)):
-            return corrections.corrected_record(path.name)
-        return record
-    finally:
-        corrections.close()
+    with folder_corrections(path.parent) as corrections:
+        return corrected(record, path.name, corrections)

@@ -11,6 +11,7 @@ Letters: S sentences, W words, D width.
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -71,11 +72,13 @@ class NarrationTagger:
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(parts) == 1 for parts in clauses):
             return readings
-        clause_readings = iter(self._read([clause for parts in clauses for clause in parts]))
+        clause_readings = iter(self._read(list(chain.from_iterable(clauses))))
         with_clauses = []
         for reading, parts in zip(readings, clauses, strict=True):
-            own = tuple(next(clause_readings) for _ in parts)
-            with_clauses.append(replace(reading, clauses=own if len(own) > 1 else ()))
+            own = tuple(islice(clause_readings, len(parts)))
+            if len(own) > 1:
+                reading = replace(reading, clauses=own)
+            with_clauses.append(reading)
         return with_clauses
 
     def _read(self, sentences: Sequence[str]) -> list[SentenceReading]:

@@ -22,14 +22,13 @@ from stepline.narration.adapted_encoder import plain_tokenizer
 from stepline.narration.marks import MARKS_FILE
 from stepline.narration.windows import ASKED_WORDS, Window, stretch_windows
 from stepline.narration.words import WORD_MARKS, mark_after, spoken_words
-from stepline.settings import Settings
+from stepline.settings import Count, LayersOrZero, Positive
 from stepline.weights import find_weights
 from stepline.writing.training.marked import MarkedNarration
 from stepline.writing.training.network import (
     IGNORED_LABEL,
     AdaptedNetwork,
-    AdditionShape,
-    FitPlan,
+    AdditionSettings,
     cross_entropy,
     encode_windows,
     fit_in_place,
@@ -41,20 +40,16 @@ from stepline.writing.training.network import (
 logger = logging.getLogger(__name__)
 
 
-class MarkTrainSettings(Settings):
+class MarkTrainSettings(AdditionSettings):
     """How what reads punctuation is trained."""
 
     section: ClassVar[str] = "writing.train.marks"
 
-    epochs: int = Field(default=6, ge=1)
-    rank: int = Field(default=32, ge=1)  # R of the additions
-    first_layer: int = Field(default=0, ge=0)  # layers below it stay as they are
-    learning_rate: float = Field(default=1.5e-3, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
-    batch_windows: int = Field(default=16, ge=1)
+    rank: Count = 32  # R of the additions
+    first_layer: LayersOrZero = 0  # layers below it stay as they are
+    learning_rate: Positive = 1.5e-3
     dropout: float = Field(default=0.2, ge=0, lt=1)  # of the vectors that the head reads
     hidden_share: float = Field(default=0.12, ge=0, lt=1)  # of tokens that are hidden
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,8 +83,7 @@ def train_marks(
     speeches = [_speech(narration) for narration in narrations]
     tokenizer = plain_tokenizer(find_weights("minilm"))
     torch.manual_seed(settings.seed)
-    shape = AdditionShape(settings.rank, settings.first_layer, settings.dropout, settings.seed)
-    network = AdaptedNetwork(shape, {"mark": (2, len(WORD_MARKS))})
+    network = AdaptedNetwork(settings, {"mark": (2, len(WORD_MARKS))})
 
     def samples_of_epoch(rng: np.random.Generator) -> list[_MarkSample]:
         # other windows each time, so that a word has other neighbours
@@ -104,14 +98,7 @@ def train_marks(
                     samples.append(_MarkSample(hidden, tuple(part.marks[begin:end])))
         return samples
 
-    plan = FitPlan(
-        settings.epochs,
-        settings.learning_rate,
-        settings.weight_decay,
-        settings.batch_windows,
-        settings.seed,
-    )
-    fit_in_place(network, samples_of_epoch, lambda batch: _mark_loss(network, batch), plan)
+    fit_in_place(network, samples_of_epoch, lambda batch: _mark_loss(network, batch), settings)
     path = out / MARKS_FILE
     write_network(network, {}, path)
     return path

@@ -7,19 +7,21 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from stepline.atomic_files import write_atomic
 from stepline.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, METADATA_KEY
 from stepline.narration.windows import Window, WordSpan, pad_windows
+from stepline.settings import Batch, Count, LayersOrZero, NonNegative, Positive, Seed, Settings
 from stepline.text.encoder import load_encoder_weights
 from stepline.text.encoder_config import EncoderConfig, layer_parts, read_encoder_config
 from stepline.weights import find_weights
@@ -34,25 +36,19 @@ Sample = TypeVar("Sample")
 HeadSize: TypeAlias = tuple[int, int]  # inputs in widths of MiniLM, and classes
 
 
-@dataclass(frozen=True)
-class AdditionShape:
-    """Of the additions: rank R, the first layer that has one; dropout of what the heads read."""
+class AdditionSettings(Settings):
+    """How low-rank additions and heads are trained, by AdamW; the learning rate goes up and then
+    down."""
 
-    rank: int
-    first_layer: int
-    dropout: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class FitPlan:
-    """How a network is trained, by AdamW; the learning rate goes up and then down."""
-
-    epochs: int
-    learning_rate: float
-    weight_decay: float
-    batch_windows: int
-    seed: int
+    epochs: Count = 6
+    rank: Count = 16  # R of the additions
+    first_layer: LayersOrZero = 2  # layers below it stay as they are
+    learning_rate: Positive = 1e-3
+    weight_decay: NonNegative = 0.01
+    batch_windows: Batch = 16
+    dropout: float = Field(default=0.1, ge=0, lt=1)  # of the vectors that the heads read
+    hidden_share: float = Field(default=0.0, ge=0, lt=1)  # of tokens that are hidden
+    seed: Seed = 0
 
 
 class LowRankLinear(nn.Module):  # type: ignore[misc]
@@ -76,26 +72,26 @@ class LowRankLinear(nn.Module):  # type: ignore[misc]
 class AdaptedNetwork(nn.Module):  # type: ignore[misc]
     """MiniLM with additions, and linear heads; `encode` gives token vectors (B, L, D)."""
 
-    def __init__(self, shape: AdditionShape, heads: Mapping[str, HeadSize]) -> None:
+    def __init__(self, settings: AdditionSettings, heads: Mapping[str, HeadSize]) -> None:
         """heads: of each its inputs, in widths of MiniLM, and its classes."""
         super().__init__()
         folder = find_weights("minilm")
         self.config: EncoderConfig = read_encoder_config(folder)
         weights = load_encoder_weights(folder, self.config)
         self._fixed = {name: torch.tensor(value) for name, value in weights.items()}
-        rng = torch.Generator().manual_seed(shape.seed)
+        rng = torch.Generator().manual_seed(settings.seed)
         self.linear = nn.ModuleDict()
-        for layer in range(shape.first_layer, self.config.layers):
+        for layer in range(settings.first_layer, self.config.layers):
             part = layer_parts(self.config, layer)
             for name in LAYER_MATRICES:
                 weight = self._fixed[f"{part[name]}.weight"]
                 bias = self._fixed[f"{part[name]}.bias"]
-                self.linear[_key(part[name])] = LowRankLinear(weight, bias, shape.rank, rng)
+                self.linear[_key(part[name])] = LowRankLinear(weight, bias, settings.rank, rng)
         width = self.config.width
         self.heads = nn.ModuleDict()
         for name, (widths, classes) in heads.items():
             self.heads[name] = nn.Linear(widths * width, classes)
-        self.dropout = shape.dropout
+        self.dropout = settings.dropout
 
     def encode(self, ids: Tensor, is_token: Tensor) -> Tensor:
         """Return token vectors (B, L, D) of ids (B, L)."""
@@ -177,22 +173,22 @@ def fit_in_place(
     network: AdaptedNetwork,
     samples_of_epoch: Callable[[np.random.Generator], Sequence[Sample]],
     loss_of: Callable[[Sequence[Sample]], Tensor],
-    plan: FitPlan,
+    settings: AdditionSettings,
 ) -> None:
     """Train a network, `epochs` times through the samples that the function gives for each.
 
     The function gets the generator that decides their order too, first.
     """
     parameters = [weight for weight in network.parameters() if weight.requires_grad]
-    rate = plan.learning_rate
-    optimizer = torch.optim.AdamW(parameters, rate, weight_decay=plan.weight_decay)
-    rng = np.random.default_rng(plan.seed)
+    rate = settings.learning_rate
+    optimizer = torch.optim.AdamW(parameters, rate, weight_decay=settings.weight_decay)
+    rng = np.random.default_rng(settings.seed)
     samples = samples_of_epoch(rng)
-    steps = math.ceil(len(samples) / plan.batch_windows)
-    total = steps * plan.epochs + 1
+    steps = math.ceil(len(samples) / settings.batch_windows)
+    total = steps * settings.epochs + 1
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total, pct_start=0.1)
     network.train()
-    for epoch in range(plan.epochs):
+    for epoch in range(settings.epochs):
         losses = []
         if epoch:
             samples = samples_of_epoch(rng)
@@ -205,7 +201,7 @@ def fit_in_place(
             schedule.step()
             losses.append(float(loss.detach()))
             logger.debug("step %d: loss %.3f", len(losses), losses[-1])
-        logger.info("epoch %d of %d: loss %.3f", epoch + 1, plan.epochs, np.mean(losses))
+        logger.info("epoch %d of %d: loss %.3f", epoch + 1, settings.epochs, np.mean(losses))
     network.eval()
 
 

@@ -23,7 +23,6 @@ from stepline.narration.adapted_encoder import plain_tokenizer
 from stepline.narration.tagger import WEIGHTS_FILE
 from stepline.narration.windows import Window, sentence_windows
 from stepline.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS
-from stepline.settings import Settings
 from stepline.weights import find_weights
 from stepline.writing.training.labels import EditLabels, edit_labels
 from stepline.writing.training.mark_training import MarkTrainSettings, train_marks
@@ -31,8 +30,7 @@ from stepline.writing.training.marked import MarkedNarration, read_marked_narrat
 from stepline.writing.training.network import (
     IGNORED_LABEL,
     AdaptedNetwork,
-    AdditionShape,
-    FitPlan,
+    AdditionSettings,
     cross_entropy,
     encode_windows,
     fit_in_place,
@@ -47,21 +45,14 @@ UNKNOWN_KIND: Final = -1  # of a sentence of which only is known that it tells n
 STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
 
 
-class TaggerTrainSettings(Settings):
+class TaggerTrainSettings(AdditionSettings):
     """How the narration tagger is trained."""
 
     section: ClassVar[str] = "writing.train"
 
-    epochs: int = Field(default=6, ge=1)
-    rank: int = Field(default=16, ge=1)  # R of the additions
-    first_layer: int = Field(default=2, ge=0)  # layers below it stay as they are
-    learning_rate: float = Field(default=1e-3, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
-    batch_windows: int = Field(default=16, ge=1)
-    dropout: float = Field(default=0.1, ge=0, lt=1)  # of the vectors that the heads read
-    hidden_share: float = Field(default=0.0, ge=0, lt=1)  # of tokens that are hidden
-    front_verbs: int = Field(default=40, ge=0)  # commonest verbs that editors put in front
-    seed: int = 0
+    front_verbs: int = Field(
+        default=40, ge=0, le=10_000
+    )  # commonest verbs that editors put in front
     marks: MarkTrainSettings = MarkTrainSettings()  # of what learns punctuation
 
 
@@ -88,13 +79,12 @@ def train_tagger(
     labels = [edit_labels(narration.sentences) for narration in narrations]
     front_verbs = _front_verbs(labels, settings.front_verbs)
     torch.manual_seed(settings.seed)
-    shape = AdditionShape(settings.rank, settings.first_layer, settings.dropout, settings.seed)
     heads = {
         "kind": (1, len(SENTENCE_KINDS)),
         "edit": (2, len(WORD_EDITS)),
         "verb": (1, len(front_verbs)),
     }
-    network = AdaptedNetwork(shape, heads)
+    network = AdaptedNetwork(settings, heads)
     tokenizer = plain_tokenizer(find_weights("minilm"))
     sentences: list[_WindowSample] = []
     for narration, rows in zip(narrations, labels, strict=True):
@@ -108,14 +98,7 @@ def train_tagger(
             samples.append(replace(sample, window=window))
         return samples
 
-    plan = FitPlan(
-        settings.epochs,
-        settings.learning_rate,
-        settings.weight_decay,
-        settings.batch_windows,
-        settings.seed,
-    )
-    fit_in_place(network, samples_of_epoch, lambda batch: _sentence_loss(network, batch), plan)
+    fit_in_place(network, samples_of_epoch, lambda batch: _sentence_loss(network, batch), settings)
     return network, front_verbs
 
 
