@@ -10,8 +10,9 @@ simulated world and networks of its own, or one a training seed in each of sever
 interval is Student's, 95 %, of their mean. A claim reproduces where it lies above zero, reverses
 where it lies below, and cannot be told where it holds zero.
 
-Claims with a difference that a paper publishes stand apart from our own questions, and both are
-counted. A published one that nothing measures is listed with the reason.
+Trainings that stopped in mid-learning give no verdict: their rows are called half-trained. Claims
+with a difference that a paper publishes stand apart from our own questions, and both are counted. A
+published one that nothing measures is listed with the reason.
 """
 
 import argparse
@@ -32,7 +33,8 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "results" / "claims.md"
 MARKS = ("<!-- claims -->\n", "<!-- end of claims -->\n")
 HEAD = "| | claim | paper | mean [95 %] | each | verdict | why | how |\n|---|---|---|---|---|---|---|---|"
-VERDICTS = ("reproduces", "reverses", "cannot be told", "not measured")
+HALF_TRAINED = "half-trained"  # of networks that stopped while they were still learning
+VERDICTS = ("reproduces", "reverses", "cannot be told", HALF_TRAINED, "not measured")
 BY_THE_WORLD = "by the world"  # of a reversal whose cause is known to be how the world is made
 # row -> metric -> seed or (world, seed) -> score
 Scores: TypeAlias = Mapping[str, Mapping[str, Mapping[Any, float]]]
@@ -131,9 +133,14 @@ def measured(claim: Mapping[str, Any]) -> tuple[float, float, float, str]:
     return *mean_and_interval(gains), ", ".join(f"{gain:+.1f}" for gain in gains)
 
 
-def line(claim: Mapping[str, Any], by_the_world: Sequence[str] = ()) -> str:
-    """Return a claim as a line of the table. by_the_world: the claims that reverse for how the world
-    is made."""
+def line(
+    claim: Mapping[str, Any], by_the_world: Sequence[str] = (), half_trained: Sequence[str] = ()
+) -> str:
+    """Return a claim as a line of the table.
+
+    by_the_world: the claims that reverse for how the world is made. half_trained: the values of
+    `how` whose networks stopped in mid-learning.
+    """
     published = f"{claim['published']:+g}" if "published" in claim else "–"
     if "unmeasured" in claim:
         cells = (claim["paper"], claim["says"], published, "–", "", "not measured")
@@ -142,6 +149,8 @@ def line(claim: Mapping[str, Any], by_the_world: Sequence[str] = ()) -> str:
     words = verdict(low, high)
     if claim["says"] in by_the_world and high < 0:
         words += f", {BY_THE_WORLD}"
+    if claim["how"] in half_trained:
+        words = HALF_TRAINED
     mean_words = f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]"
     cells = (claim["paper"], claim["says"], published, mean_words, each, words)
     return f"| {' | '.join(cells)} | {claim.get('why', '')} | {claim['how']} |"
@@ -170,11 +179,12 @@ def table() -> str:
     tree = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))
     causes = tree["world"]
     by_the_world = [says for cause in causes for says in cause["claims"]]
+    half_trained = [name for name, how in tree["how"].items() if how.get("half_trained")]
     published: list[str] = []
     own: list[str] = []
     papers: dict[str, list[str]] = {}
     for claim in tree["claim"]:
-        row = line(claim, by_the_world)
+        row = line(claim, by_the_world, half_trained)
         if "published" in claim:
             published.append(row)
             papers.setdefault(claim["paper"], []).append(row)

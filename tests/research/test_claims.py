@@ -126,7 +126,19 @@ def test_verdicts_are_counted(results):
         "| P | a | +1 | +1 [0, 2] | +1 | **reproduces** | why | N |",
         "| P | b | +1 | -1 [-2, 0] | -1 | **reverses**, by the world |  | N |",
     ]
-    assert claims.count_row("P", lines) == "| P | 3 | 1 | 1 | 0 | 1 | 1 |"
+    assert claims.count_row("P", lines) == "| P | 3 | 1 | 1 | 0 | 0 | 1 | 1 |"
+
+
+def test_networks_that_stopped_in_mid_learning_give_no_verdict(results):
+    claim = {"paper": "P", "says": "S", "how": "W", "file": "early", "videos": ["high"]}
+    (results / "results" / "early.json").write_text(json.dumps({"high": [0.2, 0.1, 0.3]}))
+    claims.result.cache_clear()
+    assert "| **reproduces** |" in line(claim)
+    assert "| half-trained |" in line(claim, half_trained=["W"])
+    assert (
+        claims.count_row("P", [line(claim, half_trained=["W"])])
+        == "| P | 1 | 0 | 0 | 0 | 1 | 0 | 0 |"
+    )
 
 
 def test_published_claims_stand_apart_from_our_own_questions():
