@@ -3,7 +3,7 @@ DIR [--drawn DIR]
 
 Sounds (YAMNet; `stepline weights get yamnet`), motion that repeats itself or goes up and down
 (pictures at 8 a second), and looks grouped by EfficientNet-Lite0's 1,280 pooled features instead of
-thumbnails: the rows of docs/real_clips.md. CLIPS and DIR are those of real_clips.py, --drawn the
+thumbnails: the rows of docs/results/real_clips.md. CLIPS, DIR: as in real_clips.py, --drawn: the
 cache of grounding.py. AUC: of the seconds marked "doing" against "talk", by a logistic regression
 fitted on other makers' clips. places: best seconds right of the found steps that are shown, if the
 evidence, at the weight that is best on other makers' clips, moved them around their words.

@@ -1,5 +1,5 @@
 """What a simulation is like, in the numbers that real data and the papers are known by
-(docs/world.md)."""
+(docs/results/world.md)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise

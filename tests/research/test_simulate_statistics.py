@@ -1,5 +1,5 @@
-"""The simulated world is like the data it stands for: docs/world.md has the table, and where each
-number is from."""
+"""The simulated world is like the data it stands for: docs/results/world.md has the table, and
+where each number is from."""
 
 import math
 
