@@ -52,13 +52,13 @@ STOCK_PHRASES = re.compile(
 MIN_DOUBTED = (
     0.5  # fraction of a window's sentences not believed, from which the rest is doubted too
 )
-REPEATED = "the recogniser repeated itself"
+REPETITION_REASON = "the recogniser repeated itself"
 
 
 def is_unsure(reason: str) -> bool:
     """Whether a sentence was left out for words that somebody may have said, but not those: another
     language, noise."""
-    return reason == REPEATED or "unsure" in reason
+    return reason == REPETITION_REASON or "unsure" in reason
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def hallucination_reasons(
     """Return for each sentence of one window why it is not believed, or None when it is."""
     repeated = repeated_sentences(sentences)
     reasons = [
-        REPEATED if index in repeated else hallucination_reason(sentence, proof, settings)
+        REPETITION_REASON if index in repeated else hallucination_reason(sentence, proof, settings)
         for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))
     ]
     doubted = sum(reason is not None for reason in reasons)

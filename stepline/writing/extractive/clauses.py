@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepline.writing.extractive.english import verbs, word_set
-from stepline.writing.extractive.segments import SUBORDINATORS
+from stepline.writing.extractive.segments import SUBORDINATE_WORDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
-CARRIERS = word_set(
+CARRIER_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
 # Auxiliaries that put an action into the past or into a might-be: nobody is told to do it now.
 NOT_NOW = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
 CLAUSE_TAKERS = word_set("let ensure check see watch help make keep have get")
-RELATIVES = word_set("that what which how where who why whatever whether")
+RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 # A passive is an instruction only with one of these: "the potatoes are then mashed".
 PASSIVE_CUES = word_set("then now next should must finally")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_US = frozenset(("'s", "s", "us", "me"))
 
-_SUBJECTS: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
+_SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
-_LINKS = frozenset(("conj", "dep", "parataxis", "ccomp"))
+_LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iter
         mood is not None
         and carried is None
         and not mood.negated
-        and verb.lemma_ not in CARRIERS | {"be"}
+        and verb.lemma_ not in CARRIER_VERBS | {"be"}
     ):
         for child in verb.children:
             if tells_more(child):
@@ -115,7 +115,7 @@ def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iter
         if (
             child is not carried
             and child.i > verb.i
-            and child.dep_ in _LINKS
+            and child.dep_ in _LINK_RELATIONS
             and _is_next(verb, child)
         ):
             yield from _walk(
@@ -163,7 +163,7 @@ def _is_next(verb: "Token", child: "Token") -> bool:
             and _subject(child) is not None
             and verb.lemma_ not in CLAUSE_TAKERS
             and (
-                _subject(child).lower_ in _SUBJECTS and verb.pos_ != "VERB"  # type: ignore[union-attr]
+                _subject(child).lower_ in _SUBJECT_VOICES and verb.pos_ != "VERB"  # type: ignore[union-attr]
             )
         )
     return child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
@@ -178,18 +178,18 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
         if child.i < verb.i
     )
     if any(
-        child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATORS and child.i < verb.i
+        child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATE_WORDS and child.i < verb.i
         for child in verb.children
     ):
         return None
     subject = _subject(verb)
     if subject is None or (inherited is not None and subject.lower_ in LET_US):
         return _without_subject(verb, inherited, negated)
-    if subject.i and subject.nbor(-1).lower_ in RELATIVES:
+    if subject.i and subject.nbor(-1).lower_ in RELATIVE_WORDS:
         return None  # "the length that you'll cut": said of a thing, not told
     if subject.dep_ == "nsubjpass":
         return _passive(subject, helpers, negated)
-    voice = _SUBJECTS.get(subject.lower_)
+    voice = _SUBJECT_VOICES.get(subject.lower_)
     if voice is None or helpers & NOT_NOW or not _is_present(verb, helpers):
         return None
     return _Mood(
@@ -227,7 +227,7 @@ def _passive(subject: "Token", helpers: set[str], negated: bool) -> _Mood | None
     if (
         not helpers & {"are", "is", "be", "'re", "'s"}
         or helpers & NOT_NOW
-        or subject.lower_ in _SUBJECTS
+        or subject.lower_ in _SUBJECT_VOICES
     ):
         return None
     return _Mood("passive", negated=negated)
@@ -237,7 +237,7 @@ def _carried(verb: "Token") -> "Token | None":
     """Return the verb that a carrier carries: "going to ADD", "start by PRIMING", "let's ADD"."""
     if verb.lemma_ == "let":
         return _after_let(verb)
-    if verb.lemma_ not in CARRIERS:
+    if verb.lemma_ not in CARRIER_VERBS:
         return None
     for child in verb.children:
         if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried(verb, child):

@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 
 
 # names of people and places: no step needs them; the parser cuts sentences itself
-UNUSED = ("ner", "senter")
-BATCH = 64  # segments a parser call
+UNUSED_PIPES = ("ner", "senter")
+BATCH_SEGMENTS = 64  # segments a parser call
 
 _loading = threading.Lock()
-COMMANDS = "spacy.cli"  # spaCy's command line
-TORCH = "torch"
+COMMANDS_MODULE = "spacy.cli"  # spaCy's command line
+TORCH_MODULE = "torch"
 # packages whose networks run in spaCy by torch
 TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_transformers")
 
@@ -45,7 +45,7 @@ def import_spacy() -> Any:
     import alone.
     """
     if "spacy" not in sys.modules:
-        stand_in, info = ModuleType(COMMANDS), ModuleType(f"{COMMANDS}.info")
+        stand_in, info = ModuleType(COMMANDS_MODULE), ModuleType(f"{COMMANDS_MODULE}.info")
         stand_in.__path__ = []
         vars(info)["__getattr__"] = lambda name: _imported_when_called(info.__name__, name)
         sys.modules |= {stand_in.__name__: stand_in, info.__name__: info}
@@ -67,7 +67,7 @@ class _AbsentFinder:
 
     def find_spec(self, name: str, *_: object) -> None:
         """Raise ModuleNotFoundError for torch; leave the rest to other finders."""
-        if name == TORCH and threading.get_ident() == self._thread:
+        if name == TORCH_MODULE and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
@@ -80,7 +80,7 @@ def _torch_hidden() -> Iterator[None]:
     installed whose networks need it in spaCy.
     """
     users = [name for name in TORCH_USERS if find_spec(name) is not None]
-    if TORCH in sys.modules or not is_own_process() or users:
+    if TORCH_MODULE in sys.modules or not is_own_process() or users:
         yield
         return
     finder: Any = _AbsentFinder()
@@ -110,14 +110,14 @@ def parser() -> "Language":
 def _load_parser() -> "Language":
     start = time.perf_counter()
     folder, spacy = find_weights("en-core-web-sm"), import_spacy()
-    language: Language = spacy.load(folder, exclude=list(UNUSED))
+    language: Language = spacy.load(folder, exclude=list(UNUSED_PIPES))
     logger.info("loaded the English parser in %.2f s", time.perf_counter() - start)
     return language
 
 
 def parse(texts: Sequence[str]) -> "Iterator[Doc]":
     """Return one parsed document a text, in order."""
-    docs: Iterator[Doc] = parser().pipe(texts, batch_size=BATCH)
+    docs: Iterator[Doc] = parser().pipe(texts, batch_size=BATCH_SEGMENTS)
     return docs
 
 

@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stepline.writing.extractive.clauses import CARRIERS, Clause
+from stepline.writing.extractive.clauses import CARRIER_VERBS, Clause
 from stepline.writing.extractive.english import word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
 # Talking about the video instead of doing: "show you", "let me explain".
-TELLING = word_set(
+TELLING_VERBS = word_set(
     """
     show teach explain tell talk discuss demonstrate introduce describe mention say answer share ask welcome
     thank apologize present review recommend suggest promise admit speak chat
@@ -24,7 +24,7 @@ TELLING = word_set(
 )
 SETTING_OUT = word_set("get dive jump go move head hop")  # "let's dive right into it"
 # States of mind and being: they order nothing, in whatever mood.
-STATES = word_set(
+STATE_VERBS = word_set(
     """
     be have see know think guess believe hope wish love hate like want need mean feel seem look sound depend
     understand remember forget notice realize wonder imagine care prefer appreciate matter own belong happen
@@ -33,15 +33,15 @@ STATES = word_set(
 )
 # States that are actions after all when they are ordered outright: "look into the mirror", "get a
 # bowl", "remember".
-ORDERED = word_set("look find get come feel decide wait listen")
-MOTION = word_set("up down in out off on into onto over back under through around")
-HABITS = word_set(
+ORDERED_STATE_VERBS = word_set("look find get come feel decide wait listen")
+MOTION_WORDS = word_set("up down in out off on into onto over back under through around")
+HABIT_WORDS = word_set(
     "usually always often normally sometimes typically generally personally mostly never rarely already"
 )
-TODAY = word_set("today tutorial video episode")  # with I or we: what the video will be about
-PAST = word_set("yesterday ago earlier")
+TODAY_WORDS = word_set("today tutorial video episode")  # with I or we: what the video will be about
+PAST_WORDS = word_set("yesterday ago earlier")
 # Choices left to the viewer.
-FREE = (
+FREE_CHOICE_WORDS = (
     "as you want",
     "as you like",
     "as you would like",
@@ -61,17 +61,21 @@ FREE = (
     "if you do not have",
     "if you're not",
 )
-CHOICES = word_set("also instead either always even too later")  # with "can": one may as well not
-VAGUE = word_set("it this that these those thing things something anything everything work so job")
+CHOICE_WORDS = word_set(
+    "also instead either always even too later"
+)  # with "can": one may as well not
+VAGUE_WORDS = word_set(
+    "it this that these those thing things something anything everything work so job"
+)
 
-STATE, NO_ACTION = "a state or an opinion, not an action", "names no action"
+STATE_REASON, NO_ACTION_REASON = "a state or an opinion, not an action", "names no action"
 
 
 def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:
     """Return why a clause is no step, or None when it is one."""
     if question:
         return "a question"
-    for reason, holds in _RULES:
+    for reason, holds in _OFF_TOPIC_RULES:
         if holds(clause):
             return reason
     return None
@@ -86,7 +90,7 @@ def _is_about_me(clause: Clause) -> bool:
 
 def _tells(clause: Clause) -> bool:
     lemma = clause.verb.lemma_
-    if lemma in TELLING:
+    if lemma in TELLING_VERBS:
         return not _asks_someone(clause)
     words = _words(clause)
     return (
@@ -94,7 +98,7 @@ def _tells(clause: Clause) -> bool:
             lemma in ("follow", "use", "try", "learn")
             and _objects(clause) & {"step", "steps", "tip", "tips"}
         )
-        or (lemma == "check" and "out" in words and bool(words & TODAY))
+        or (lemma == "check" and "out" in words and bool(words & TODAY_WORDS))
         or (lemma == "walk" and "you" in words)
         or (lemma == "take" and "look" in words)
         or (lemma in ("keep", "bear") and "mind" in words)
@@ -137,14 +141,16 @@ def _is_state(clause: Clause) -> bool:
     if lemma == "imagine" and clause.voice == "order":
         # "imagine that you push it away"
         return not any(child.dep_ == "ccomp" for child in clause.verb.children)
-    if lemma not in STATES:
+    if lemma not in STATE_VERBS:
         return False
     if lemma == "get" and not _is_gotten(clause.verb):
         return True  # "get off your seat", "get going": a person moves, no thing is got
     moved = lemma in ("get", "come") and (
         _is_moved(clause.verb) or (clause.planned and clause.voice in ("i", "we"))
     )
-    return not (lemma in ORDERED and (clause.voice == "order" or moved) and _concrete(clause))
+    return not (
+        lemma in ORDERED_STATE_VERBS and (clause.voice == "order" or moved) and _concrete(clause)
+    )
 
 
 def _is_gotten(verb: "Token") -> bool:
@@ -165,14 +171,14 @@ def _is_moved(verb: "Token") -> bool:
     result" is not."""
     after = [child for child in verb.children if child.i > verb.i]
     return _is_gotten(verb) and any(
-        child.dep_ in ("prt", "prep", "advmod") and child.lower_ in MOTION for child in after
+        child.dep_ in ("prt", "prep", "advmod") and child.lower_ in MOTION_WORDS for child in after
     )
 
 
 def _announces(clause: Clause) -> bool:
     """ "Today we're making lemonade": what the video is about, and not yet an action."""
     return clause.voice in ("i", "we", "you") and bool(
-        {token.lower_ for token in clause.verb.doc} & TODAY
+        {token.lower_ for token in clause.verb.doc} & TODAY_WORDS
     )
 
 
@@ -183,7 +189,7 @@ def _is_habit(clause: Clause) -> bool:
     ):
         return True
     adverbs = {child.lower_ for child in spine}
-    return clause.voice in ("i", "we") and bool(adverbs & HABITS)
+    return clause.voice in ("i", "we") and bool(adverbs & HABIT_WORDS)
 
 
 def _invites(clause: Clause) -> bool:
@@ -198,7 +204,9 @@ def _invites(clause: Clause) -> bool:
 
 
 def _is_past(clause: Clause) -> bool:
-    return clause.voice in ("i", "we") and bool({token.lower_ for token in clause.verb.doc} & PAST)
+    return clause.voice in ("i", "we") and bool(
+        {token.lower_ for token in clause.verb.doc} & PAST_WORDS
+    )
 
 
 def _is_choice(clause: Clause) -> bool:
@@ -208,11 +216,11 @@ def _is_choice(clause: Clause) -> bool:
         .replace(" 'd", "'d")
         .replace(" 're", "'re")
     )
-    if any(free in text for free in FREE):
+    if any(free in text for free in FREE_CHOICE_WORDS):
         return True
     return clause.may and (
         clause.verb.lemma_ in ("use", "do", "try", "buy", "substitute", "skip", "make")
-        or bool((_words(clause) | {child.lower_ for child in _spine(clause.verb)}) & CHOICES)
+        or bool((_words(clause) | {child.lower_ for child in _spine(clause.verb)}) & CHOICE_WORDS)
     )
 
 
@@ -225,7 +233,7 @@ def _says_nothing(clause: Clause) -> bool:
     if clause.verb.tag_ == "MD":
         return True  # the parser missed the verb
     if lemma in ("do", "try", "make"):
-        return (bool(_objects(clause)) and _objects(clause) <= VAGUE) or (
+        return (bool(_objects(clause)) and _objects(clause) <= VAGUE_WORDS) or (
             lemma == "do" and not _objects(clause)
         )
     bare = not any(
@@ -234,24 +242,24 @@ def _says_nothing(clause: Clause) -> bool:
     )
     return (
         bare
-        and lemma in CARRIERS | {"continue", "begin", "take", "put", "set", "use"}
+        and lemma in CARRIER_VERBS | {"continue", "begin", "take", "put", "set", "use"}
         and clause.chain is None
         # A verb joined after this one may bring the object for both.
         and not any(child.dep_ == "conj" and child.pos_ == "VERB" for child in clause.verb.children)
     )
 
 
-_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
+_OFF_TOPIC_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
     ("chat: about the speaker", _is_about_me),
     ("talk about the video", _tells),
-    (STATE, _is_state),
+    (STATE_REASON, _is_state),
     ("an announcement of what the video is about", _announces),
     ("an announcement of what the video is about", _invites),
     ("a habit of the speaker", _is_habit),
     ("told of the past", _is_past),
     ("left to the viewer", _is_choice),
     ("what the speaker does not do", _is_not_me),
-    (NO_ACTION, _says_nothing),
+    (NO_ACTION_REASON, _says_nothing),
 )
 
 
@@ -298,7 +306,7 @@ def _concrete(clause: Clause) -> bool:
         if child.dep_ in ("dobj", "nsubj", "prep", "prt") and child.i > clause.verb.i
         for deep in child.subtree
     )
-    return named and not _objects(clause) <= VAGUE
+    return named and not _objects(clause) <= VAGUE_WORDS
 
 
 def _spine(verb: "Token") -> "list[Token]":

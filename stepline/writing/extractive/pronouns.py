@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Number: TypeAlias = Literal["one", "many"]
 Role: TypeAlias = Literal["object", "place", "tool", "product"]
 
-PRONOUNS: dict[str, Number] = {
+PRONOUN_NUMBERS: dict[str, Number] = {
     "it": "one",
     "that": "one",
     "this": "one",
@@ -27,19 +27,23 @@ PRONOUNS: dict[str, Number] = {
     "those": "many",
     "these": "many",
 }
-INDEFINITE = word_set("everything all both")  # names of their own, without an article
-POINTING = word_set("this that these those")  # across sentences they mostly point at the picture
-REACH = 2  # sentences back; further away a pronoun means something else too often
-INTO = word_set("into in on onto to inside over")  # what goes there joins it: a rival for "it"
+INDEFINITE_PRONOUNS = word_set("everything all both")  # names of their own, without an article
+POINTING_PRONOUNS = word_set(
+    "this that these those"
+)  # across sentences they mostly point at the picture
+REACH_SENTENCES = 2  # sentences back; further away a pronoun means something else too often
+INTO_PREPOSITIONS = word_set(
+    "into in on onto to inside over"
+)  # what goes there joins it: a rival for "it"
 # their object is what the work results in
-MAKING = word_set("make prepare create build bake sew knit")
+MAKING_VERBS = word_set("make prepare create build bake sew knit")
 # What these put on or into a thing is as likely meant as the thing: "fill the hole with soil and
 # press it down".
-FILLING = word_set(
+FILLING_VERBS = word_set(
     "fill cover coat stuff load pack top line sprinkle brush rub spray spread dust grease season"
 )
 # Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
-MEASURES = word_set(
+MEASURE_NOUNS = word_set(
     """
     bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash
     dash bunch drop amount touch dollop drizzle sprinkle layer coat gram ounce pound inch foot set
@@ -53,8 +57,8 @@ NEVER_MEANT = word_set(
     """
 )
 # Words of a noun phrase that name it; articles, numbers and possessives do not.
-_NAMING = frozenset(("compound", "amod", "nmod"))
-_EMPTY = word_set(
+_NAMING_RELATIONS = frozenset(("compound", "amod", "nmod"))
+_EMPTY_WORDS = word_set(
     "other same own little nice good first second whole entire next last few many more"
 )
 
@@ -82,16 +86,16 @@ class Mentions:
 
     def resolve(self, pronoun: str, sentence: int) -> str | None:
         """Return the name that the pronoun stands for, or None where that is not safe."""
-        number = PRONOUNS[pronoun]
+        number = PRONOUN_NUMBERS[pronoun]
         for back, (said_in, mentions) in enumerate(reversed(self.clauses)):
-            if sentence - said_in > REACH:
+            if sentence - said_in > REACH_SENTENCES:
                 return None
             fitting = [
                 mention
                 for mention in mentions
                 if mention.number == number and (mention.role != "tool" or not back)
             ]
-            if fitting and pronoun in POINTING and said_in != sentence:
+            if fitting and pronoun in POINTING_PRONOUNS and said_in != sentence:
                 return self._product(said_in, number)
             if fitting:
                 return _single(fitting, same_sentence=said_in == sentence) or self._product(
@@ -132,7 +136,7 @@ def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
     index."""
     found: list[Mention] = []
     for child in verb.children:
-        if child.dep_ == "dobj" and verb.lemma_ in MAKING:
+        if child.dep_ == "dobj" and verb.lemma_ in MAKING_VERBS:
             found.append(_mention(child, "product", resolved))
         elif child.dep_ in ("dobj", "nsubjpass") or (
             child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")
@@ -145,7 +149,7 @@ def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
                 for deep in child.children
                 if placed and deep.dep_ == "pobj"
             )
-        if child.dep_ == "dobj" and verb.lemma_ in FILLING:
+        if child.dep_ == "dobj" and verb.lemma_ in FILLING_VERBS:
             found.extend(_mention(token, "object", resolved) for token in _with(child))
         if child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
             found.extend(
@@ -174,12 +178,12 @@ def _placed(verb: "Token", preposition: "Token") -> Role | None:
     """Return the role of what a preposition names; None for times and purposes ("for ten
     minutes")."""
     if preposition.lower_ in ("with", "using"):
-        return "object" if verb.lemma_ in FILLING else "tool"
+        return "object" if verb.lemma_ in FILLING_VERBS else "tool"
     if preposition.lower_ in ("for", "at", "by", "of", "about"):
         return None
     if not any(child.dep_ == "dobj" for child in verb.children):
         return "object"  # "click on the layer": what the verb acts on all the same
-    return "place" if preposition.lower_ in INTO else None
+    return "place" if preposition.lower_ in INTO_PREPOSITIONS else None
 
 
 def mentions_before(verb: "Token") -> tuple[Mention, ...]:
@@ -196,7 +200,7 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
         and any(deep.dep_ in ("nsubj", "nsubjpass") for deep in child.children)
         for deep in child.children
         if deep.dep_ in ("nsubj", "nsubjpass", "dobj")
-        and (deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE)
+        and (deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE_PRONOUNS)
     ]
     return tuple(mention for mention in named if mention.name not in NEVER_MEANT)
 
@@ -234,9 +238,9 @@ def mentions_in(doc: "Doc", *, announced: bool = False) -> tuple[Mention, ...]:
 
 def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
     if token.i in resolved:
-        return Mention(resolved[token.i], PRONOUNS[token.lower_], role)
-    if token.lower_ in PRONOUNS and token.pos_ in ("PRON", "DET"):
-        return Mention("", PRONOUNS[token.lower_], role)
+        return Mention(resolved[token.i], PRONOUN_NUMBERS[token.lower_], role)
+    if token.lower_ in PRONOUN_NUMBERS and token.pos_ in ("PRON", "DET"):
+        return Mention("", PRONOUN_NUMBERS[token.lower_], role)
     token = _measured(token)
     name = noun_name(token)
     if token.lemma_.lower() in NEVER_MEANT:
@@ -255,7 +259,7 @@ def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
 
 def _measured(token: "Token") -> "Token":
     """Return the thing that a measure measures: the glue of "a bit of glue"."""
-    if token.lemma_.lower() not in MEASURES:
+    if token.lemma_.lower() not in MEASURE_NOUNS:
         return token
     for child in token.children:
         if child.dep_ == "prep" and child.lower_ == "of":
@@ -271,7 +275,9 @@ def noun_name(token: "Token") -> str:
     words = [
         child
         for child in token.children
-        if child.dep_ in _NAMING and child.i < token.i and child.lower_ not in _EMPTY
+        if child.dep_ in _NAMING_RELATIONS
+        and child.i < token.i
+        and child.lower_ not in _EMPTY_WORDS
     ]
     words.extend(
         deep

@@ -13,11 +13,11 @@ from functools import cache, cached_property
 
 from stepline.writing.extractive.english import verbs, word_set
 
-NUMBER = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
+NUMBER_PATTERN = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
 
 # Patterns and the words put in their place. Order matters: the earlier row wins, longer frames come
 # first.
-REWRITES: tuple[tuple[str, str], ...] = (
+REWRITE_RULES: tuple[tuple[str, str], ...] = (
     # contractions of speech
     (r"(?:gonna|gunna)", "going to"),
     (r"(?:wanna)", "want to"),
@@ -51,7 +51,7 @@ REWRITES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"(?:(?:the|your|our|my) (?:first|next|last|final|second|third) (?:thing|step|part|job|move)(?: here)?"
-        rf"|(?:step|number) (?:{NUMBER})) is"
+        rf"|(?:step|number) (?:{NUMBER_PATTERN})) is"
         r"(?: going)? to",
         "you",
     ),
@@ -75,7 +75,7 @@ REWRITES: tuple[tuple[str, str], ...] = (
 )
 
 # Words that open a spoken clause and say nothing of the action; taken off again and again.
-OPENERS: tuple[str, ...] = (
+OPENER_PATTERNS: tuple[str, ...] = (
     r"(?:and|but|okay|ok|alright|all right|right|yeah|yes|then|finally|lastly|also|again|plus|anyway)",
     r"(?:so|now)(?! that\b)(?! (?:much|far|long|many)\b)",
     r"(?:next|well)(?! (?:to|as|done)\b)",
@@ -84,19 +84,23 @@ OPENERS: tuple[str, ...] = (
     r"(?:after that|from there|from here|at this point|at the end|once again|in the meantime|meanwhile)(?=,)",
     r"(?:to (?:get started|start|begin)(?: off| with)?|(?:my|the|your) (?:next|last|first) step)(?=,)",
     r"to do (?:this|that|it|so)",
-    rf"(?:step|number) (?:{NUMBER})(?! (?:is|of|to|through|and)\b)",
+    rf"(?:step|number) (?:{NUMBER_PATTERN})(?! (?:is|of|to|through|and)\b)",
     r"(?:guys|everybody|everyone|you guys)(?=,)",
 )
 
-SUBORDINATORS = word_set(
+SUBORDINATE_WORDS = word_set(
     """
     if when once after before while because since as until unless even where whenever although though
     """
 )
 # A phrase with one of these may stand before the order.
-INTRODUCERS = SUBORDINATORS | word_set("with using for from in on at to starting beginning working")
-SUBJECTS = word_set("you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've")
-JOINTS = word_set("and but then now next okay alright so or")
+INTRODUCTORY_WORDS = SUBORDINATE_WORDS | word_set(
+    "with using for from in on at to starting beginning working"
+)
+SUBJECT_WORDS = word_set(
+    "you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've"
+)
+JOINT_WORDS = word_set("and but then now next okay alright so or")
 
 # What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant",
 # not "water boils").
@@ -111,7 +115,7 @@ AFTER_ORDER = word_set(
 )
 # What opens a noun phrase: a verb form before one of these is a verb and no noun ("and mark the
 # holes").
-NAMERS = word_set(
+NAMING_VERBS = word_set(
     "the a an your my our his her its some any it them all both each every this that these those"
 )
 # Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and
@@ -123,7 +127,7 @@ ORDER_VERBS = word_set(
     """
 )
 # How a body moves, said after the verb alone: "land soft", "lean forward".
-MANNERS = word_set(
+MANNER_WORDS = word_set(
     """
     soft high low slow fast hard tight still deep wide forward forwards backward backwards upward upwards downward
     downwards sideways up down back out
@@ -135,12 +139,14 @@ NEVER_ORDERS = word_set(
     had there here now then so that this what who how why while like out in on up down over as just well both
     """
 )
-QUESTIONS = word_set("what how why who where which")
-TELLERS = word_set("then next now finally first second third lastly")  # they tell an order of doing
+QUESTION_WORDS = word_set("what how why who where which")
+SEQUENCE_WORDS = word_set(
+    "then next now finally first second third lastly"
+)  # they tell an order of doing
 # After these a base form is no order: it has a subject, an auxiliary, or is a noun.
-BINDERS = (
-    SUBJECTS
-    | NAMERS
+BINDING_WORDS = (
+    SUBJECT_WORDS
+    | NAMING_VERBS
     | NEVER_ORDERS
     | word_set(
         """
@@ -154,7 +160,9 @@ BINDERS = (
 NOT_FOR_ALL = word_set("not never video tutorial episode")
 
 
-LONGEST = 60  # words a segment; speech without any joint is cut there, so that time stays linear
+MAX_SEGMENT_WORDS = (
+    60  # words a segment; speech without any joint is cut there, so that time stays linear
+)
 
 
 @dataclass(frozen=True)
@@ -239,11 +247,11 @@ def split_into_segments(text: str, sentence: int) -> Iterator[Segment]:
 
 def _tells_order(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> bool:
     """Tell whether "then" or the like is among the opening words that were taken off."""
-    return any(word.bare in TELLERS for word in words[: len(words) - len(opened)])
+    return any(word.bare in SEQUENCE_WORDS for word in words[: len(words) - len(opened)])
 
 
 def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut after a full stop, question mark or semicolon inside the sentence, and after LONGEST
+    """Cut after a full stop, question mark or semicolon inside the sentence, and after MAX_SEGMENT_WORDS
     words."""
     part: list[SpokenWord] = []
     for word, after in zip(words, [*words[1:], None], strict=True):
@@ -251,7 +259,7 @@ def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
         goes_on = word.text.endswith("...") and after is not None and after.text[:1].islower()
         if (re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) and not goes_on) or len(
             part
-        ) >= LONGEST:
+        ) >= MAX_SEGMENT_WORDS:
             yield part
             part = []
     if part:
@@ -263,11 +271,11 @@ def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Compile the table; VERB stands for any verb's base form, checked after the match."""
     bodies = [
         pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ")
-        for pattern, _ in REWRITES
+        for pattern, _ in REWRITE_RULES
     ]
     return tuple(
         (re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)"), new)
-        for body, (_, new) in zip(bodies, REWRITES, strict=True)
+        for body, (_, new) in zip(bodies, REWRITE_RULES, strict=True)
     )
 
 
@@ -348,14 +356,14 @@ def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
         after = after[1:]  # "gently tap your fingers"
     if not after or not _orders(after[0]) or after[0].bare in ("let", "and"):
         return False
-    verb, named = after[0].bare, len(after) > 1 and after[1].bare in NAMERS
+    verb, named = after[0].bare, len(after) > 1 and after[1].bare in NAMING_VERBS
     if part[-1].bare == "so":
         return named and len(part) > 1 and part[-2].text.endswith(",")
     joined = part[-1].bare == "and"
     before = part[:-1] if joined else part
     if not (joined or part[-1].text.endswith(",")):
         return False
-    moves = not joined and len(after) > 1 and after[1].bare in MANNERS
+    moves = not joined and len(after) > 1 and after[1].bare in MANNER_WORDS
     if not (verb in ORDER_VERBS or named or moves) or _waits_for_object(before):
         return False
     return (_tells_to_do(before) and (moves or len(before) > 2)) or (
@@ -366,10 +374,10 @@ def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
 def _tells_nothing(part: Sequence[SpokenWord], joined: bool) -> bool:
     """Tell whether no verb, or before a comma only what a thing is, precedes an order: "last is
     tapping, | tap"."""
-    words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
-    if not words or words[0] in INTRODUCERS or any(word in SUBJECTS for word in words):
+    words = [word.bare for word in part if word.bare not in JOINT_WORDS | SEQUENCE_WORDS]
+    if not words or words[0] in INTRODUCTORY_WORDS or any(word in SUBJECT_WORDS for word in words):
         return False
-    be = {"is", "are"} & set(words) if words[0] not in QUESTIONS else set()
+    be = {"is", "are"} & set(words) if words[0] not in QUESTION_WORDS else set()
     return (bool(be) and not joined) or not (
         be
         or any(
@@ -383,24 +391,24 @@ def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
     the potatoes"."""
     before = part[-2].bare if len(part) > 1 else ""
     return part[-1].bare in verbs() and (
-        before in SUBJECTS | {"to", "and"} or part[-1].bare in ORDER_VERBS
+        before in SUBJECT_WORDS | {"to", "and"} or part[-1].bare in ORDER_VERBS
     )
 
 
 def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
     """Tell whether the part is an order or says what the speaker does, without a no that would
     reach further."""
-    words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
+    words = [word.bare for word in part if word.bare not in JOINT_WORDS | SEQUENCE_WORDS]
     if (
         not words
         or words[0] == "to"
         or any(word in NOT_FOR_ALL or word.endswith("n't") for word in words)
     ):
         return False
-    if words[0] in INTRODUCERS:
+    if words[0] in INTRODUCTORY_WORDS:
         return any(word.text.endswith(",") for word in part[:-1])
     return (
-        words[0] in SUBJECTS
+        words[0] in SUBJECT_WORDS
         or (words[0] in verbs() and words[0] not in NEVER_ORDERS)
         or words[0].endswith("ly")
     )
@@ -408,26 +416,29 @@ def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
 
 def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
     """Tell whether `word` is the subject of a new main clause after what was said so far."""
-    if word.bare not in SUBJECTS or len(part) < 3:
+    if word.bare not in SUBJECT_WORDS or len(part) < 3:
         return False
-    if part[-1].text.endswith(",") and part[-1].bare not in JOINTS:  # "..., and soon enough, | you"
+    if (
+        part[-1].text.endswith(",") and part[-1].bare not in JOINT_WORDS
+    ):  # "..., and soon enough, | you"
         return (
-            bool({"and", "but"} & {w.bare for w in part[-4:-1]}) and part[0].bare not in INTRODUCERS
+            bool({"and", "but"} & {w.bare for w in part[-4:-1]})
+            and part[0].bare not in INTRODUCTORY_WORDS
         )
-    if part[-1].bare not in JOINTS:
+    if part[-1].bare not in JOINT_WORDS:
         return False
-    paused = part[-2].bare in JOINTS or part[-2].text.endswith(",")
+    paused = part[-2].bare in JOINT_WORDS or part[-2].text.endswith(",")
     if part[-1].bare in ("so", "or") and "'" not in word.bare and not paused:
         return False
     if part[-1].bare == "so" and word.bare in ("you", "it"):
         return False  # "so you don't strip them" is a purpose
-    opening = next((w.bare for w in part if w.bare not in JOINTS), "")
-    return opening not in SUBORDINATORS or any(w.text.endswith(",") for w in part)
+    opening = next((w.bare for w in part if w.bare not in JOINT_WORDS), "")
+    return opening not in SUBORDINATE_WORDS or any(w.text.endswith(",") for w in part)
 
 
 @cache
 def _openers() -> re.Pattern[str]:
-    return re.compile("|".join(rf"(?:{opener})" for opener in OPENERS))
+    return re.compile("|".join(rf"(?:{opener})" for opener in OPENER_PATTERNS))
 
 
 def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
@@ -440,7 +451,7 @@ def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
         if match is None or (match.end() < len(line) and line[match.end()] not in " ,"):
             break
         del current[: line.count(" ", 0, match.end()) + 1]
-    while current and current[-1].bare in JOINTS:
+    while current and current[-1].bare in JOINT_WORDS:
         current.pop()
     return current
 
@@ -449,7 +460,7 @@ def _ordered(segment: Segment) -> Segment:
     """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not
     "whisk"."""
     first = segment.words[0]
-    if first.bare in INTRODUCERS:
+    if first.bare in INTRODUCTORY_WORDS:
         return _ordered_later(segment)
     rest = segment.words[1:]
     adverb = first.bare.endswith("ly") and bool(rest)
@@ -458,7 +469,7 @@ def _ordered(segment: Segment) -> Segment:
         return segment
     if not after:
         return segment
-    follows = after[0].bare in AFTER_ORDER | MANNERS or after[0].bare.endswith("ly")
+    follows = after[0].bare in AFTER_ORDER | MANNER_WORDS or after[0].bare.endswith("ly")
     if not follows and verb.bare not in ORDER_VERBS:
         return segment
     lowered = (replace(first, text=first.text.lower()), *rest)
@@ -471,7 +482,7 @@ def _ordered_later(segment: Segment) -> Segment:
     for i, (word, verb, after) in enumerate(
         zip(segment.words, segment.words[1:], segment.words[2:], strict=False)
     ):
-        if word.bare in SUBJECTS and any(
+        if word.bare in SUBJECT_WORDS and any(
             earlier.text.endswith(",") for earlier in segment.words[:i]
         ):
             return segment  # the main clause has a subject of its own
@@ -492,9 +503,11 @@ def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, i: int) -> bo
     is plainly one."""
     if before.text.endswith(","):
         return after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS
-    plainly = verb.bare in ORDER_VERBS and (after.bare in NAMERS or verb.bare == "go")
-    return i >= 2 and plainly and before.bare not in BINDERS and not before.bare.endswith("n't")
+    plainly = verb.bare in ORDER_VERBS and (after.bare in NAMING_VERBS or verb.bare == "go")
+    return (
+        i >= 2 and plainly and before.bare not in BINDING_WORDS and not before.bare.endswith("n't")
+    )
 
 
 def _orders(word: SpokenWord) -> bool:
-    return word.bare in verbs() and word.bare not in NEVER_ORDERS | SUBORDINATORS
+    return word.bare in verbs() and word.bare not in NEVER_ORDERS | SUBORDINATE_WORDS

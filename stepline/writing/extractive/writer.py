@@ -61,7 +61,7 @@ MIN_WARNED_STEP: Final = 0.2
 # one, none was good; of 9 with two, four were.
 MAX_GAPS: Final = 2
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
-REASONS: Final = {
+KIND_REASONS: Final = {
     "warning": "a warning",
     "option": "left to the viewer",
     "consequence": "a reason or a consequence, not an action",
@@ -177,7 +177,7 @@ def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Re
     """Return the record of a sentence that is no step, with what it is instead."""
     others = [kind for kind in SENTENCE_KINDS if kind != "step"]
     kind = max(others, key=lambda other: float(reading.kinds[SENTENCE_KINDS.index(other)]))
-    reason = f"{REASONS[kind]} (tells a step: {chance:.0%})"
+    reason = f"{KIND_REASONS[kind]} (tells a step: {chance:.0%})"
     return Rejected(what="step", text=unit.text, reason=reason)
 
 

@@ -23,7 +23,7 @@ from stepline.records import Sentence, Transcript
 from stepline.writing.settings import LlmSettings
 
 # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
-LONGEST = 6000
+MAX_CHUNK_CHARS = 6000
 OVERLAP_SENTENCES = 2  # before a chunk, that its prompt repeats as context
 PREVIOUS_STEPS = 5  # last steps already written, that a prompt holds as context
 MAX_TITLE_CHARS = 200  # of a video's title that are quoted
@@ -103,7 +103,7 @@ def split_by_words(
 def split_into_chunks(
     transcript: Transcript, size: int, withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
-    """Return chunks of about `size` sentences and at most LONGEST characters, without the
+    """Return chunks of about `size` sentences and at most MAX_CHUNK_CHARS characters, without the
     `withheld` sentences.
 
     A single sentence longer than that is a chunk of its own.
@@ -141,7 +141,7 @@ def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
     held = 0
     for place in group:
         length = len(sentences[place].text) + 1
-        if parts[-1] and held + length > LONGEST:
+        if parts[-1] and held + length > MAX_CHUNK_CHARS:
             parts.append([])
             held = 0
         parts[-1].append(place)
@@ -160,7 +160,7 @@ JSON_REMINDER = (
     '\nAnswer with one JSON object, {"steps": ["...", "..."]}, each step a short command.'
     " No prose, no times, no links.\n"
 )
-REMINDER = "\nAnswer with a numbered list of short steps, or the word none. No prose, no times, no links.\n"
+LIST_REMINDER = "\nAnswer with a numbered list of short steps, or the word none. No prose, no times, no links.\n"
 
 
 @dataclass(frozen=True)
@@ -198,24 +198,26 @@ def picture_prompt() -> Prompt:
 
 
 # After a prompt of the user's own, where pictures stand beside the speech.
-PICTURES = """
+PICTURE_REMINDER = """
 With this come pictures of the video, each with a letter. End every line that rests on one with its letter in square
 brackets, such as [B]."""
-_CITED = re.compile(r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*)[\])][\s.]*$")
+_CITED_PICTURES = re.compile(
+    r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*)[\])][\s.]*$"
+)
 
 
 def split_citation(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a step's text and the letters of the pictures that it names at its end: "Press it [A,
     B]"."""
-    found = _CITED.search(text)
+    found = _CITED_PICTURES.search(text)
     if found is None:
         return text, ()
     return text[: found.start()], tuple(dict.fromkeys(re.findall(r"\b[A-T]\b", found[1])))
 
 
 # where a chunk's sentences stand; with their seconds
-SPEECH, TIMED_SPEECH = "{transcript}", "{timed_transcript}"
-CONTEXT = "{context}"  # where the context of a chunk stands
+SPEECH_FIELD, TIMED_SPEECH_FIELD = "{transcript}", "{timed_transcript}"
+CONTEXT_FIELD = "{context}"  # where the context of a chunk stands
 LONGEST_PROMPT = 20_000  # characters; the main one has 1,900
 
 
@@ -234,7 +236,7 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
         return nasva_prompt() if settings.prompt == "nasva" else main_prompt()
     place, cure = (
         f"writing.llm.prompt_file {path}",
-        f"write {SPEECH} where the sentences are to stand",
+        f"write {SPEECH_FIELD} where the sentences are to stand",
     )
     try:
         text = path.expanduser().read_text(encoding="utf-8")
@@ -242,16 +244,18 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
         raise SettingsError(f"{place}: cannot be read ({reason}); give a text file") from error
     if not text.strip():
-        raise SettingsError(f"{place}: is empty; write a prompt, and in it {SPEECH}")
+        raise SettingsError(f"{place}: is empty; write a prompt, and in it {SPEECH_FIELD}")
     if len(text) > LONGEST_PROMPT:
         raise SettingsError(f"{place}: {len(text)} characters; a prompt may have {LONGEST_PROMPT}")
-    timed = TIMED_SPEECH in text
-    if not timed and SPEECH not in text:
+    timed = TIMED_SPEECH_FIELD in text
+    if not timed and SPEECH_FIELD not in text:
         raise SettingsError(
-            f"{place}: has no place for the speech; {cure}, or {TIMED_SPEECH} for them with times"
+            f"{place}: has no place for the speech; {cure}, or {TIMED_SPEECH_FIELD} for them with times"
         )
     return Prompt(
-        "own", text.replace(TIMED_SPEECH, SPEECH) + (PICTURES if pictures else ""), times_in=timed
+        "own",
+        text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD) + (PICTURE_REMINDER if pictures else ""),
+        times_in=timed,
     )
 
 
@@ -284,13 +288,17 @@ def build_prompt(
             for span, line in zip(spans, lines, strict=True)
         ]
     speech = "\n".join(lines)
-    text = prompt.text.replace(SPEECH, speech)
+    text = prompt.text.replace(SPEECH_FIELD, speech)
     if prompt.in_context:
-        before, _, after = prompt.text.partition(SPEECH)
-        text = before.replace(CONTEXT, _quoted_context(context or ChunkContext())) + speech + after
+        before, _, after = prompt.text.partition(SPEECH_FIELD)
+        text = (
+            before.replace(CONTEXT_FIELD, _quoted_context(context or ChunkContext()))
+            + speech
+            + after
+        )
     if not again:
         return text
-    return text + (JSON_REMINDER if prompt.in_context else REMINDER)
+    return text + (JSON_REMINDER if prompt.in_context else LIST_REMINDER)
 
 
 def _quoted_context(context: ChunkContext) -> str:

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 Fallback = Callable[[Transcript], WrittenSteps]
 Pictures = Mapping[int, Mapping[float, bytes]]  # by the number of the chunk: second -> JPEG
 
-WITHHELD = "addresses a language model, not the viewer; withheld from it"
+WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def write_llm(
     withheld = find_model_orders(transcript)
     chunks = chunks_of(transcript, settings)
     hidden = [
-        Rejected(what="sentence", text=transcript.sentences[i].text, reason=WITHHELD)
+        Rejected(what="sentence", text=transcript.sentences[i].text, reason=WITHHELD_REASON)
         for i in withheld
     ]
     if not chunks:
