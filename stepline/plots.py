@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -215,7 +216,14 @@ TURN_RADIANS = 0.35  # per try
 GROWTH_PIXELS = 1.1  # per radian and half
 MAX_TRIES = 1200
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+class Box(NamedTuple):
+    """The place of a word, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
 
 
 def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
@@ -229,25 +237,24 @@ def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
     for number, counts in enumerate(series.values()):
         for word, count in counts.items():
             if count > 0:
-                rows.append((-count, word, number))
-    rows = sorted(rows)[:words]
+                rows.append((count, word, number))
+    rows.sort(key=lambda row: (-row[0], *row[1:]))
+    rows = rows[:words]
     if not rows:
         return EMPTY_PLOT
 
     # each where there is room
-    max_count = -rows[0][0]
+    max_count = rows[0][0]
     full_boxes: list[Box] = []
     texts = []
-    for negative_count, word, number in rows:
-        count = -negative_count
+    for count, word, number in rows:
         size = max(MIN_LETTER_PIXELS, MAX_LETTER_PIXELS * math.sqrt(count / max_count))
         box = _free_box(LETTER_WIDTH * size * len(word), size, full_boxes)
         if box is None:
             continue
         full_boxes.append(box)
-        left, top, right, _ = box
-        x = (left + right) / 2
-        y = top + 0.8 * size
+        x = (box.left + box.right) / 2
+        y = box.top + 0.8 * size
         place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:.1f}"'
         content = f"{escape(word)}<title>{count:,}</title>"
         texts.append(f'<text class="m w{number}" {place}>{content}</text>')
@@ -268,20 +275,20 @@ def _free_box(width: float, height: float, full_boxes: list[Box]) -> Box | None:
         radius = GROWTH_PIXELS * TURN_RADIANS * step / 2
         x = CLOUD_WIDTH / 2 + radius * math.cos(angle) * CLOUD_WIDTH / CLOUD_HEIGHT
         y = CLOUD_HEIGHT / 2 + radius * math.sin(angle)
-        box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        left, top, right, bottom = box
-        is_inside = left >= 0 and top >= 0 and right <= CLOUD_WIDTH and bottom <= CLOUD_HEIGHT
-        if is_inside and not any(_overlap(box, other) for other in full_boxes):
+        box = Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        fits_width = box.left >= 0 and box.right <= CLOUD_WIDTH
+        fits_height = box.top >= 0 and box.bottom <= CLOUD_HEIGHT
+        if not fits_width or not fits_height:
+            continue
+        if not any(_overlap(box, other) for other in full_boxes):
             return box
     return None
 
 
 def _overlap(box: Box, other: Box) -> bool:
-    left, top, right, bottom = box
-    other_left, other_top, other_right, other_bottom = other
-    if other_right <= left or right <= other_left:
+    if other.right <= box.left or box.right <= other.left:
         return False
-    return other_bottom > top and bottom > other_top
+    return other.bottom > box.top and box.bottom > other.top
 
 
 # ---------------------------------------------------------------- a waterfall

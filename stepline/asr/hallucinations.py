@@ -44,14 +44,17 @@ def repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
 
 # End cards of the videos that Whisper learned from; it writes them over music and silence.
 STOCK_PHRASES = re.compile(
-    r"((okay|so|and|that's it|well|all right|alright) )?(thank you|thanks)( (so|very) much)?( for \w+.*| everyone)?"
-    r"|you|bye( bye)?|(please )?(like and )?(subscribe|share)\b.*|.*\bsubscribe to (my|our|the) channel.*"
-    r"|(i'll |i will |we'll )?see you (all )?(again )?(in the )?(next|later|soon).*|to be continued|the end"
-    r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription) (by|from)\b.*|.*\bamara org\b.*"
+    r"((okay|so|and|that's it|well|all right|alright) )?"
+    r"(thank you|thanks)( (so|very) much)?( for \w+.*| everyone)?"
+    r"|you|bye( bye)?|(please )?(like and )?(subscribe|share)\b.*"
+    r"|.*\bsubscribe to (my|our|the) channel.*"
+    r"|(i'll |i will |we'll )?see you (all )?(again )?(in the )?(next|later|soon).*"
+    r"|to be continued|the end"
+    r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription)"
+    r" (by|from)\b.*|.*\bamara org\b.*"
 )
-MIN_DOUBTED = (
-    0.5  # fraction of a window's sentences not believed, from which the rest is doubted too
-)
+# fraction of a window's sentences not believed, from which the rest is doubted too
+MIN_DOUBTED = 0.5
 REPETITION_REASON = "the recogniser repeated itself"
 
 

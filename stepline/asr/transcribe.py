@@ -96,7 +96,8 @@ def transcribe_many(
         for number, answer in transcripts.items():
             transcription = transcriptions[number]
             try:
-                questions[number] = transcription.send(answer)  # type: ignore[arg-type]  # None at first
+                # None at first
+                questions[number] = transcription.send(answer)  # type: ignore[arg-type]
             except StopIteration as end:
                 results[number] = end.value
         requests = []

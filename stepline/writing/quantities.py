@@ -40,7 +40,8 @@ DOZEN_WORDS = {"dozen": 12, "dozens": 12}
 RANGE_WORDS = frozenset({"-", "–", "—", "to", "or"})
 
 _TOKEN_PATTERN = re.compile(
-    r"\d+(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+\s*/\s*\d+|\d+|[^\W\d_]+(?:'[^\W\d_]+)?|[%°\"/–—\-.,;:!?()]"
+    r"\d+(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+\s*/\s*\d+|\d+"
+    r"|[^\W\d_]+(?:'[^\W\d_]+)?|[%°\"/–—\-.,;:!?()]"
 )
 _DIGITS_PATTERN = re.compile(r"\d|\.\d")
 _FRACTION_SLASH = "\u2044"

@@ -42,8 +42,8 @@ def under_condition(text: str) -> bool:
 def instruction_kind(text: str) -> StepKind:
     """Return whether an English instruction says what to do or what to avoid; other languages count
     as "do"."""
-    return (
-        "avoid"
-        if _AVOID_PATTERN.match(" ".join(text.lower().replace("\u2019", "'").split()))
-        else "do"
-    )
+    plain = text.lower().replace("\u2019", "'")
+    plain = " ".join(plain.split())
+    if _AVOID_PATTERN.match(plain):
+        return "avoid"
+    return "do"

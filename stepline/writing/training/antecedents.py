@@ -71,11 +71,11 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
 def _kept_tokens(doc: "object", label: EditLabels) -> list[float]:
     """Return for each token of a parsed sentence 1 where its word is part of the step, else 0."""
     drop = WORD_EDITS.index("drop")
-    kept = []
+    keeps = []
     for place in token_places(doc):
-        is_kept = place < len(label.edits) and label.edits[place] != drop
-        kept.append(float(is_kept))
-    return kept
+        stays = place < len(label.edits) and label.edits[place] != drop
+        keeps.append(float(stays))
+    return keeps
 
 
 def _right_candidates(
