@@ -53,7 +53,7 @@ from stepline.errors import StoreError
 from stepline.records import Matrix, Record, Step, Video
 from stepline.storage import write_record
 from stepline.text import embed
-from stepline.writing.quantities import FUNCTION, stem, tokens
+from stepline.writing.quantities import FUNCTION_WORDS, stem, tokens
 
 Dishes: TypeAlias = dict[str, list[list[str]]]  # dish -> the steps of each video
 Coverage: TypeAlias = Callable[[Sequence[str], Sequence[str]], Matrix]
@@ -106,7 +106,7 @@ class CachedVectors:
 
 def content_words(text: str) -> set[str]:
     """Return the stems of the words of meaning."""
-    return {stem(word) for word in tokens(text) if word.isalpha() and word not in FUNCTION}
+    return {stem(word) for word in tokens(text) if word.isalpha() and word not in FUNCTION_WORDS}
 
 
 def shared_words(ones: Sequence[str], others: Sequence[str]) -> Matrix:

@@ -31,7 +31,7 @@ import numpy as np
 from stepline.sieve_swap.content_words import generic_words
 from stepline.sieve_swap.pairing import PairFinder, WordSets, WordVocabulary
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.writing.quantities import FUNCTION, stem
+from stepline.writing.quantities import FUNCTION_WORDS, stem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
 OUT = Path(__file__).resolve().parent / "results" / "pairing.json"
@@ -41,7 +41,11 @@ SEED = 5
 
 def words_of(text: str) -> list[str]:
     return sorted(
-        {stem(word) for word in re.findall(r"[a-z]{2,}", text.lower()) if word not in FUNCTION}
+        {
+            stem(word)
+            for word in re.findall(r"[a-z]{2,}", text.lower())
+            if word not in FUNCTION_WORDS
+        }
     )
 
 

@@ -24,7 +24,7 @@ from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.extractive.clauses import find_clauses
 from stepline.writing.extractive.english import parse, parser, verbs
-from stepline.writing.extractive.pronouns import INDEFINITE, PRONOUNS
+from stepline.writing.extractive.pronouns import INDEFINITE_PRONOUNS, PRONOUN_NUMBERS
 from stepline.writing.extractive.segments import split_into_segments
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +33,11 @@ SHARED = HERE.parent.parent / "shared"
 FIRST_RUNS = HERE / "writing_first_runs.json"
 WORDS_A_SECOND = 2.5  # an ordinary pace; these transcripts carry no times and the writer needs some
 JOINT = re.compile(r" and (?:then )?(?=\w)")
-CONTINUING = frozenset(PRONOUNS) | INDEFINITE | {"yourself", "yourselves", "itself", "themselves"}
+CONTINUING = (
+    frozenset(PRONOUN_NUMBERS)
+    | INDEFINITE_PRONOUNS
+    | {"yourself", "yourselves", "itself", "themselves"}
+)
 OBJECTS = ("dobj", "nsubjpass", "attr", "oprd")
 
 

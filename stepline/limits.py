@@ -36,7 +36,7 @@ CAPTIONS = 256 * MIB  # bytes of a caption file
 RECORD = 256 * MIB  # bytes of one record; an hour of speech with word times is some 2 MiB
 # bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
 ANNOTATIONS = 4096 * MIB
-# bytes of one video's features in an archive; ten hours of 2,048 float32 a second are 282 MiB
+# bytes of one video's features in an archive; ten hours of 2,048 float32 per second are 282 MiB
 FEATURES = 4096 * MIB
 # bytes after which a device, such as /dev/zero, counts as endless: nobody types more
 DEVICE = 16 * MIB
@@ -46,16 +46,15 @@ DEPTH = 100
 WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
 CUE = 20_000  # characters of one cue; a minute of fast speech is 1,500
 TEXTS = 100_000  # lines that are looked for in one video
-LATEST = 360_000.0  # s (100 h); no time in a video lies behind it
+LATEST = 360_000.0  # s (100 h); no time in a video is later
 
-KEY_PARTS = re.compile(  # of a TOML key, too many
-    rf"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){{{DEPTH}}}"""
-)
+# of a TOML key, too many
+_KEY_PART = r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)"""
+KEY_PARTS = re.compile(f"{_KEY_PART}{{{DEPTH}}}")
 # in JSON, an escaped surrogate; two in order are one letter
 HALF = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-NUMBER = "written with too long a number"  # thousands of digits, which take Python's square of time
+# thousands of digits, which take Python's square of time
+NUMBER = "written with too long a number"
 
 
 class LimitError(ValueError):
@@ -67,19 +66,25 @@ def read_limited(path: Path, most: int) -> bytes:
     cannot be read."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
-        within = min(most, DEVICE) if stat.S_ISCHR(status.st_mode) else most
-        data = _read_up_to(file, within + 1, status.st_size + 1)
-    if len(data) > within:
+        max_bytes = most
+        if stat.S_ISCHR(status.st_mode):
+            max_bytes = min(most, DEVICE)
+        data = _read_up_to(file, max_bytes + 1, status.st_size + 1)
+    if len(data) > max_bytes:
         raise LimitError(f"larger than {most / MIB:g} MiB")
     return data
 
 
 def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes:
-    """Return at most so many bytes. likely: how many there will be; to ask for more at once takes
-    memory for them."""
-    blocks, left = [file.read(min(most, max(likely, 1)))], most
-    while blocks[-1] and (left := left - len(blocks[-1])) > 0:
-        blocks.append(file.read(min(left, MIB)))
+    """Return at most `most` bytes. likely: how many there will be; a larger first read takes memory
+    for them."""
+    block = file.read(min(most, max(likely, 1)))
+    blocks = [block]
+    remaining = most - len(block)
+    while block and remaining > 0:
+        block = file.read(min(remaining, MIB))
+        blocks.append(block)
+        remaining -= len(block)
     return b"".join(blocks)
 
 
@@ -99,7 +104,9 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
     if member.size > most:
         raise LimitError(f"larger than {most / MIB:g} MiB")
     file = archive.extractfile(member)
-    return file.read() if file is not None else b""
+    if file is None:
+        return b""
+    return file.read()
 
 
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
@@ -113,15 +120,16 @@ def check_zip(source: Path | bytes, most: int | None = None) -> None:
         return
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
-    allowed = (
-        most
-        if most is not None
-        else len(source)
-        if isinstance(source, bytes)
-        else source.stat().st_size
-    )
-    if unpacked > allowed:
-        raise LimitError(f"unpacks to {unpacked / MIB:.0f} MiB, more than {allowed / MIB:.0f}")
+    if most is None:
+        most = _byte_count(source)
+    if unpacked > most:
+        raise LimitError(f"unpacks to {unpacked / MIB:.0f} MiB, more than {most / MIB:.0f}")
+
+
+def _byte_count(source: Path | bytes) -> int:
+    if isinstance(source, bytes):
+        return len(source)
+    return source.stat().st_size
 
 
 def parse_json(
@@ -136,7 +144,10 @@ def parse_json(
         text = text.decode(json.detect_encoding(text))
     with _parser_limits():
         tree = json.loads(text, object_pairs_hook=pairs)
-    return _not_too_deep(tree) if text.count("[") + text.count("{") > DEPTH else tree
+    nested_count = text.count("[") + text.count("{")
+    if nested_count <= DEPTH:
+        return tree
+    return _not_too_deep(tree)
 
 
 def parse_toml(text: str) -> dict[str, Tree]:
@@ -166,32 +177,38 @@ def _not_too_deep(tree: Tree) -> Tree:
     """Return the tree. Raises LimitError where it nests deeper than DEPTH."""
     level = [tree]
     for _ in range(DEPTH):
-        below = [
-            node.values() if isinstance(node, dict) else node
-            for node in level
-            if isinstance(node, dict | list)
-        ]
-        level = [child for nodes in below for child in nodes if isinstance(child, dict | list)]
+        next_level: list[Tree] = []
+        for node in level:
+            if isinstance(node, dict):
+                next_level += node.values()
+            elif isinstance(node, list):
+                next_level += node
+        level = [child for child in next_level if isinstance(child, dict | list)]
         if not level:
             return tree
     raise LimitError(f"nested deeper than {DEPTH}")
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each half of a surrogate pair that stands alone; pairs become
+    """Return the text with U+FFFD for each half of a surrogate pair that is alone; pairs become
     their letter."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return encoded.decode("utf-16-le", "replace")
 
 
 def parse_json_text(text: str | bytes) -> Tree:
     """Return what JSON holds, as `parse_json` does, every text in it one that can be written."""
     tree = parse_json(text)
-    escaped = HALF.search(text if isinstance(text, str) else text.decode("latin-1"))
-    return json.loads(replace_surrogates(json.dumps(tree, ensure_ascii=False))) if escaped else tree
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    if HALF.search(text) is None:
+        return tree
+    plain_text = replace_surrogates(json.dumps(tree, ensure_ascii=False))
+    return json.loads(plain_text)
 
 
 def is_storable(text: str) -> bool:
-    """Tell whether a text can be stored: half a surrogate pair, which JSON can hold, cannot."""
+    """Return whether a text can be stored: half a surrogate pair, which JSON can hold, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,7 +10,7 @@ Source: onnx.proto, IR version 8; the few messages that a graph needs are writte
 buffers here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -32,7 +32,15 @@ IR_VERSION: Final = 8
 # ONNX's own set, and ONNX Runtime's kernels for transformers
 OPERATOR_SETS: Final = (("", 17), ("com.microsoft", 1))
 TENSOR_TYPES: Final = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
-FLOAT, INT, STRING, INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
+# AttributeProto.AttributeType
+FLOAT_TYPE: Final = 1
+INT_TYPE: Final = 2
+STRING_TYPE: Final = 3
+INTS_TYPE: Final = 7
+# what a field of a message begins with, next to its number: the form of its value
+VARINT_FORM: Final = 0
+LENGTH_FORM: Final = 2
+FOUR_BYTES_FORM: Final = 5
 
 
 class OnnxGraph:
@@ -56,13 +64,15 @@ class OnnxGraph:
         return name
 
     def constant(self, values: Array) -> str:
-        """Return the name of a tensor of the network, whose type is a key of TYPES."""
+        """Return the name of a tensor of the network, whose type is a key of TENSOR_TYPES."""
         name = self._name()
-        tensor = [piece for size in values.shape for piece in _field(1, size)]
-        tensor += _field(2, TENSOR_TYPES[values.dtype.name]) + _field(8, name)
-        self._constants += _field(
-            5, tensor + _field(9, [np.ascontiguousarray(values).reshape(-1).view(np.uint8).data])
-        )
+        flat = np.ascontiguousarray(values).reshape(-1)
+        content = flat.view(np.uint8).data
+        tensor = _fields(1, values.shape)
+        tensor += _field(2, TENSOR_TYPES[values.dtype.name])
+        tensor += _field(8, name)
+        tensor += _field(9, [content])
+        self._constants += _field(5, tensor)
         return name
 
     def add(
@@ -75,19 +85,20 @@ class OnnxGraph:
         """Return the name of an operator's only output. inputs: "" where an optional one is left
         out."""
         output = self._name()
-        node = [piece for name in inputs for piece in _field(1, name)]
-        node += _field(2, output) + _field(4, operator) + _field(7, domain)
-        node += [
-            piece
-            for name, value in attributes.items()
-            for piece in _field(5, _attribute(name, value))
-        ]
+        node = _fields(1, inputs)
+        node += _field(2, output)
+        node += _field(4, operator)
+        node += _field(7, domain)
+        for name, value in attributes.items():
+            node += _field(5, _attribute(name, value))
         self._nodes += _field(1, node)
         return output
 
     def output(self, name: str, value: str) -> None:
-        """Have a value, float32, be an output of the graph by a name."""
-        node = [*_field(1, value), *_field(2, name), *_field(4, "Identity")]
+        """Make a value, float32, an output of the graph by a name."""
+        node = _field(1, value)
+        node += _field(2, name)
+        node += _field(4, "Identity")
         self._nodes += _field(1, node)
         self._outputs += _field(12, _value(name, "float32"))
 
@@ -100,12 +111,13 @@ class OnnxGraph:
             *self._inputs,
             *self._outputs,
         ]
-        sets = [
-            piece
-            for name, number in OPERATOR_SETS
-            for piece in _field(8, _field(1, name) + _field(2, number))
-        ]
-        return b"".join([*_field(1, IR_VERSION), *sets, *_field(7, graph)])
+        model = _field(1, IR_VERSION)
+        for name, number in OPERATOR_SETS:
+            operator_set = _field(1, name)
+            operator_set += _field(2, number)
+            model += _field(8, operator_set)
+        model += _field(7, graph)
+        return b"".join(model)
 
     def compile(self, output: str) -> Callable[..., Array]:
         """Return a function that takes the inputs by name and returns the output; the graph is used
@@ -119,7 +131,8 @@ class OnnxGraph:
         trim_memory()
 
         def run(**inputs: Array) -> Array:
-            result: Array = session.run([output], inputs)[0]
+            outputs = session.run([output], inputs)
+            result: Array = outputs[0]
             return result
 
         return run
@@ -137,9 +150,9 @@ def start_session(model: bytes | Path) -> "InferenceSession":
     options.intra_op_num_threads = 1
     # The arena keeps memory for the largest run.
     options.enable_cpu_mem_arena = False
-    given = str(model) if isinstance(model, Path) else model
-    session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
-    # It would hold the bytes for ever, to load the model anew on another device; that would be
+    source = model if isinstance(model, bytes) else str(model)
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    # It would always hold the bytes, to load the model again on another device; that would be
     # MiniLM's weights twice.
     session._model_bytes = None
     return session
@@ -166,31 +179,57 @@ def _varint(number: int) -> bytes:
     return bytes([*digits, number])
 
 
+def _key(number: int, form: int) -> bytes:
+    """Return what a field begins with."""
+    return _varint(number << 3 | form)
+
+
 def _field(number: int, value: int | str | Message) -> Message:
     """Return a field of a message: an integer, or text or another message with its length."""
     if isinstance(value, int):
-        return [_varint(number << 3), _varint(value)]
+        return [_key(number, VARINT_FORM), _varint(value)]
     pieces: Message = [value.encode()] if isinstance(value, str) else value
-    return [_varint(number << 3 | 2), _varint(sum(map(len, pieces))), *pieces]
+    length = sum(map(len, pieces))
+    return [_key(number, LENGTH_FORM), _varint(length), *pieces]
+
+
+def _fields(number: int, values: Iterable[int | str]) -> Message:
+    """Return a repeated field of a message."""
+    pieces: Message = []
+    for value in values:
+        pieces += _field(number, value)
+    return pieces
 
 
 def _attribute(name: str, value: int | float | str | list[int]) -> Message:
-    content: Message
+    attribute = _field(1, name)
     if isinstance(value, float):
-        kind, content = FLOAT, [_varint(2 << 3 | 5), np.float32(value).tobytes()]
+        attribute.append(_key(2, FOUR_BYTES_FORM))
+        attribute.append(np.float32(value).tobytes())
+        kind = FLOAT_TYPE
     elif isinstance(value, int):
-        kind, content = INT, _field(3, value)
+        attribute += _field(3, value)
+        kind = INT_TYPE
     elif isinstance(value, str):
-        kind, content = STRING, _field(4, value)
+        attribute += _field(4, value)
+        kind = STRING_TYPE
     else:
-        kind, content = INTS, [piece for item in value for piece in _field(8, item)]
-    return _field(1, name) + content + _field(20, kind)
+        attribute += _fields(8, value)
+        kind = INTS_TYPE
+    attribute += _field(20, kind)
+    return attribute
 
 
 def _value(name: str, dtype: str, shape: tuple[int | str, ...] | None = None) -> Message:
     """Return a ValueInfoProto. shape: None where ONNX Runtime finds it."""
-    kind = _field(1, TENSOR_TYPES[dtype])
+    tensor = _field(1, TENSOR_TYPES[dtype])
     if shape is not None:
-        sizes = [_field(2, size) if isinstance(size, str) else _field(1, size) for size in shape]
-        kind += _field(2, [piece for size in sizes for piece in _field(1, size)])
-    return _field(1, name) + _field(2, _field(1, kind))
+        sizes: Message = []
+        for size in shape:
+            # a letter, or a number
+            field = 2 if isinstance(size, str) else 1
+            sizes += _field(1, _field(field, size))
+        tensor += _field(2, sizes)
+    value = _field(1, name)
+    value += _field(2, _field(1, tensor))
+    return value

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,21 +33,30 @@ def svg_picture(width: float, height: float, label: str, body: str) -> str:
 
 def shortened(name: str, longest: int = 40) -> str:
     """Return the name, cut at `longest` characters."""
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    if len(name) <= longest:
+        return name
+    return f"{name[: longest - 1]}…"
 
 
 # ---------------------------------------------------------------- histograms and ranked bars
 
-WIDTH, HEIGHT = 460, 210  # pixels
-LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
+# pixels of a histogram, and of its margins
+PLOT_WIDTH = 460
+PLOT_HEIGHT = 210
+LEFT_MARGIN = 52
+RIGHT_MARGIN = 8
+TOP_MARGIN = 22
+BOTTOM_MARGIN = 40
 TICK_COUNT = 4  # marks on an axis
-# A list of bars: pixels of its width, so that letters stay legible on a phone of 390; of a row, its
-# words and a number.
-LIST, ROW, WORDS, NUMBER = 400, 30, 15, 62
+MAX_AXIS_LABELS = 8
+# pixels of a list of bars, its letters legible on a phone of 390; of a row, its words, a number
+LIST_WIDTH = 400
+ROW_HEIGHT = 30
+WORDS_HEIGHT = 15
+NUMBER_WIDTH = 62
 TEXT_PIXELS = 11.5  # pixels of letters, in plots.css
-LETTER_WIDTH = (
-    0.6  # width of a letter over its height; wide for most fonts, so that words stay apart
-)
+# width of a letter over its height; wide for most fonts, so that words stay apart
+LETTER_WIDTH = 0.6
 
 
 def histogram(
@@ -64,79 +74,99 @@ def grouped_histogram(
     series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 1.0, last: int | None = None
 ) -> str:
     """Return histograms on one axis, each in fractions of its own sum where there are several."""
-    values = {
-        name: {int(key): count for key, count in counts.items()} for name, counts in series.items()
-    }
-    keys = sorted({key for counts in values.values() for key in counts})
+    values: dict[str, dict[int, int]] = {}
+    for name, counts in series.items():
+        values[name] = {int(key): count for key, count in counts.items()}
+    keys = sorted(set(itertools.chain(*values.values())))
     if not keys:
         return EMPTY_PLOT
-    step = min((b - a for a, b in itertools.pairwise(keys)), default=1)
+
+    # bins, and the height of each bar
+    step = min((after - before for before, after in itertools.pairwise(keys)), default=1)
     bins = range(keys[0], keys[-1] + step, step)
     as_fractions = len(values) > 1
-    heights = {
-        name: [
-            counts.get(index, 0) / (max(1, sum(counts.values())) if as_fractions else 1)
-            for index in bins
-        ]
-        for name, counts in values.items()
-    }
+    heights = {}
+    for name, own_counts in values.items():
+        total = 1
+        if as_fractions:
+            total = max(1, sum(own_counts.values()))
+        heights[name] = [own_counts.get(index, 0) / total for index in bins]
     top = max(max(row) for row in heights.values()) or 1.0
-    wide = (WIDTH - LEFT - RIGHT) / len(bins)
-    out = [_axis(bins, wide, unit, bar, last), _scale(top, as_fractions)]
+
+    # axes and bars
+    bin_width = (PLOT_WIDTH - LEFT_MARGIN - RIGHT_MARGIN) / len(bins)
+    shapes = [_axis(bins, bin_width, unit, bar, last), _scale(top, as_fractions)]
+    group_count = len(heights)
+    bar_width = max(0.6, bin_width / group_count - 0.8)
     for number, row in enumerate(heights.values()):
         for index, value in enumerate(row):
-            if value:
-                high = (HEIGHT - TOP - BOTTOM) * value / top
-                x, y = LEFT + wide * (index + number / len(heights)), HEIGHT - BOTTOM - high
-                size = f'width="{max(0.6, wide / len(heights) - 0.8):.1f}" height="{high:.1f}"'
-                out.append(
-                    f'<rect class="{_series(number, len(heights))}" x="{x:.1f}" y="{y:.1f}" {size}/>'
-                )
+            if not value:
+                continue
+            height = (PLOT_HEIGHT - TOP_MARGIN - BOTTOM_MARGIN) * value / top
+            x = LEFT_MARGIN + bin_width * (index + number / group_count)
+            y = PLOT_HEIGHT - BOTTOM_MARGIN - height
+            size = f'width="{bar_width:.1f}" height="{height:.1f}"'
+            colour = _series(number, group_count)
+            shapes.append(f'<rect class="{colour}" x="{x:.1f}" y="{y:.1f}" {size}/>')
+
+    # names of the series
     for number, name in enumerate(heights):
         if name:
-            x = LEFT + 10 + 150 * number
-            square = f'<rect class="s{number}" x="{x}" y="2" width="10" height="10"/>'
-            out.append(f'{square}<text x="{x + 14}" y="11">{escape(name)}</text>')
-    label = f"{unit}: {', '.join(filter(None, heights)) or 'histogram'}"
-    return svg_picture(WIDTH, HEIGHT, label, "".join(out))
+            name_x = LEFT_MARGIN + 10 + 150 * number
+            square = f'<rect class="s{number}" x="{name_x}" y="2" width="10" height="10"/>'
+            shapes.append(f'{square}<text x="{name_x + 14}" y="11">{escape(name)}</text>')
+    names = ", ".join(filter(None, heights)) or "histogram"
+    return svg_picture(PLOT_WIDTH, PLOT_HEIGHT, f"{unit}: {names}", "".join(shapes))
 
 
 def _series(number: int, groups: int) -> str:
     """Return the class that gives a bar its colour: grey is what was before, green what is."""
-    return f"s{number}" if groups > 1 else "s1"
+    if groups > 1:
+        return f"s{number}"
+    return "s1"
 
 
-def _axis(bins: range, wide: float, unit: str, bar: float, last: int | None) -> str:
-    floor = HEIGHT - BOTTOM
-    out = [f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}"/>']
-    every = max(1, -(-len(bins) // 8))
+def _axis(bins: range, bin_width: float, unit: str, bar: float, last: int | None) -> str:
+    floor = PLOT_HEIGHT - BOTTOM_MARGIN
+    end = PLOT_WIDTH - RIGHT_MARGIN
+    shapes = [f'<line x1="{LEFT_MARGIN}" x2="{end}" y1="{floor}" y2="{floor}"/>']
+    every = max(1, -(-len(bins) // MAX_AXIS_LABELS))
     for index in range(0, len(bins), every):
-        more = "+" if last is not None and bins[index] >= last else ""
-        text = f"{bins[index] * bar:g}{more}"
-        out.append(
-            f'<text x="{LEFT + wide * (index + 0.5):.1f}" y="{floor + 14}" class="m">{text}</text>'
-        )
-    out.append(
-        f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}" class="m">{escape(unit)}</text>'
-    )
-    return "".join(out)
+        text = f"{bins[index] * bar:g}"
+        if last is not None and bins[index] >= last:
+            text = f"{text}+"
+        x = LEFT_MARGIN + bin_width * (index + 0.5)
+        shapes.append(f'<text x="{x:.1f}" y="{floor + 14}" class="m">{text}</text>')
+    middle = (LEFT_MARGIN + PLOT_WIDTH) / 2
+    y = PLOT_HEIGHT - 6
+    shapes.append(f'<text x="{middle:.0f}" y="{y}" class="m">{escape(unit)}</text>')
+    return "".join(shapes)
 
 
 def _scale(top: float, as_fractions: bool) -> str:
-    tall = HEIGHT - TOP - BOTTOM
-    step = _round_step(100 * top if as_fractions else max(1.0, top)) / (100 if as_fractions else 1)
-    out = []
+    plot_height = PLOT_HEIGHT - TOP_MARGIN - BOTTOM_MARGIN
+    step = _round_step(max(1.0, top))
+    if as_fractions:
+        step = _round_step(100 * top) / 100
+    shapes = []
     for tick in range(int(top / step + 1e-9) + 1):
-        value, y = step * tick, TOP + tall * (1 - step * tick / top)
-        text = f"{100 * value:.3g} %" if as_fractions else f"{value:,.10g}"
-        out.append(f'<text x="{LEFT - 5}" y="{y + 4:.1f}" class="e">{text}</text>')
-    return "".join(out)
+        value = step * tick
+        text = f"{value:,.10g}"
+        if as_fractions:
+            text = f"{100 * value:.3g} %"
+        y = TOP_MARGIN + plot_height * (1 - value / top)
+        shapes.append(f'<text x="{LEFT_MARGIN - 5}" y="{y + 4:.1f}" class="e">{text}</text>')
+    return "".join(shapes)
 
 
 def _round_step(top: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, so that at most TICKS of it fit below top."""
+    """Return 1, 2 or 5 times a power of ten, so that at most TICK_COUNT of it fit below top."""
     power = 10.0 ** math.floor(math.log10(top / TICK_COUNT))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * TICK_COUNT >= top)
+    for factor in (1, 2, 5):
+        step = power * factor
+        if step * TICK_COUNT >= top:
+            return step
+    return power * 10
 
 
 def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
@@ -145,93 +175,120 @@ def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str
     if not rows:
         return EMPTY_PLOT
     top = max(max(values) for _, values in rows) or 1.0
-    out = []
+    shapes = []
     for index, (name, values) in enumerate(rows):
-        out.append(
-            _list_row(
-                index, name, [form.format(value) for form, value in zip(forms, values, strict=True)]
-            )
-        )
-        thick = (ROW - WORDS - 3) / len(values)
+        numbers = []
+        for form, value in zip(forms, values, strict=True):
+            numbers.append(form.format(value))
+        shapes.append(_list_row(index, name, numbers))
+        height = (ROW_HEIGHT - WORDS_HEIGHT - 3) / len(values)
         for number, value in enumerate(values):
-            size = f'width="{LIST * value / top:.1f}" height="{thick:.1f}"'
-            y = ROW * index + WORDS + thick * number
-            out.append(f'<rect class="{_series(number, len(values))}" x="0" y="{y:.1f}" {size}/>')
-    return svg_picture(LIST, ROW * len(rows), "bars", "".join(out))
+            width = LIST_WIDTH * value / top
+            size = f'width="{width:.1f}" height="{height:.1f}"'
+            y = ROW_HEIGHT * index + WORDS_HEIGHT + height * number
+            colour = _series(number, len(values))
+            shapes.append(f'<rect class="{colour}" x="0" y="{y:.1f}" {size}/>')
+    return svg_picture(LIST_WIDTH, ROW_HEIGHT * len(rows), "bars", "".join(shapes))
 
 
 def _list_row(row: int, name: str, numbers: Sequence[str]) -> str:
     """Return the words of a row above its bars: the name at the left, cut where the numbers at the
     right begin."""
-    y = ROW * row + WORDS - 4
-    shown = shortened(name, int((LIST - NUMBER * len(numbers)) / (LETTER_WIDTH * TEXT_PIXELS)))
-    columns = [
-        f'<text x="{LIST - NUMBER * (len(numbers) - 1 - column)}" y="{y}" class="e">{number}</text>'
-        for column, number in enumerate(numbers)
-    ]
-    return (
-        f'<text x="0" y="{y}">{escape(shown)}<title>{escape(name)}</title></text>{"".join(columns)}'
-    )
+    y = ROW_HEIGHT * row + WORDS_HEIGHT - 4
+    name_width = LIST_WIDTH - NUMBER_WIDTH * len(numbers)
+    short_name = shortened(name, int(name_width / (LETTER_WIDTH * TEXT_PIXELS)))
+    texts = [f'<text x="0" y="{y}">{escape(short_name)}<title>{escape(name)}</title></text>']
+    for column, number in enumerate(numbers):
+        x = LIST_WIDTH - NUMBER_WIDTH * (len(numbers) - 1 - column)
+        texts.append(f'<text x="{x}" y="{y}" class="e">{number}</text>')
+    return "".join(texts)
 
 
 # ---------------------------------------------------------------- a cloud of words
 
-CLOUD_WIDTH, CLOUD_HEIGHT = 580, 320  # pixels
-SMALLEST, LARGEST = 11.0, 46.0  # pixels of letters
-TURN, GROW = 0.35, 1.1  # of the spiral a step: radians, pixels
+# pixels of the cloud, and of its letters
+CLOUD_WIDTH = 580
+CLOUD_HEIGHT = 320
+MIN_LETTER_PIXELS = 11.0
+MAX_LETTER_PIXELS = 46.0
+# the spiral on which a word seeks its place
+TURN_RADIANS = 0.35  # per try
+GROWTH_PIXELS = 1.1  # per radian and half
+MAX_TRIES = 1200
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+class Box(NamedTuple):
+    """The place of a word, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
 
 
 def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
-    """Return the commonest words of one or more series as a cloud, a colour a series; areas follow
+    """Return the commonest words of one or more series as a cloud, a colour per series; areas follow
     the counts.
 
     A word that finds no room is left out, the rarest first.
     """
-    rows = [
-        (count, word, number)
-        for number, counts in enumerate(series.values())
-        for word, count in counts.items()
-    ]
-    rows = sorted((row for row in rows if row[0] > 0), key=lambda row: (-row[0], row[1], row[2]))[
-        :words
-    ]
+    # the commonest words of all series
+    rows = []
+    for number, counts in enumerate(series.values()):
+        for word, count in counts.items():
+            if count > 0:
+                rows.append((count, word, number))
+    rows.sort(key=lambda row: (-row[0], *row[1:]))
+    rows = rows[:words]
     if not rows:
         return EMPTY_PLOT
-    taken: list[Box] = []
-    out = []
+
+    # each where there is room
+    max_count = rows[0][0]
+    full_boxes: list[Box] = []
+    texts = []
     for count, word, number in rows:
-        size = max(SMALLEST, LARGEST * math.sqrt(count / rows[0][0]))
-        box = _free_box(LETTER_WIDTH * size * len(word), size, taken)
-        if box is not None:
-            taken.append(box)
-            index = f'x="{(box[0] + box[2]) / 2:.1f}" y="{box[1] + 0.8 * size:.1f}" font-size="{size:.1f}"'
-            out.append(
-                f'<text class="m w{number}" {index}>{escape(word)}<title>{count:,}</title></text>'
-            )
-    legend = "".join(
-        f'<text x="{10 + 130 * number}" y="{CLOUD_HEIGHT + 14}" class="w{number}">{escape(name)}</text>'
-        for number, name in enumerate(series)
-        if name
-    )
-    return svg_picture(CLOUD_WIDTH, CLOUD_HEIGHT + 20, "keyword cloud", "".join(out) + legend)
+        size = max(MIN_LETTER_PIXELS, MAX_LETTER_PIXELS * math.sqrt(count / max_count))
+        box = _free_box(LETTER_WIDTH * size * len(word), size, full_boxes)
+        if box is None:
+            continue
+        full_boxes.append(box)
+        x = (box.left + box.right) / 2
+        y = box.top + 0.8 * size
+        place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:.1f}"'
+        content = f"{escape(word)}<title>{count:,}</title>"
+        texts.append(f'<text class="m w{number}" {place}>{content}</text>')
+
+    # names of the series
+    for number, name in enumerate(series):
+        if name:
+            place = f'x="{10 + 130 * number}" y="{CLOUD_HEIGHT + 14}"'
+            texts.append(f'<text {place} class="w{number}">{escape(name)}</text>')
+    return svg_picture(CLOUD_WIDTH, CLOUD_HEIGHT + 20, "keyword cloud", "".join(texts))
 
 
-def _free_box(wide: float, tall: float, taken: list[Box]) -> Box | None:
+def _free_box(width: float, height: float, full_boxes: list[Box]) -> Box | None:
     """Return the first free box along a spiral from the middle; None where there is none in the
     picture."""
-    for step in range(1200):
-        angle, radius = TURN * step, GROW * TURN * step / 2
+    for step in range(MAX_TRIES):
+        angle = TURN_RADIANS * step
+        radius = GROWTH_PIXELS * TURN_RADIANS * step / 2
         x = CLOUD_WIDTH / 2 + radius * math.cos(angle) * CLOUD_WIDTH / CLOUD_HEIGHT
         y = CLOUD_HEIGHT / 2 + radius * math.sin(angle)
-        box = (x - wide / 2, y - tall / 2, x + wide / 2, y + tall / 2)
-        inside = box[0] >= 0 and box[1] >= 0 and box[2] <= CLOUD_WIDTH and box[3] <= CLOUD_HEIGHT
-        if inside and all(
-            b[2] <= box[0] or box[2] <= b[0] or b[3] <= box[1] or box[3] <= b[1] for b in taken
-        ):
+        box = Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        fits_width = box.left >= 0 and box.right <= CLOUD_WIDTH
+        fits_height = box.top >= 0 and box.bottom <= CLOUD_HEIGHT
+        if not fits_width or not fits_height:
+            continue
+        if not any(_overlap(box, other) for other in full_boxes):
             return box
     return None
+
+
+def _overlap(box: Box, other: Box) -> bool:
+    if other.right <= box.left or box.right <= other.left:
+        return False
+    return other.bottom > box.top and box.bottom > other.top
 
 
 # ---------------------------------------------------------------- a waterfall
@@ -257,32 +314,36 @@ def waterfall(levels: Sequence[WaterfallLevel]) -> str:
         return EMPTY_PLOT
     rows: list[str] = []
     for level in levels:
-        rows.append(
-            _waterfall_row(len(rows), level.name, f"{level.count:,}", 0.0, level.count / top, "s1")
-        )
-        left = level.count
+        text = _list_row(len(rows), level.name, [f"{level.count:,}"])
+        bar = _waterfall_bar(len(rows), 0.0, level.count / top, "s1")
+        rows.append(text + bar)
+        remaining = level.count
         for reason, count in level.lost:
-            left -= count
-            rows.append(
-                _waterfall_row(
-                    len(rows), f"– {reason}", f"−{count:,}", left / top, count / top, "s2"
-                )
-            )
-    return svg_picture(LIST, ROW * len(rows), "what each stage kept and dropped", "".join(rows))
+            remaining -= count
+            text = _list_row(len(rows), f"– {reason}", [f"−{count:,}"])
+            bar = _waterfall_bar(len(rows), remaining / top, count / top, "s2")
+            rows.append(text + bar)
+    label = "what each stage kept and dropped"
+    return svg_picture(LIST_WIDTH, ROW_HEIGHT * len(rows), label, "".join(rows))
 
 
-def _waterfall_row(
-    row: int, name: str, number: str, start: float, fraction: float, series: str
-) -> str:
-    x, wide = LIST * max(0.0, start), max(0.7, LIST * fraction)
-    bar = f'x="{x:.1f}" y="{ROW * row + WORDS}" width="{wide:.1f}" height="{ROW - WORDS - 5}"'
-    return f'{_list_row(row, name, [number])}<rect class="{series}" {bar}/>'
+def _waterfall_bar(row: int, start: float, fraction: float, series: str) -> str:
+    """Return a bar. start, fraction: of the width of the list; series: its class."""
+    x = LIST_WIDTH * max(0.0, start)
+    y = ROW_HEIGHT * row + WORDS_HEIGHT
+    width = max(0.7, LIST_WIDTH * fraction)
+    height = ROW_HEIGHT - WORDS_HEIGHT - 5
+    size = f'width="{width:.1f}" height="{height}"'
+    return f'<rect class="{series}" x="{x:.1f}" y="{y}" {size}/>'
 
 
 # ---------------------------------------------------------------- points in the plane
 
-# pixels: width and height of the field, its margin, the legend below
-SIDE, EDGE, FOOT = 460, 14, 34
+# pixels: width and height of the field, its margin, the legend below, a colour in the legend
+FIELD_SIDE = 460
+FIELD_MARGIN = 14
+LEGEND_HEIGHT = 34
+SQUARE_WIDTH = 12
 SHADE_COUNT = 12  # colours between first and last; the style sheet names them o0 to o11
 
 
@@ -293,24 +354,36 @@ def scatter(
     the order is."""
     if not len(points):
         return EMPTY_PLOT
-    low, high = points.min(axis=0), points.max(axis=0)
-    scale = (SIDE - 2 * EDGE) / max(1e-9, float((high - low).max()))
-    # centred on both axes
-    placed = EDGE + (points - low) * scale + (SIDE - 2 * EDGE - (high - low) * scale) / 2
-    shades = (min(SHADE_COUNT - 1, max(0, int(position * SHADE_COUNT))) for position in order)
-    dots = "".join(
-        f'<circle class="o{shade}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
-        for (x, y), shade, name in zip(placed, shades, names, strict=True)
-    )
-    y, wide = SIDE + 6, 12
-    start = (SIDE - SHADE_COUNT * wide) / 2
-    squares = "".join(
-        f'<rect class="o{shade}" x="{start + shade * wide:.1f}" y="{y}" width="{wide}" height="10"/>'
-        for shade in range(SHADE_COUNT)
-    )
-    first = f'<text x="{start - 6:.1f}" y="{y + 9}" class="e">first</text>'
-    last = f'<text x="{SIDE - start + 6:.1f}" y="{y + 9}">last</text>'
-    foot = (
-        f'{squares}{first}{last}<text x="{SIDE / 2}" y="{y + 25}" class="m">{escape(legend)}</text>'
-    )
-    return svg_picture(SIDE, SIDE + FOOT, f"{len(points)} points by {legend}", dots + foot)
+    # the points fill the field, centred on both axes
+    low = points.min(axis=0)
+    sizes = points.max(axis=0) - low
+    inner_side = FIELD_SIDE - 2 * FIELD_MARGIN
+    scale = inner_side / max(1e-9, float(sizes.max()))
+    centres = FIELD_MARGIN + (points - low) * scale + (inner_side - sizes * scale) / 2
+    shapes = []
+    for (x, y), position, name in zip(centres, order, names, strict=True):
+        shade = max(0, int(position * SHADE_COUNT))
+        shade = min(SHADE_COUNT - 1, shade)
+        title = f"<title>{escape(name)}</title>"
+        circle = f'<circle class="o{shade}" cx="{x:.1f}" cy="{y:.1f}" r="4">'
+        shapes.append(f"{circle}{title}</circle>")
+    shapes.append(_shade_legend(legend))
+    label = f"{len(points)} points by {legend}"
+    return svg_picture(FIELD_SIDE, FIELD_SIDE + LEGEND_HEIGHT, label, "".join(shapes))
+
+
+def _shade_legend(legend: str) -> str:
+    """Return the colours from first to last, below the field."""
+    y = FIELD_SIDE + 6
+    start = (FIELD_SIDE - SHADE_COUNT * SQUARE_WIDTH) / 2
+    size = f'width="{SQUARE_WIDTH}" height="10"'
+    shapes = []
+    for shade in range(SHADE_COUNT):
+        x = start + shade * SQUARE_WIDTH
+        shapes.append(f'<rect class="o{shade}" x="{x:.1f}" y="{y}" {size}/>')
+    end = FIELD_SIDE - start
+    middle = FIELD_SIDE / 2
+    shapes.append(f'<text x="{start - 6:.1f}" y="{y + 9}" class="e">first</text>')
+    shapes.append(f'<text x="{end + 6:.1f}" y="{y + 9}">last</text>')
+    shapes.append(f'<text x="{middle}" y="{y + 25}" class="m">{escape(legend)}</text>')
+    return "".join(shapes)

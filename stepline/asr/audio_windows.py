@@ -21,7 +21,7 @@ NO_SOUND: Samples = np.zeros(0, np.float32)
 
 @dataclass(frozen=True)
 class AudioWindow:
-    """A stretch of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) a 32 ms
+    """A stretch of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) per 32 ms
     frame.
 
     last: the sound ends with it, or has a hole behind it.
@@ -39,8 +39,13 @@ class AudioWindow:
 
     def voiced(self, start: float, end: float) -> Samples:
         """Return P(speech) of the frames that overlap the seconds [start, end)."""
-        first = int((start - self.start) * SAMPLE_RATE / FRAME)
-        return self.voice[max(0, first) : int((end - self.start) * SAMPLE_RATE / FRAME) + 1]
+        first = self._frame(start)
+        last = self._frame(end)
+        return self.voice[max(0, first) : last + 1]
+
+    def _frame(self, second: float) -> int:
+        offset = second - self.start
+        return int(offset * SAMPLE_RATE / FRAME)
 
 
 @dataclass(frozen=True)
@@ -67,23 +72,28 @@ class AudioWindower:
         self._start = 0.0
         self._length = 0  # samples of the last window
         self._passed = 0  # of them, those that the next window does not hold again
-        self._samples = self._context = NO_SOUND
+        self._samples = NO_SOUND
+        self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
         """Yield the sound in windows; `resume` between two of them makes the next one start
         early."""
         for block in blocks:
-            gap = float(block.start) - (self._start + len(self._samples) / SAMPLE_RATE)
+            end = self._start + len(self._samples) / SAMPLE_RATE
+            gap = float(block.start) - end
             if gap > MAX_FILLED_SECONDS or not len(self._samples):
                 yield from self._rest()
                 self._start = float(block.start)
-                self._samples = self._context = NO_SOUND
+                self._samples = NO_SOUND
+                self._context = NO_SOUND
                 gap = 0.0
             # A small hole before the block becomes silence, what it repeats is left out.
             hole = round(gap * SAMPLE_RATE)
             silence = np.zeros(max(0, hole), np.float32)
-            samples = np.asarray(block.samples, np.float32)[max(0, -hole) :]
-            self._samples = np.concatenate([self._samples, silence, samples])
+            repeated = max(0, -hole)
+            samples = np.asarray(block.samples, np.float32)
+            pieces = [self._samples, silence, samples[repeated:]]
+            self._samples = np.concatenate(pieces)
             while len(self._samples) > self._size:
                 yield from self._next_window(last=False)
         yield from self._rest()
@@ -96,7 +106,8 @@ class AudioWindower:
         call counts.
         """
         sample = round((second - self._start) * SAMPLE_RATE)
-        self._passed = min(self._length, max(sample, int(MIN_ADVANCE * self._length)))
+        min_passed = int(MIN_ADVANCE * self._length)
+        self._passed = min(self._length, max(sample, min_passed))
         return self._start + self._passed / SAMPLE_RATE
 
     def _rest(self) -> Iterator[AudioWindow]:
@@ -104,18 +115,31 @@ class AudioWindower:
             yield from self._next_window(last=True)
 
     def _next_window(self, *, last: bool) -> Iterator[AudioWindow]:
-        voice = voice_probability(np.concatenate([self._context, self._samples[: self._size]]))
-        voice = voice[len(self._context) // FRAME :]
+        settings = self._settings
+        sample_count = len(self._samples)
+        samples = self._samples[: self._size]
+        context_frames = len(self._context) // FRAME
+        voice = voice_probability(np.concatenate([self._context, samples]))
+        voice = voice[context_frames:]
         frames = len(voice)
+
         # up to the middle of the longest silence near its end
-        if not last or len(self._samples) > self._size:
-            first = max(1, frames - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
-            frames = first + middle_of_longest_silence(voice[first:], self._settings.voice)
-        self._passed = self._length = min(len(self._samples), frames * FRAME)
-        ends = last and self._length == len(self._samples)
-        yield AudioWindow(self._start, self._samples[: self._length], voice[:frames], ends)
-        count = len(self._samples) if ends else self._passed
-        self._context = context_of(np.concatenate([self._context, self._samples[:count]]))
+        if not last or sample_count > self._size:
+            end_frames = int(settings.cut_within * SAMPLE_RATE / FRAME)
+            first = max(1, frames - end_frames)
+            frames = first + middle_of_longest_silence(voice[first:], settings.voice)
+        self._length = min(sample_count, frames * FRAME)
+        self._passed = self._length
+        is_end = last and self._length == sample_count
+        samples = self._samples[: self._length]
+        yield AudioWindow(self._start, samples, voice[:frames], is_end)
+
+        # `resume` may have been called meanwhile
+        count = self._passed
+        if is_end:
+            count = sample_count
+        past = [self._context, self._samples[:count]]
+        self._context = context_of(np.concatenate(past))
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
 
@@ -123,5 +147,7 @@ class AudioWindower:
 def context_of(samples: Samples) -> Samples:
     """Return the end of past sound that the voice detector hears again; whole frames, so that the
     detector's stay aligned."""
-    frames = min(int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME), len(samples) // FRAME)
-    return samples[len(samples) - frames * FRAME :]
+    max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME)
+    frames = min(max_frames, len(samples) // FRAME)
+    start = len(samples) - frames * FRAME
+    return samples[start:]

@@ -9,9 +9,9 @@ import difflib
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TypeAlias
 
 from stepline.errors import CaptionError
@@ -45,7 +45,9 @@ def parse_seconds(value: object) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    if not math.isfinite(number):
+        return None
+    return number
 
 
 def unusable_time_reason(cue: Cue) -> str | None:
@@ -72,9 +74,13 @@ CSV_COLUMNS = ("start", "end", "text")
 
 
 def has_csv_header(text: str) -> bool:
-    """Tell whether the first line names the columns start, end and text."""
-    names = text.lstrip("\n").split("\n", 1)[0].split(",")
-    return set(CSV_COLUMNS) <= {name.strip().strip('"').lower() for name in names}
+    """Return whether the first line names the columns start, end and text."""
+    header = text.lstrip("\n").split("\n", 1)[0]
+    names = set()
+    for cell in header.split(","):
+        name = cell.strip().strip('"')
+        names.add(name.lower())
+    return names.issuperset(CSV_COLUMNS)
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
@@ -82,18 +88,18 @@ def parse_csv(text: str, name: str) -> list[Cue]:
     CaptionError."""
     rows = csv.reader(io.StringIO(text.lstrip("\n")))
     try:
-        header = [column.strip().lower() for column in next(rows, [])]
+        first_row = next(rows, [])
+        header = [cell.strip().lower() for cell in first_row]
         if not set(CSV_COLUMNS) <= set(header):
-            raise CaptionError(
-                f"{name}, line 1: needs the columns start,end,text; it has {','.join(header)[:80]!r}"
-            )
+            needs = "needs the columns start,end,text"
+            raise CaptionError(f"{name}, line 1: {needs}; it has {','.join(header)[:80]!r}")
         columns = [header.index(column) for column in CSV_COLUMNS]
         cues = []
         for row in filter(any, rows):
             if len(row) <= max(columns):
                 wrong = f"{name}, line {rows.line_num}: {len(row)} columns"
                 raise CaptionError(f"{wrong}, needs start, end, text; add what is missing")
-            start, end, content = (row[column] for column in columns)
+            start, end, content = [row[column] for column in columns]
             cues.append(_cue(content, start, end))
         return cues
     except csv.Error as error:
@@ -105,6 +111,7 @@ def parse_csv(text: str, name: str) -> list[Cue]:
 # ---------------------------------------------------------------- JSON
 
 Json: TypeAlias = object  # what json.loads gives; every use checks its type
+Piece: TypeAlias = tuple[str, float | None]  # text of an event, its offset in milliseconds
 
 FIRST_CJK_LETTER = "\u2e80"  # from here on scripts are written without spaces between words
 JSON_FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
@@ -122,7 +129,8 @@ def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
         raise CaptionError(f"{name}: JSON that is {error}; give {JSON_FORMS}") from error
     cues = _cues_of_form(tree, name)
     if cues is None and isinstance(tree, dict) and tree:
-        cues = _cues_of_form(tree[_choose_video(tree, name, video)], name)
+        key = _choose_video(tree, name, video)
+        cues = _cues_of_form(tree[key], name)
     if cues is None:
         raise CaptionError(f"{name}: JSON of an unknown form; give {JSON_FORMS}")
     return cues
@@ -132,57 +140,87 @@ def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str
     """Return the key of the wanted video; the only one when none is named."""
     if video is not None and video in tree:
         return video
+    first = next(iter(tree))
     if video is None and len(tree) == 1:
-        return next(iter(tree))
-    near = difflib.get_close_matches(video or "", [key[:40] for key in list(tree)[:10_000]], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"for example {next(iter(tree))[:40]!r}"
-    problem = f"no video {video!r} among its" if video is not None else "name one of its"
+        return first
+
+    # the message names a video that there is
+    keys = [key[:40] for key in islice(tree, 10_000)]
+    hint = f"for example {first[:40]!r}"
+    similar = difflib.get_close_matches(video or "", keys, n=1)
+    if similar:
+        hint = f"did you mean {similar[0]!r}?"
+    problem = "name one of its"
+    if video is not None:
+        problem = f"no video {video!r} among its"
     raise CaptionError(f"{name}: {problem} {len(tree)} videos; {hint}")
 
 
 def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
     """Return the cues of one video in any of the forms; None for a form that is not known."""
+    # a list of segments
     if isinstance(tree, list):
         parts = [part for part in tree if isinstance(part, dict) and "text" in part]
-        return [_cue_of_segment(part) for part in parts] if len(parts) == len(tree) else None
+        if len(parts) < len(tree):
+            return None
+        return [_cue_of_segment(part) for part in parts]
     if not isinstance(tree, dict):
         return None
-    events, segments = tree.get("events"), tree.get("segments")
+
+    # json3, WhisperX
+    events = tree.get("events")
     if isinstance(events, list):
         return _cues_of_events(events)
+    segments = tree.get("segments")
     if isinstance(segments, list):
-        return [_cue_of_segment(part) for part in segments if isinstance(part, dict)]
-    columns = [tree.get(key) for key in ("text", "start", "end")]
-    texts, starts, ends = columns
-    if not (isinstance(texts, list) and isinstance(starts, list) and isinstance(ends, list)):
-        return None
-    if not len(texts) == len(starts) == len(ends):
-        sizes = f"{len(texts)}, {len(starts)}, {len(ends)}"
-        raise CaptionError(
-            f"{name}: text, start and end must be equally long lists, not {sizes}; write them again"
-        )
-    return [_cue(*row) for row in zip(texts, starts, ends, strict=True)]
+        return [_cue_of_segment(part) for part in _dicts(segments)]
+
+    # three lists, one row of them per cue
+    columns = []
+    for key in ("text", "start", "end"):
+        column = tree.get(key)
+        if not isinstance(column, list):
+            return None
+        columns.append(column)
+    lengths = [len(column) for column in columns]
+    if min(lengths) != max(lengths):
+        sizes = ", ".join(map(str, lengths))
+        rule = "text, start and end must be equally long lists"
+        raise CaptionError(f"{name}: {rule}, not {sizes}; write them again")
+    return [_cue(*row) for row in zip(*columns, strict=True)]
 
 
-def _cue(text: Json, start: Json, end: Json, words: tuple[Word, ...] = ()) -> Cue:
-    content = text if isinstance(text, str) else ""
-    return Cue(content, parse_seconds(start), parse_seconds(end), words)
+def _cue(text: Json, start: Json, end: Json) -> Cue:
+    content = ""
+    if isinstance(text, str):
+        content = text
+    return Cue(content, parse_seconds(start), parse_seconds(end))
 
 
 def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
     """Return one WhisperX segment; where it has no time of its own its words give it."""
-    items = part.get("words")
     words: list[Word] = []
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict):
-            words += _word(item)
-    cue = _cue(part.get("text"), part.get("start"), part.get("end"), tuple(words))
+    for item in _dicts(part.get("words")):
+        words += _word(item)
+    text = part.get("text")
+    cue = _cue(text, part.get("start"), part.get("end"))
     span = covering_span(word.span for word in words)
     if span is None:
-        return replace(cue, words=())
-    start = span.start if cue.start is None else cue.start
-    end = span.end if cue.end is None else cue.end
-    return replace(cue, start=start, end=end)
+        return cue
+    start = cue.start
+    if start is None:
+        start = span.start
+    end = cue.end
+    if end is None:
+        end = span.end
+    return replace(cue, start=start, end=end, words=tuple(words))
+
+
+def _dicts(items: Json) -> list[dict[str, Json]]:
+    """Return the objects of a JSON list; none where it is no list."""
+    if not isinstance(items, list):
+        return []
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _word(item: Mapping[str, Json]) -> list[Word]:
@@ -190,48 +228,76 @@ def _word(item: Mapping[str, Json]) -> list[Word]:
     text = item.get("word", item.get("text"))
     if not isinstance(text, str) or not text.strip():
         return []
-    score = parse_seconds(item.get("score", item.get("probability")))
-    confidence = None if score is None else min(1.0, max(0.0, score))
-    span = span_of(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
-    space = "" if text.strip()[0] >= FIRST_CJK_LETTER else " "
-    return [Word(text=f"{space}{text.strip()}", span=span, confidence=confidence)]
+    text = text.strip()
+    if text[0] < FIRST_CJK_LETTER:
+        text = f" {text}"
+    score = item.get("score", item.get("probability"))
+    confidence = parse_seconds(score)
+    if confidence is not None:
+        confidence = min(1.0, max(0.0, confidence))
+    start = parse_seconds(item.get("start"))
+    end = parse_seconds(item.get("end"))
+    span = span_of(start, end)
+    return [Word(text=text, span=span, confidence=confidence)]
 
 
 def _cues_of_events(events: list[Json]) -> list[Cue]:
     """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until
     the next begins."""
-    spoken = []
-    for event in events:
-        if isinstance(event, dict) and (pieces := _pieces(event)):
-            spoken.append((event, pieces))
-    starts = [parse_seconds(event.get("tStartMs")) for event, _ in spoken]
+    spoken_events = []
+    starts = []
+    for event in _dicts(events):
+        pieces = _pieces(event)
+        if pieces:
+            spoken_events.append((event, pieces))
+            starts.append(parse_seconds(event.get("tStartMs")))
     cues = []
-    for (event, pieces), (start, after) in zip(spoken, pairwise([*starts, None]), strict=True):
+    for (event, pieces), (start, after) in zip(
+        spoken_events, pairwise([*starts, None]), strict=True
+    ):
+        # times of the event, in milliseconds
         text = "".join(piece for piece, _ in pieces)
         length = parse_seconds(event.get("dDurationMs"))
-        end = start + length if start is not None and length is not None else after
+        end = after
+        if start is not None and length is not None:
+            end = start + length
         if start is None or end is None:
             cues.append(Cue(text, None, None))
             continue
         if after is not None and start < after < end:
             end = after
-        words = []
-        edges = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
-        for (piece, _), (begin, following) in zip(
-            pieces, pairwise([*edges, end / 1000]), strict=True
-        ):
-            if piece.strip():
-                span = span_of(begin, min(following, end / 1000))
-                words.append(Word(text=f" {piece.strip()}", span=span))
-        if len(pieces) == 1 or all(offset is None for _, offset in pieces):
-            words = []
+
+        # words, where the event times more than one
+        words: list[Word] = []
+        has_offsets = any(offset is not None for _, offset in pieces)
+        if len(pieces) > 1 and has_offsets:
+            words = _words_of_pieces(pieces, start, end)
         cues.append(Cue(text, start / 1000, end / 1000, tuple(words)))
     return cues
 
 
-def _pieces(event: Mapping[str, Json]) -> list[tuple[str, float | None]]:
-    """Return the event's pieces of text with their offsets in milliseconds."""
-    pieces = event.get("segs")
-    parts = [part for part in pieces if isinstance(part, dict)] if isinstance(pieces, list) else []
-    texts = [(str(part.get("utf8", "")), parse_seconds(part.get("tOffsetMs"))) for part in parts]
-    return texts if "".join(text for text, _ in texts).strip() else []
+def _words_of_pieces(pieces: Sequence[Piece], start: float, end: float) -> list[Word]:
+    """Return the words of an event. start, end: of the event, in milliseconds."""
+    edges = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
+    end_seconds = end / 1000
+    edges.append(end_seconds)
+    words = []
+    for (piece, _), (first, last) in zip(pieces, pairwise(edges), strict=True):
+        text = piece.strip()
+        if text:
+            span = span_of(first, min(last, end_seconds))
+            words.append(Word(text=f" {text}", span=span))
+    return words
+
+
+def _pieces(event: Mapping[str, Json]) -> list[Piece]:
+    """Return the event's pieces of text; none where they are empty."""
+    pieces = []
+    for part in _dicts(event.get("segs")):
+        text = str(part.get("utf8", ""))
+        offset = parse_seconds(part.get("tOffsetMs"))
+        pieces.append((text, offset))
+    whole_text = "".join(text for text, _ in pieces)
+    if not whole_text.strip():
+        return []
+    return pieces

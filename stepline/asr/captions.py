@@ -20,11 +20,11 @@ from stepline.asr.caption_formats import (
 )
 from stepline.asr.caption_text import read_caption_text, strip_sounds, words_without_sounds
 from stepline.asr.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
-from stepline.asr.sentences import ends_sentence, split_sentences
+from stepline.asr.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.asr.settings import AsrSettings
 from stepline.asr.shown_captions import ShownCaption, ShownLine, TimedPiece, first_appearances
 from stepline.asr.subtitles import SubtitleFile, has_sbv_timing, parse_subtitles
-from stepline.asr.transcribe import DEFAULTS, MAX_DROPPED_CHARS, TranscriptionResult
+from stepline.asr.transcribe import DEFAULT_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
 from stepline.asr.ttml import is_ttml, parse_ttml
 from stepline.errors import CaptionError
 from stepline.limits import CUE, WORDS
@@ -38,7 +38,7 @@ MAX_NOTE_CHARS = 60  # of a note that a warning shows
 
 @dataclass
 class _CaptionFile:
-    """What a file holds. rolling: its cues may repeat lines by TAN's rule."""
+    """Content of a file. rolling: its cues may repeat lines by TAN's rule."""
 
     cues: list[Cue]
     dropped: list[Rejected]
@@ -47,7 +47,7 @@ class _CaptionFile:
 
 
 def read_captions(
-    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULTS
+    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULT_SETTINGS
 ) -> TranscriptionResult:
     """Return the transcript that a caption file holds, and what of it was left out.
 
@@ -59,29 +59,51 @@ def read_captions(
     """
     file = _read_file(Path(path), video_id, settings.encoding)
     cues, dropped = _usable_cues(file.cues)
+
+    # cues without the times of their words are repaired
     plain = [cue for cue in cues if not cue.words]
-    plain = repair_rolling_captions(plain) if file.rolling else _cut_overlaps(_on_one_line(plain))
+    if file.rolling:
+        plain = repair_rolling_captions(plain)
+    else:
+        plain = _on_one_line(plain)
+        plain = _cut_overlaps(plain)
     timed = [cue for cue in cues if cue.words]
-    cues = sorted([*plain, *timed], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
-    if sum(len(cue.words) or cue.text.count(" ") + 1 for cue in cues) > WORDS:
-        raise CaptionError(
-            f"{path}: more than {WORDS} words, which no video says; cut this video's part out of it"
-        )
-    groups = [list(cue.words) or _interpolate_words(cue) for cue in cues]
+    cues = sorted(plain + timed, key=_times)
+
+    # words, with punctuation
+    if sum(_word_count(cue) for cue in cues) > WORDS:
+        cure = "cut this video's part out of it"
+        raise CaptionError(f"{path}: more than {WORDS} words, which no video says; {cure}")
+    groups = []
+    for cue in cues:
+        groups.append(list(cue.words) or _interpolate_words(cue))
     words = list(chain(*groups))
     if lacks_punctuation(words, settings.language):
         words = restore_punctuation(words)
     stops = sum(ends_sentence(word.text) for word in words)
-    if stops >= MIN_STOPS_PER_WORD * len(words) or all(cue.words for cue in cues):
+    has_stops = stops >= MIN_STOPS_PER_WORD * len(words)
+    if has_stops or all(cue.words for cue in cues):
         groups = [words]
+
+    # sentences
     sentences = []
     for group in groups:
         sentences += split_sentences(group, pause=settings.pause, longest=settings.longest)
-    sentences.sort(key=lambda sentence: (sentence.span.start, sentence.span.end))
+    sentences.sort(key=start_and_end)
     transcript = Transcript(
         language=settings.language, sentences=tuple(sentences), recogniser="captions"
     )
-    return TranscriptionResult(transcript, (*file.dropped, *dropped), warnings=tuple(file.warnings))
+    all_dropped = file.dropped + dropped
+    return TranscriptionResult(transcript, tuple(all_dropped), tuple(file.warnings))
+
+
+def _times(cue: Cue) -> tuple[float, float]:
+    return cue.start or 0.0, cue.end or 0.0
+
+
+def _word_count(cue: Cue) -> int:
+    """Return how many words a cue will have."""
+    return len(cue.words) or cue.text.count(" ") + 1
 
 
 def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionFile:
@@ -93,15 +115,20 @@ def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionF
         warnings.append(f"{path.name}: {decoded.guess}; {cure}")
     begin = text.lstrip()[:6]
     suffix = path.suffix.lower()
-    is_subtitles = "-->" in text and suffix in (".srt", ".vtt")
-    if begin.startswith(("{", "[")) and not is_subtitles and suffix != ".sbv":
-        return _CaptionFile(parse_json(text, str(path), video), [], warnings, rolling=True)
+    has_arrows = "-->" in text
+    is_subtitles = suffix == ".sbv"
+    if suffix in (".srt", ".vtt"):
+        is_subtitles = has_arrows
+    is_json = begin.startswith(("{", "["))
+    if is_json and not is_subtitles:
+        cues = parse_json(text, str(path), video)
+        return _CaptionFile(cues, [], warnings, rolling=True)
     if suffix == ".csv" or has_csv_header(text):
         rows = parse_csv(text, str(path))
         subtitles = SubtitleFile([_shown_row(row) for row in rows])
     elif is_ttml(text):
         subtitles = parse_ttml(text, str(path))
-    elif begin == "WEBVTT" or "-->" in text or has_sbv_timing(text):
+    elif begin == "WEBVTT" or has_arrows or has_sbv_timing(text):
         subtitles = parse_subtitles(text, str(path))
     else:
         raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
@@ -109,7 +136,10 @@ def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionF
 
 
 def _shown_row(cue: Cue) -> ShownCaption:
-    lines = [ShownLine((TimedPiece(line),)) for line in cue.text.splitlines()]
+    lines = []
+    for line in cue.text.splitlines():
+        piece = TimedPiece(line)
+        lines.append(ShownLine((piece,)))
     return ShownCaption(cue.start, cue.end, tuple(lines))
 
 
@@ -117,36 +147,45 @@ def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _
     """Return a cue for what each caption is the first to show; what is no speech is dropped."""
     dropped = [_rejected(text, NO_CUE_REASON) for text in file.outside]
     captions = [caption for caption in file.captions if caption.texts]
-    titles = [caption for caption in captions if caption.title]
+    title_count = sum(caption.title for caption in captions)
     # Where most are up there, that is where this file puts speech.
-    has_titles = 2 * len(titles) <= len(captions)
+    has_titles = 2 * title_count <= len(captions)
     usable = []
     broken = []
     for caption in captions:
         text = "\n".join(caption.texts)
+        cue = Cue(text, caption.start, caption.end)
         if caption.title and has_titles:
             dropped.append(_rejected(text, TITLE_REASON))
-        elif unusable_time_reason(cue := Cue(text, caption.start, caption.end)) is not None:
+        elif unusable_time_reason(cue) is not None:
             broken.append(cue)
         else:
             usable.append(caption)
-    if titles and has_titles:
-        count = f"{len(titles)} of {len(captions)} captions are placed as titles"
+
+    # what a user is warned of
+    if title_count and has_titles:
+        count = f"{title_count} of {len(captions)} captions are placed as titles"
         warnings.append(f"{path.name}: {count}, not as speech, and left out")
     if file.notes:
         first = file.notes[0][:MAX_NOTE_CHARS]
         count = f"{len(file.notes)} notes that nobody says are left out"
         warnings.append(f"{path.name}: {count}, the first: {first!r}")
-    return _CaptionFile([*first_appearances(usable), *broken], dropped, warnings)
+    cues = first_appearances(usable)
+    return _CaptionFile([*cues, *broken], dropped, warnings)
 
 
 def _rejected(text: str, reason: str) -> Rejected:
-    shortened = " ".join(text.split())[:MAX_DROPPED_CHARS]
+    shortened = _flat_text(text)[:MAX_DROPPED_CHARS]
     return Rejected(what="sentence", text=shortened, reason=reason)
 
 
 def _on_one_line(cues: Sequence[Cue]) -> list[Cue]:
-    return [replace(cue, text=" ".join(cue.text.split())) for cue in cues]
+    return [replace(cue, text=_flat_text(cue.text)) for cue in cues]
+
+
+def _flat_text(text: str) -> str:
+    """Return a text on one line, with single spaces."""
+    return " ".join(text.split())
 
 
 def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
@@ -158,33 +197,54 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         if not cue.text.strip():
             continue
         speech = strip_sounds(cue.text)
-        length = (cue.end or 0.0) - (cue.start or 0.0)
-        reason = unusable_time_reason(cue)
-        if reason is None and length <= MIN_CUE_SECONDS:
-            reason = f"shown for {length:.2f} s; nothing is said in {MIN_CUE_SECONDS} s"
-        if len(speech) > CUE:
-            reason = f"it has more than {CUE} characters"
-        if not any(letter.isalnum() for letter in speech):
-            reason = "a sound, not speech"
+        reason = _unusable_reason(cue, speech)
         if reason is not None:
             dropped.append(_rejected(cue.text, reason))
             continue
         words = words_without_sounds(cue.words)
         # Timed words that do not make what is said are left out, to be interpolated.
-        if "".join("".join(word.text for word in words).split()) != "".join(speech.split()):
+        timed_text = "".join(word.text for word in words)
+        if _letters(timed_text) != _letters(speech):
             words = ()
-        usable.append(replace(cue, text=speech, start=max(0.0, cue.start or 0.0), words=words))
-    return sorted(usable, key=lambda cue: cue.start or 0.0), dropped
+        start = max(0.0, cue.start or 0.0)
+        usable.append(replace(cue, text=speech, start=start, words=words))
+    usable.sort(key=lambda cue: cue.start or 0.0)
+    return usable, dropped
+
+
+def _unusable_reason(cue: Cue, speech: str) -> str | None:
+    """Return why a cue is left out, or None when it says something at a usable time."""
+    if not any(letter.isalnum() for letter in speech):
+        return "a sound, not speech"
+    if len(speech) > CUE:
+        return f"it has more than {CUE} characters"
+    reason = unusable_time_reason(cue)
+    start, end = _times(cue)
+    length = end - start
+    if reason is None and length <= MIN_CUE_SECONDS:
+        reason = f"shown for {length:.2f} s; nothing is said in {MIN_CUE_SECONDS} s"
+    return reason
+
+
+def _letters(text: str) -> str:
+    """Return a text without its spaces."""
+    return "".join(text.split())
 
 
 def _interpolate_words(cue: Cue) -> list[Word]:
     """Return the words of a cue, each with an equal part of its seconds."""
     tokens = cue.text.split()
-    start, end = cue.start or 0.0, cue.end or 0.0
-    edges = [start + i * (end - start) / len(tokens) for i in range(len(tokens))]
+    start, end = _times(cue)
+    edges = []
+    for number in range(len(tokens)):
+        offset = number * (end - start) / len(tokens)
+        edges.append(start + offset)
+    edges.append(end)
     words = []
-    for token, (first, last) in zip(tokens, pairwise([*edges, end]), strict=True):
-        span = Span(first, last) if first < last else None
+    for token, (first, last) in zip(tokens, pairwise(edges), strict=True):
+        span = None
+        if first < last:
+            span = Span(first, last)
         words.append(Word(text=f" {token}", span=span))
     return words
 
@@ -200,16 +260,22 @@ def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
     merged with it.
     Source: the sentencified HowTo100M of TAN; its cases are tests/asr/test_captions.py.
     """
-    single = []
+    # cues of lines without spare spaces, and none after the last
+    trimmed = []
     for cue in cues:
-        lines = [" ".join(line.split()) for line in cue.text.splitlines()]
-        single.append(replace(cue, text="\n".join(filter(None, lines))))
-    flat = []
-    for cue, following in pairwise([*single, Cue("", None, None)]):
+        lines = [_flat_text(line) for line in cue.text.splitlines()]
+        text = "\n".join(filter(None, lines))
+        trimmed.append(replace(cue, text=text))
+    trimmed.append(Cue("", None, None))
+
+    # each text once
+    single = []
+    for cue, following in pairwise(trimmed):
         text = _without_repeated_lines(cue, following)
         if text.strip():
-            flat.append(replace(cue, text=" ".join(text.split())))
-    return _cut_overlaps(_merge_growing(flat))
+            single.append(replace(cue, text=_flat_text(text)))
+    merged = _merge_growing(single)
+    return _cut_overlaps(merged)
 
 
 def _without_repeated_lines(cue: Cue, following: Cue) -> str:
@@ -217,9 +283,10 @@ def _without_repeated_lines(cue: Cue, following: Cue) -> str:
     if not _touching(cue, following):
         return cue.text
     lines = cue.text.split("\n")
-    after = following.text.split("\n")
-    for count in range(min(len(lines) - 1, len(after)), 0, -1):
-        if lines[-count:] == after[:count]:
+    next_lines = following.text.split("\n")
+    max_count = min(len(lines) - 1, len(next_lines))
+    for count in range(max_count, 0, -1):
+        if lines[-count:] == next_lines[:count]:
             return "\n".join(lines[:-count])
     return cue.text
 
@@ -228,18 +295,26 @@ def _merge_growing(cues: Sequence[Cue]) -> list[Cue]:
     """Merge each cue with the next where the next one says the same and goes on."""
     merged: list[Cue] = []
     for cue in cues:
-        last = merged[-1] if merged else None
-        if last is not None and _touching(last, cue) and f"{cue.text} ".startswith(f"{last.text} "):
-            merged[-1] = replace(cue, start=last.start, end=max(last.end or 0.0, cue.end or 0.0))
-        else:
-            merged.append(cue)
+        if merged and _grows_into(merged[-1], cue):
+            last = merged.pop()
+            end = max(last.end or 0.0, cue.end or 0.0)
+            cue = replace(cue, start=last.start, end=end)
+        merged.append(cue)
     return merged
+
+
+def _grows_into(cue: Cue, following: Cue) -> bool:
+    if not _touching(cue, following):
+        return False
+    text = f"{following.text} "
+    return text.startswith(f"{cue.text} ")
 
 
 def _touching(cue: Cue, following: Cue) -> bool:
     if cue.end is None or following.start is None:
         return False
-    return following.start - cue.end <= MAX_CUE_GAP_SECONDS
+    gap = following.start - cue.end
+    return gap <= MAX_CUE_GAP_SECONDS
 
 
 def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
@@ -247,14 +322,22 @@ def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
     stay."""
     parted: list[Cue] = []
     for cue in cues:
-        last = parted[-1] if parted else None
-        if last is not None and last.start is not None and last.end is not None:
-            start, end = cue.start or 0.0, cue.end or 0.0
-            middle = (last.end + start) / 2
-            if last.end > start and last.start < middle < end:
-                parted[-1] = replace(last, end=middle)
-                cue = replace(cue, start=middle)
-            elif last.end > start > last.start:
-                parted[-1] = replace(last, end=start)
+        if parted:
+            parted[-1], cue = _part(parted[-1], cue)
         parted.append(cue)
     return parted
+
+
+def _part(cue: Cue, following: Cue) -> tuple[Cue, Cue]:
+    """Return two cues, the first to end where the second starts."""
+    if cue.start is None or cue.end is None:
+        return cue, following
+    start, end = _times(following)
+    if cue.end <= start:
+        return cue, following
+    middle = (cue.end + start) / 2
+    if cue.start < middle < end:
+        return replace(cue, end=middle), replace(following, start=middle)
+    if start > cue.start:
+        return replace(cue, end=start), following
+    return cue, following

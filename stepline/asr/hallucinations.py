@@ -44,21 +44,24 @@ def repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
 
 # End cards of the videos that Whisper learned from; it writes them over music and silence.
 STOCK_PHRASES = re.compile(
-    r"((okay|so|and|that's it|well|all right|alright) )?(thank you|thanks)( (so|very) much)?( for \w+.*| everyone)?"
-    r"|you|bye( bye)?|(please )?(like and )?(subscribe|share)\b.*|.*\bsubscribe to (my|our|the) channel.*"
-    r"|(i'll |i will |we'll )?see you (all )?(again )?(in the )?(next|later|soon).*|to be continued|the end"
-    r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription) (by|from)\b.*|.*\bamara org\b.*"
+    r"((okay|so|and|that's it|well|all right|alright) )?"
+    r"(thank you|thanks)( (so|very) much)?( for \w+.*| everyone)?"
+    r"|you|bye( bye)?|(please )?(like and )?(subscribe|share)\b.*"
+    r"|.*\bsubscribe to (my|our|the) channel.*"
+    r"|(i'll |i will |we'll )?see you (all )?(again )?(in the )?(next|later|soon).*"
+    r"|to be continued|the end"
+    r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription)"
+    r" (by|from)\b.*|.*\bamara org\b.*"
 )
-MIN_DOUBTED = (
-    0.5  # fraction of a window's sentences not believed, from which the rest is doubted too
-)
-REPEATED = "the recogniser repeated itself"
+# fraction of a window's sentences not believed, from which the rest is doubted too
+MIN_DOUBTED = 0.5
+REPETITION_REASON = "the recogniser repeated itself"
 
 
 def is_unsure(reason: str) -> bool:
     """Whether a sentence was left out for words that somebody may have said, but not those: another
     language, noise."""
-    return reason == REPEATED or "unsure" in reason
+    return reason == REPETITION_REASON or "unsure" in reason
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def hallucination_reasons(
     """Return for each sentence of one window why it is not believed, or None when it is."""
     repeated = repeated_sentences(sentences)
     reasons = [
-        REPEATED if index in repeated else hallucination_reason(sentence, proof, settings)
+        REPETITION_REASON if index in repeated else hallucination_reason(sentence, proof, settings)
         for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))
     ]
     doubted = sum(reason is not None for reason in reasons)

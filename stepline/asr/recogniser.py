@@ -52,7 +52,8 @@ class RecogniserSwitch:
     def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
         """models: Whisper's that are loaded already, by name, and that stay so; None: each goes
         with its reader."""
-        self._settings, self._models = settings, models
+        self._settings = settings
+        self._models = models
         self._recogniser: Recogniser | None = None
         # free to choose another model by what is heard first
         self._undecided = (
@@ -66,15 +67,17 @@ class RecogniserSwitch:
     @property
     def name(self) -> str | None:
         """Name of the model in use; None while there was nothing to hear."""
-        return self._recogniser.name if self._recogniser else None
+        if self._recogniser is None:
+            return None
+        return self._recogniser.name
 
     @property
     def advice(self) -> str:
         """What to add to a doubt about the words; empty when the model knows other languages
         already."""
-        return (
-            LANGUAGE_ADVICE if self.english_only and not weights_fetched(MULTILINGUAL_MODEL) else ""
-        )
+        if not self.english_only or weights_fetched(MULTILINGUAL_MODEL):
+            return ""
+        return LANGUAGE_ADVICE
 
     @property
     def english_only(self) -> bool:
@@ -109,11 +112,14 @@ class RecogniserSwitch:
     ) -> list[WindowTranscript]:
         assert self._recogniser is not None
         beam = self._settings.retry_beam
+        if beam == self._settings.beam:
+            return transcripts
         for index, transcript in enumerate(transcripts):
-            if _repeats_itself(transcript) and beam != self._settings.beam:
-                second = self._recogniser.read(windows[index], beam=beam)
-                if not _repeats_itself(second):
-                    transcripts[index] = second
+            if not _repeats_itself(transcript):
+                continue
+            second = self._recogniser.read(windows[index], beam=beam)
+            if not _repeats_itself(second):
+                transcripts[index] = second
         return transcripts
 
     def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
@@ -124,7 +130,7 @@ class RecogniserSwitch:
         settings = self._settings
         voiced = float((window.voice >= settings.voice).sum()) * FRAME / SAMPLE_RATE
         if voiced < settings.switch_voice:
-            return transcript  # too little to tell a language from
+            return transcript  # too little for a language to be known
         self._undecided = False
         log_probability = transcript.log_probability or 0.0
         if log_probability >= settings.switch_below and not _repeats_itself(transcript):
@@ -144,21 +150,29 @@ def read_together(
 ) -> list[list[WindowTranscript]]:
     """Return what is said in each sound's windows, as its own `read_many` does; several windows
     share batches."""
+    # which sounds share batches; a sound without a key shares none
     batches: dict[Hashable, list[int]] = {}
     for number, (switch, windows) in enumerate(requests):
-        key = getattr(switch._recogniser, "batch_key", None) if len(windows) > 1 else None
-        batches.setdefault(number if key is None else key, []).append(number)
+        key: Hashable = None
+        if len(windows) > 1:
+            key = getattr(switch._recogniser, "batch_key", None)
+        if key is None:
+            key = number
+        batches.setdefault(key, []).append(number)
+
     transcripts: dict[int, list[WindowTranscript]] = {}
     for numbers in batches.values():
         switch, windows = requests[numbers[0]]
         if len(numbers) == 1 or switch._recogniser is None:
             transcripts[numbers[0]] = switch.read_many(windows)
             continue
-        together = [window for number in numbers for window in requests[number][1]]
-        batch = iter(switch._recogniser.read_many(together))
+        batch: list[AudioWindow] = []
+        for number in numbers:
+            batch += requests[number][1]
+        readings = iter(switch._recogniser.read_many(batch))
         for number in numbers:
             own, windows = requests[number]
-            answers = list(islice(batch, len(windows)))
+            answers = list(islice(readings, len(windows)))
             transcripts[number] = own._without_repetitions(windows, answers)
     return [transcripts[number] for number in range(len(requests))]
 
@@ -175,8 +189,9 @@ def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recognis
 
     model = settings.model
     if model is None:
-        english = settings.language in (None, "en") and not settings.translate
-        model = ENGLISH_MODEL if english else MULTILINGUAL_MODEL
+        model = MULTILINGUAL_MODEL
+        if settings.language in (None, "en") and not settings.translate:
+            model = ENGLISH_MODEL
     return Whisper(model, settings, models)
 
 

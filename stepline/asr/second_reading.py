@@ -4,13 +4,14 @@ itself.
 A recogniser reads half a minute as a whole: where somebody else talks, or a pause is long, it may
 leave a sentence out, or stretch a word of the next one back over the silence. The voice detector
 shows both: voice that no word covers, and a long word that is mostly silence. The utterances around
-such a place are cut out at the silences beside them and read one by one; whichever reading covers
+such a place are cut out at the silences next to them and read one by one. Whichever reading covers
 the voice with surer words stays.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.sentences import ends_sentence
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, HYSTERESIS, find_speech, runs_of
+from stepline.asr.vad import FRAME, HYSTERESIS_PROBABILITY, find_speech, runs_of
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 
@@ -44,32 +45,47 @@ MIN_WORDS = 3
 EDGE_FRAMES = 6  # 0.2 s; silence in a word from which it is cut off, to half of it
 EARLY_FRAMES = 16  # 0.5 s, by which a voice may begin before its first word
 
-Read: TypeAlias = Callable[[AudioWindow], WindowTranscript]
+RecogniseWindow: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 Frames: TypeAlias = tuple[int, int]  # first, last + 1 frame of a window
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def read_again(
-    window: AudioWindow, first: WindowTranscript, read: Read, settings: AsrSettings, *, tail: bool
+    window: AudioWindow,
+    first: WindowTranscript,
+    recognise: RecogniseWindow,
+    settings: AsrSettings,
+    *,
+    tail: bool,
 ) -> WindowTranscript:
     """Return the window's transcript with its doubtful parts as a second reading has them, where
     that is surer.
 
-    read: reads a piece of sound. tail: whether voice after the last word counts; not where the next
+    recognise: reads a piece of sound. tail: whether voice after the last word counts; not where the next
     window holds it.
     """
     words = list(first.words)
     speech = window.voice >= settings.voice
     for pieces in doubtful_utterances(window, words, settings, tail=tail):
-        frames = slice(pieces[0][0], pieces[-1][1])
-        again = [word for piece in pieces for word in read(_cut(window, piece)).words]
-        start = window.start + frames.start / FRAMES_PER_SECOND
-        end = window.start + frames.stop / FRAMES_PER_SECOND
-        before, old, after = _divide(words, start, end)
-        confidence = word_confidence(window, old, settings)
-        gain = word_confidence(window, again, settings) - confidence  # (F,)
-        if gain[frames][speech[frames]].mean() > MIN_GAIN:
-            words = [*before, *_clear_sentences(window, again, confidence > 0.0), *after]
+        second_words: list[Word] = []
+        for piece in pieces:
+            second_words += recognise(_cut(window, piece)).words
+
+        # the words of the first reading in the same seconds
+        first_frame = pieces[0][0]
+        last_frame = pieces[-1][1]
+        start = window.start + first_frame / FRAMES_PER_SECOND
+        end = window.start + last_frame / FRAMES_PER_SECOND
+        before, first_words, after = _divide(words, start, end)
+
+        # the second reading stays where it is surer over the speech
+        first_confidence = word_confidence(window, first_words, settings)
+        second_confidence = word_confidence(window, second_words, settings)
+        gain = (second_confidence - first_confidence)[first_frame:last_frame]  # (F,)
+        is_speech = speech[first_frame:last_frame]
+        if gain[is_speech].mean() > MIN_GAIN:
+            clear = _clear_sentences(window, second_words, first_confidence > 0.0)
+            words = [*before, *clear, *after]
     return replace(first, words=tuple(words))
 
 
@@ -81,18 +97,26 @@ def doubtful_utterances(
     timed = [word for word in words if word.span is not None]
     if not timed:
         return []
-    # frames of speech in stretched words, and in gaps between words
+    # frames of speech in stretched words
     speech = window.voice >= settings.voice
-    doubtful = np.zeros(len(speech), bool)
-    covered = np.zeros(len(speech), bool)
-    for word, following in zip(timed, [*timed[1:], None], strict=True):
+    frame_count = len(speech)
+    doubtful = np.zeros(frame_count, bool)
+    for word, following in pairwise(timed):
+        if not ends_sentence(word.text) and _is_stretched(window, word, settings):
+            start = _frames(window, word)[0]
+            end = _frames(window, following)[0]
+            doubtful[start:end] = True
+
+    # frames of speech in gaps between words
+    covered = np.zeros(frame_count, bool)
+    for word in timed:
         first, last = _frames(window, word)
         covered[first:last] = True
-        if following and not ends_sentence(word.text) and _is_stretched(window, word, settings):
-            doubtful[first : _frames(window, following)[0]] = True
     for first, last in runs_of(~covered):
-        unread = speech[first:last].sum() >= UNREAD_SECONDS * FRAMES_PER_SECOND
-        doubtful[first:last] |= unread and (tail or last < len(speech))
+        is_inside = tail or last < frame_count
+        unread = speech[first:last].sum()
+        if is_inside and unread >= UNREAD_SECONDS * FRAMES_PER_SECOND:
+            doubtful[first:last] = True
     doubtful &= speech
 
     # the utterances that hold them
@@ -101,14 +125,18 @@ def doubtful_utterances(
         window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
     )
     for start, end in utterances:
-        first, last = start // FRAME, min(len(speech), -(-end // FRAME))
+        first = start // FRAME
+        last = min(frame_count, -(-end // FRAME))
         doubts = np.flatnonzero(doubtful[first:last])
         if len(doubts) < MIN_DOUBT_SECONDS * FRAMES_PER_SECOND:
             groups.append([])
         elif last - first <= MAX_UTTERANCE_SECONDS * FRAMES_PER_SECOND:
             groups[-1].append((first, last))
         else:
-            groups += [[(first + int(doubts[0]), first + int(doubts[-1]) + 1)], []]
+            first_doubt = first + int(doubts[0])
+            last_doubt = first + int(doubts[-1])
+            groups.append([(first_doubt, last_doubt + 1)])
+            groups.append([])
     return [group for group in groups if group]
 
 
@@ -120,33 +148,40 @@ def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSet
     """
     confidence = np.zeros(len(window.voice), np.float32)
     for word in words:
-        if word.span is not None and not _is_stretched(window, word, settings):
-            first, last = _frames(window, word)
-            confidence[first:last] = 1.0 if word.confidence is None else word.confidence
+        if word.span is None or _is_stretched(window, word, settings):
+            continue
+        first, last = _frames(window, word)
+        confidence[first:last] = 1.0
+        if word.confidence is not None:
+            confidence[first:last] = word.confidence
     return confidence
 
 
 def _frames(window: AudioWindow, word: Word) -> Frames:
     """Return the frames that a timed word covers, one at least."""
     assert word.span is not None
-    first = max(0, int((word.span.start - window.start) * FRAMES_PER_SECOND))
-    return first, max(first + 1, round((word.span.end - window.start) * FRAMES_PER_SECOND))
+    start = word.span.start - window.start
+    end = word.span.end - window.start
+    first = max(0, int(start * FRAMES_PER_SECOND))
+    last = round(end * FRAMES_PER_SECOND)
+    return first, max(first + 1, last)
 
 
 def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> bool:
     first, last = _frames(window, word)
     longest = settings.longest_word * FRAMES_PER_SECOND - 2  # frames, as rounded
-    voice = window.voice[first:last]
-    return (
-        last - first >= longest and float((voice >= settings.voice).mean()) <= MAX_STRETCHED_VOICE
-    )
+    if last - first < longest:
+        return False
+    is_speech = window.voice[first:last] >= settings.voice
+    return float(is_speech.mean()) <= MAX_STRETCHED_VOICE
 
 
 def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
     first, last = frames
     start = window.start + first / FRAMES_PER_SECOND
     samples = window.samples[first * FRAME : last * FRAME]
-    return AudioWindow(start, samples, window.voice[first:last], last=True)
+    voice = window.voice[first:last]
+    return AudioWindow(start, samples, voice, last=True)
 
 
 def _divide(
@@ -154,34 +189,51 @@ def _divide(
 ) -> tuple[list[Word], list[Word], list[Word]]:
     """Return the words before, in and after the seconds [start, end), by their middles; one without
     time goes along."""
-    parts: tuple[list[Word], list[Word], list[Word]] = [], [], []
+    parts: list[list[Word]] = [[], [], []]
     side = 0
     for word in words:
         if word.span is not None:
-            side = max(side, bisect_right((start, end), word.span.center))
+            word_side = bisect_right((start, end), word.span.center)
+            side = max(side, word_side)
         parts[side].append(word)
-    return parts
+    before, inside, after = parts
+    return before, inside, after
 
 
 def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) -> list[Word]:
     """Return the words of the sentences that are clear enough, or half covered by the first reading
     too."""
+    # sentences of words
+    texts: list[str | None] = [word.text for word in words[1:]]
     sentences: list[list[Word]] = [[]]
-    for word, following in zip(words, [*words[1:], None], strict=False):
+    for word, following in zip(words, [*texts, None], strict=False):
         sentences[-1].append(word)
-        if ends_sentence(word.text, following.text if following else None):
+        if ends_sentence(word.text, following):
             sentences.append([])
+
+    # those that are clear enough
     clear: list[Word] = []
     for sentence in filter(None, sentences):
-        known = [word.confidence for word in sentence if word.confidence is not None]
-        frames = [_frames(window, word) for word in sentence if word.span is not None]
-        is_clear = len(sentence) >= MIN_WORDS and float(np.mean(known or [1.0])) >= MIN_CONFIDENCE
-        if frames:
-            common = covered[frames[0][0] : frames[-1][1]]
+        is_clear = False
+        if len(sentence) >= MIN_WORDS:
+            is_clear = _mean_confidence(sentence) >= MIN_CONFIDENCE
+        timed = [word for word in sentence if word.span is not None]
+        if timed:
+            first_frame = _frames(window, timed[0])[0]
+            last_frame = _frames(window, timed[-1])[1]
+            common = covered[first_frame:last_frame]
             is_clear |= float(common.mean()) >= MIN_COVERED
         if is_clear:
             clear += sentence
     return clear
+
+
+def _mean_confidence(words: Sequence[Word]) -> float:
+    """Return the mean probability of words, 1 where the recogniser gives none."""
+    confidences = [word.confidence for word in words if word.confidence is not None]
+    if not confidences:
+        return 1.0
+    return float(np.mean(confidences))
 
 
 def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> list[Word]:
@@ -191,7 +243,7 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettin
     Silence at a word's ends is cut off; a word begins with the voice that begins shortly before it,
     after a silence.
     """
-    voiced = window.voice >= settings.voice - HYSTERESIS
+    voiced = window.voice >= settings.voice - HYSTERESIS_PROBABILITY
     fitted: list[Word] = []
     free = 0  # the first frame after the last word
     for word in words:
@@ -201,17 +253,26 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettin
         first, last = _frames(window, word)
         frames = first + np.flatnonzero(voiced[first:last])
         if len(frames):
-            start, end = word.span.start, word.span.end
-            begin, stop = int(frames[0]), int(frames[-1]) + 1
-            earliest = max(free, begin - EARLY_FRAMES)
-            silence = np.flatnonzero(~voiced[earliest:begin])
-            if len(silence) and begin == first:
-                start = window.start + (earliest + int(silence[-1]) + 1) / FRAMES_PER_SECOND
-            elif begin - first >= EDGE_FRAMES:
-                start = window.start + (begin - EDGE_FRAMES / 2) / FRAMES_PER_SECOND
-            if last - stop >= EDGE_FRAMES:
-                end = window.start + (stop + EDGE_FRAMES / 2) / FRAMES_PER_SECOND
-            word = word.model_copy(update={"span": Span(round(start, 3), round(end, 3))})
+            start = word.span.start
+            end = word.span.end
+            first_voiced = int(frames[0])
+            voice_end = int(frames[-1]) + 1
+
+            # the start: after the last silence before the word, or later in it
+            earliest = max(free, first_voiced - EARLY_FRAMES)
+            silence = np.flatnonzero(~voiced[earliest:first_voiced])
+            if len(silence) and first_voiced == first:
+                voice_start = earliest + int(silence[-1]) + 1
+                start = window.start + voice_start / FRAMES_PER_SECOND
+            elif first_voiced - first >= EDGE_FRAMES:
+                voice_start = first_voiced - EDGE_FRAMES / 2
+                start = window.start + voice_start / FRAMES_PER_SECOND
+
+            # the end: where the voice ends before the word does
+            if last - voice_end >= EDGE_FRAMES:
+                end = window.start + (voice_end + EDGE_FRAMES / 2) / FRAMES_PER_SECOND
+            span = Span(round(start, 3), round(end, 3))
+            word = word.model_copy(update={"span": span})
         free = last
         fitted.append(word)
     return fitted

@@ -3,14 +3,17 @@ is neither."""
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from stepline.records import Sentence, Span, Word, covering_span
 
 # A full stop after these ends nothing.
-_TITLES = ["mr", "mrs", "ms", "dr", "prof", "st", "inc", "ltd", "jr", "sr"]
-_MEASURES = ["approx", "vol", "fig", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"]
-_OTHERS = ["vs", "etc", "e.g", "i.e", "a.m", "p.m", "u.s", "u.k"]
-ABBREVIATIONS = frozenset([*_TITLES, *_MEASURES, *_OTHERS])
+_ABBREVIATIONS_TEXT = """
+mr mrs ms dr prof st inc ltd jr sr
+approx vol fig oz lb lbs tbsp tsp min max
+vs etc e.g i.e a.m p.m u.s u.k
+"""
+ABBREVIATION_WORDS = frozenset(_ABBREVIATIONS_TEXT.split())
 CLOSING_MARKS = "\"'”’»)]}"
 OPENING_MARKS = "\"'“‘«([{"
 FULL_STOPS = ".!?…。！？"
@@ -29,27 +32,40 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     wound". A sentence spans its timed words; one without any is left out. Words carry the space
     before them.
     """
-    timed = order_word_times(join_pieces([word for word in words if word.text.strip()]))
-    following_texts = [*(word.text for word in timed[1:]), None]
-    stops = [
-        ends_sentence(word.text, following)
-        for word, following in zip(timed, following_texts, strict=False)
-    ]
-    punctuated = any(stops)
-    groups: list[list[Word]] = [[]]
-    for n, word in enumerate(timed):
-        if n and not stops[n - 1]:
-            before = timed[n - 1]
-            paused = _silence(before, word) >= pause
-            runs_on = before.text.strip()[-1:].isalnum() and word.text.strip()[:1].islower()
-            if paused and not (punctuated and runs_on):
-                groups.append([])
-        elif n:
+    spoken = [word for word in words if word.text.strip()]
+    joined = join_pieces(spoken)
+    timed = order_word_times(joined)
+    if not timed:
+        return []
+    stops = []
+    for word, following in pairwise(timed):
+        stops.append(ends_sentence(word.text, following.text))
+    has_stops = any(stops) or ends_sentence(timed[-1].text)
+
+    # groups of words, by full stops and pauses
+    groups = [[timed[0]]]
+    for number, word in enumerate(timed[1:]):
+        before = timed[number]
+        is_end = stops[number]
+        if not is_end and _silence(before, word) >= pause:
+            is_end = not (has_stops and _runs_on(before, word))
+        if is_end:
             groups.append([])
         groups[-1].append(word)
-    parts = [part for group in groups if group for part in _split_long(group, longest)]
-    sentences = [_sentence(part) for part in parts]
-    return [sentence for sentence in sentences if sentence is not None]
+
+    # sentences, none of them too long
+    sentences = []
+    for group in groups:
+        for part in _split_long(group, longest):
+            sentence = _sentence(part)
+            if sentence is not None:
+                sentences.append(sentence)
+    return sentences
+
+
+def start_and_end(sentence: Sentence) -> tuple[float, float]:
+    """Return the seconds of a sentence, by which sentences are sorted."""
+    return sentence.span.start, sentence.span.end
 
 
 def join_pieces(words: Sequence[Word]) -> list[Word]:
@@ -61,19 +77,25 @@ def join_pieces(words: Sequence[Word]) -> list[Word]:
     """
     joined: list[Word] = []
     for word in words:
-        if joined and not word.text[0].isspace() and not word.text[0].isalnum():
+        if joined and _is_piece(word.text):
             before = joined.pop()
-            known = [piece.confidence for piece in (before, word) if piece.confidence is not None]
-            joined.append(
-                Word(
-                    text=before.text.rstrip() + word.text,
-                    span=covering_span((before.span, word.span)),
-                    confidence=min(known, default=None),
-                )
+            confidences = _confidences([before, word])
+            word = Word(
+                text=before.text.rstrip() + word.text,
+                span=covering_span((before.span, word.span)),
+                confidence=min(confidences, default=None),
             )
-        else:
-            joined.append(word)
+        joined.append(word)
     return joined
+
+
+def _is_piece(text: str) -> bool:
+    first_letter = text[0]
+    return not first_letter.isspace() and not first_letter.isalnum()
+
+
+def _confidences(words: Sequence[Word]) -> list[float]:
+    return [word.confidence for word in words if word.confidence is not None]
 
 
 def order_word_times(words: Sequence[Word]) -> list[Word]:
@@ -84,8 +106,9 @@ def order_word_times(words: Sequence[Word]) -> list[Word]:
     for word in words:
         if word.span is not None:
             last = max(word.span.start, last)
-            span = Span(last, max(word.span.end, last + MIN_WORD_SECONDS))
-            word = word.model_copy(update={"span": span})
+            end = max(word.span.end, last + MIN_WORD_SECONDS)
+            change = {"span": Span(last, end)}
+            word = word.model_copy(update=change)
         ordered.append(word)
     return ordered
 
@@ -98,44 +121,83 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
         return False
     if bare[-1] != ".":
         return True
-    stem = bare.rstrip(".").lower().lstrip(OPENING_MARKS)
-    if stem in ABBREVIATIONS or (len(stem) == 1 and stem.isalpha() and stem != "i"):
+    stem = bare.rstrip(".").lower()
+    stem = stem.lstrip(OPENING_MARKS)
+    is_initial = len(stem) == 1 and stem.isalpha() and stem != "i"
+    if stem in ABBREVIATION_WORDS or is_initial:
         return False
-    if bare.endswith("...") and following is not None and following.strip()[:1].islower():
+    if following is None:
+        return True
+    next_text = following.strip()
+    if bare.endswith("...") and next_text[:1].islower():
         return False
-    return not (stem.isdigit() and following is not None and re.match(r"\d", following.strip()))
+    is_decimal = stem.isdigit() and re.match(r"\d", next_text)
+    return not is_decimal
+
+
+def _runs_on(word: Word, following: Word) -> bool:
+    """Return whether no mark and no capital letter parts two words."""
+    last_letter = word.text.strip()[-1:]
+    next_letter = following.text.strip()[:1]
+    return last_letter.isalnum() and next_letter.islower()
 
 
 def _silence(word: Word, following: Word) -> float:
-    return following.span.start - word.span.end if word.span and following.span else 0.0
+    if not word.span or not following.span:
+        return 0.0
+    return following.span.start - word.span.end
 
 
 def _split_long(words: list[Word], longest: float) -> list[list[Word]]:
     """Cut a run of words that lasts too long at its longest pause, again and again; never within 2
     words of an end."""
-    spans = [word.span for word in words if word.span]
-    if len(words) < 2 * MIN_PART_WORDS or not spans or spans[-1].end - spans[0].start <= longest:
+    spans = _spans(words)
+    if len(words) < 2 * MIN_PART_WORDS or not spans:
+        return [words]
+    seconds = spans[-1].end - spans[0].start
+    if seconds <= longest:
         return [words]
     cuts = range(MIN_PART_WORDS, len(words) - MIN_PART_WORDS + 1)
-    middle = len(words) / 2
-    cut = max(cuts, key=lambda index: (_cut_quality(words, index), -abs(index - middle)))
-    return [*_split_long(words[:cut], longest), *_split_long(words[cut:], longest)]
+    cut = max(cuts, key=lambda index: _cut_quality(words, index))
+    before = _split_long(words[:cut], longest)
+    after = _split_long(words[cut:], longest)
+    return before + after
 
 
-def _cut_quality(words: list[Word], index: int) -> float:
-    """Return how good it is to cut before words[index], in seconds of silence."""
-    comma = COMMA_SECONDS if words[index - 1].text.rstrip().endswith(PAUSE_MARKS) else 0.0
-    return round(_silence(words[index - 1], words[index]) + comma, 1)
+def _cut_quality(words: list[Word], index: int) -> tuple[float, float]:
+    """Return how good it is to cut before words[index]: seconds of silence, then nearness to the
+    middle."""
+    last_word = words[index - 1]
+    silence = _silence(last_word, words[index])
+    last_text = last_word.text.rstrip()
+    if last_text.endswith(PAUSE_MARKS):
+        silence += COMMA_SECONDS
+    distance = abs(index - len(words) / 2)
+    return round(silence, 1), -distance
+
+
+def _spans(words: Sequence[Word]) -> list[Span]:
+    return [word.span for word in words if word.span]
 
 
 def _sentence(words: list[Word]) -> Sentence | None:
-    spans = [word.span for word in words if word.span]
+    spans = _spans(words)
     if not spans:
         return None
-    known = [word.confidence for word in words if word.confidence is not None]
-    confidence = sum(known) / len(known) if known else None
-    span = Span(spans[0].start, max(span.end for span in spans))
-    plain = tuple(word.model_copy(update={"text": word.text.strip()}) for word in words)
+    confidence = None
+    confidences = _confidences(words)
+    if confidences:
+        confidence = sum(confidences) / len(confidences)
+    end = max(span.end for span in spans)
+    plain_words = []
+    for word in words:
+        change = {"text": word.text.strip()}
+        plain_words.append(word.model_copy(update=change))
     # A word carries the space before it, as Whisper writes it; Chinese has none.
-    text = " ".join("".join(word.text for word in words).split())
-    return Sentence(text=text, span=span, words=plain, confidence=confidence)
+    text = "".join(word.text for word in words)
+    return Sentence(
+        text=" ".join(text.split()),
+        span=Span(spans[0].start, end),
+        words=tuple(plain_words),
+        confidence=confidence,
+    )

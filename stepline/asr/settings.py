@@ -62,7 +62,6 @@ class AsrSettings(Settings):
     @model_validator(mode="after")
     def _translated_by_whisper(self) -> "AsrSettings":
         if self.translate and self.recogniser == "whisperx":
-            raise ValueError(
-                "translate: WhisperX aligns only words of the language that is spoken; recogniser=whisper"
-            )
+            problem = "WhisperX aligns only words of the language that is spoken"
+            raise ValueError(f"translate: {problem}; recogniser=whisper")
         return self

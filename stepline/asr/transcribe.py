@@ -5,13 +5,13 @@ import logging
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from stepline.asr.audio_windows import AudioWindow, AudioWindower, WindowTranscript
 from stepline.asr.hallucinations import (
-    REPEATED,
+    REPETITION_REASON,
     SpeechEvidence,
     hallucination_reasons,
     is_unsure,
@@ -19,18 +19,20 @@ from stepline.asr.hallucinations import (
 )
 from stepline.asr.recogniser import RecogniserSwitch, read_together
 from stepline.asr.second_reading import fit_to_voice, read_again
-from stepline.asr.sentences import ends_sentence, split_sentences
+from stepline.asr.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import FRAME
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.records import Rejected, Sentence, Transcript
+from stepline.records import Rejected, Sentence, Transcript, Word
 
 if TYPE_CHECKING:
     from stepline.asr.whisper import Models
 
 log = logging.getLogger(__name__)
 
-DEFAULTS = AsrSettings()
+Transcripts: TypeAlias = list[WindowTranscript]
+
+DEFAULT_SETTINGS = AsrSettings()
 # of speech after a window's last word, from which the next window starts at that word's end
 UNREAD_SECONDS = 1.5
 REREAD_SECONDS = 0.2  # before a cut sentence, at which it is read again
@@ -49,7 +51,7 @@ class TranscriptionResult:
 
 def transcribe(
     blocks: Iterable[AudioBlock],
-    settings: AsrSettings = DEFAULTS,
+    settings: AsrSettings = DEFAULT_SETTINGS,
     *,
     models: "Models | None" = None,
 ) -> TranscriptionResult:
@@ -68,7 +70,7 @@ def transcribe(
 
 def transcribe_many(
     sounds: Sequence[Iterable[AudioBlock]],
-    settings: AsrSettings = DEFAULTS,
+    settings: AsrSettings = DEFAULT_SETTINGS,
     *,
     models: "Models | None" = None,
 ) -> list[TranscriptionResult]:
@@ -79,30 +81,36 @@ def transcribe_many(
     """
     if models is None and len(sounds) > 1:
         models = {}
-    recognisers = [RecogniserSwitch(settings, models) for _ in sounds]
-    transcriptions = [
-        _transcription(sound, recogniser, settings)
-        for sound, recogniser in zip(sounds, recognisers, strict=True)
-    ]
+    recognisers = []
+    transcriptions = []
+    for sound in sounds:
+        recogniser = RecogniserSwitch(settings, models)
+        recognisers.append(recogniser)
+        transcriptions.append(_transcription(sound, recogniser, settings))
+
+    # each is asked for its next windows, until none goes on
     results: dict[int, TranscriptionResult] = {}
-    transcripts: dict[int, list[WindowTranscript] | None] = dict.fromkeys(range(len(sounds)))
+    transcripts: dict[int, Transcripts | None] = dict.fromkeys(range(len(sounds)))
     while transcripts:
-        questions: dict[int, list[AudioWindow]] = {}  # of the sounds that go on
+        questions: dict[int, list[AudioWindow]] = {}
         for number, answer in transcripts.items():
+            transcription = transcriptions[number]
             try:
-                questions[number] = transcriptions[number].send(answer)  # type: ignore[arg-type]  # None at first
+                # None at first
+                questions[number] = transcription.send(answer)  # type: ignore[arg-type]
             except StopIteration as end:
                 results[number] = end.value
-        answers = read_together(
-            [(recognisers[number], windows) for number, windows in questions.items()]
-        )
+        requests = []
+        for number, windows in questions.items():
+            requests.append((recognisers[number], windows))
+        answers = read_together(requests)
         transcripts = dict(zip(questions, answers, strict=True))
     return [results[number] for number in range(len(sounds))]
 
 
 def _transcription(
     blocks: Iterable[AudioBlock], recogniser: RecogniserSwitch, settings: AsrSettings
-) -> Generator[list[AudioWindow], list[WindowTranscript], TranscriptionResult]:
+) -> Generator[list[AudioWindow], Transcripts, TranscriptionResult]:
     """Return what is said in a sound, asking for the reading of windows that are best read
     together."""
     windower = AudioWindower(settings)
@@ -113,15 +121,17 @@ def _transcription(
         last = windows[-1]
 
         # what the first reading passed over
-        for k, window in enumerate(windows):
+        words: list[Word] = []
+        for number, window in enumerate(windows):
             # else the next window begins where this one was left unread
             tail = window.last or window is not last
-            second = read_again(window, transcripts[k], recogniser.read, settings, tail=tail)
+            first = transcripts[number]
+            second = read_again(window, first, recogniser.read, settings, tail=tail)
             fitted = fit_to_voice(window, second.words, settings)
-            transcripts[k] = replace(second, words=tuple(fitted))
+            transcripts[number] = replace(second, words=tuple(fitted))
+            words += fitted
 
         # sentences, and where the next window begins
-        words = [word for transcript in transcripts for word in transcript.words]
         sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
         in_last = [sentence for sentence in sentences if sentence.span.end > last.start]
         resume = _resume(in_last, last, settings)
@@ -155,34 +165,42 @@ class SentenceCollector:
                 self.believed.append(sentence)
             else:
                 self._doubted.append((sentence, reason))
-        for transcript in transcripts if sentences else ():
-            self._language = transcript.language or self._language
+        if sentences:
+            for transcript in transcripts:
+                self._language = transcript.language or self._language
 
     def result(self, recogniser: RecogniserSwitch) -> TranscriptionResult:
         """Return the transcript when no sound follows."""
         # A loop may go on from window to window.
-        ordered = sorted(self.believed, key=lambda it: (it.span.start, it.span.end))
+        ordered = sorted(self.believed, key=start_and_end)
         looped = repeated_sentences(ordered)
-        self._doubted += [(ordered[index], REPEATED) for index in sorted(looped)]
-        sentences = [sentence for n, sentence in enumerate(ordered) if n not in looped]
+        sentences = []
+        for number, sentence in enumerate(ordered):
+            if number in looped:
+                self._doubted.append((sentence, REPETITION_REASON))
+            else:
+                sentences.append(sentence)
         log.info("heard %d sentences, left out %d", len(sentences), len(self._doubted))
 
         language = self._language
         if not sentences and recogniser.english_only and self._settings.language is None:
             # nothing was understood by a model that takes whatever it hears for English
             language = None
+        # what was left out, and what would help
         advice = self._advice(sentences, recogniser)
+        warnings = []
+        if advice:
+            warnings.append(f"most of the speech is not understood; {advice}")
         dropped = []
         for sentence, reason in self._doubted:
-            if advice and reason != REPEATED and is_unsure(reason):
+            if advice and reason != REPETITION_REASON and is_unsure(reason):
                 reason = f"{reason}; {advice}"
             text = sentence.text[:MAX_DROPPED_CHARS]
             dropped.append(Rejected(what="sentence", text=text, reason=reason))
-        warnings = (f"most of the speech is not understood; {advice}",) if advice else ()
         transcript = Transcript(
             language=language, sentences=tuple(sentences), recogniser=recogniser.name
         )
-        return TranscriptionResult(transcript, tuple(dropped), warnings)
+        return TranscriptionResult(transcript, tuple(dropped), tuple(warnings))
 
     def _advice(self, sentences: Sequence[Sentence], recogniser: RecogniserSwitch) -> str:
         """Return what would help where most of the speech is not understood, else "".
@@ -190,24 +208,32 @@ class SentenceCollector:
         A word or two that is not understood, or less than what is, says nothing of the language.
         """
         understood = sum(sentence.span.duration for sentence in sentences)
-        unsure = sum(
-            sentence.span.duration for sentence, reason in self._doubted if is_unsure(reason)
-        )
-        most = unsure > max(self._settings.switch_voice, understood)
-        return recogniser.advice if most else ""
+        unsure = 0.0
+        for sentence, reason in self._doubted:
+            if is_unsure(reason):
+                unsure += sentence.span.duration
+        if unsure <= max(self._settings.switch_voice, understood):
+            return ""
+        return recogniser.advice
 
 
 def _evidence(
     sentence: Sentence, windows: Sequence[AudioWindow], transcripts: Sequence[WindowTranscript]
 ) -> SpeechEvidence:
     """Return the mean voice of a sentence, and how sure the window was read in which it begins."""
-    start, end = sentence.span.start, sentence.span.end
-    inside = [k for k, window in enumerate(windows) if window.start < end and start < window.end]
-    if not inside:
-        inside = [len(windows) - 1]
-    voice = np.concatenate([windows[k].voiced(start, end) for k in inside])
-    voiced = float(voice.mean()) if len(voice) else 0.0
-    return SpeechEvidence(voiced, transcripts[inside[0]].log_probability)
+    start, end = start_and_end(sentence)
+    numbers = []
+    for number, window in enumerate(windows):
+        if window.start < end and start < window.end:
+            numbers.append(number)
+    if not numbers:
+        numbers = [len(windows) - 1]
+    voice = np.concatenate([windows[number].voiced(start, end) for number in numbers])
+    voiced = 0.0
+    if len(voice):
+        voiced = float(voice.mean())
+    first = transcripts[numbers[0]]
+    return SpeechEvidence(voiced, first.log_probability)
 
 
 def _resume(
@@ -219,8 +245,10 @@ def _resume(
         return None
     last = sentences[-1]
     after = window.voiced(last.span.end, window.end)
-    if float((after >= settings.voice).sum()) * FRAME / SAMPLE_RATE > UNREAD_SECONDS:
+    voiced_frames = float((after >= settings.voice).sum())
+    if voiced_frames * FRAME / SAMPLE_RATE > UNREAD_SECONDS:
         return last.span.end
-    if len(sentences) > 1 and (not ends_sentence(last.text) or last.text.endswith("...")):
+    is_cut = not ends_sentence(last.text) or last.text.endswith("...")
+    if is_cut and len(sentences) > 1:
         return max(sentences[-2].span.end, last.span.start - REREAD_SECONDS)
     return None

@@ -1,7 +1,5 @@
 """Where somebody speaks: Silero's voice detector, which faster-whisper carries."""
 
-from itertools import pairwise
-
 import numpy as np
 import numpy.typing as npt
 
@@ -9,7 +7,7 @@ from stepline.media.audio import SAMPLE_RATE, Samples
 
 FRAME = 512  # samples a frame of the detector, 32 ms
 # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
-HYSTERESIS = 0.15
+HYSTERESIS_PROBABILITY = 0.15
 
 
 def voice_probability(samples: Samples) -> Samples:
@@ -18,37 +16,52 @@ def voice_probability(samples: Samples) -> Samples:
 
     if not len(samples):
         return np.zeros(0, np.float32)
-    padded = np.pad(samples, (0, -len(samples) % FRAME))
-    return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
+    missing_count = -len(samples) % FRAME
+    padded = np.pad(samples, (0, missing_count))
+    detector = get_vad_model()
+    voice = np.asarray(detector(padded), np.float32)
+    return voice.reshape(-1)
 
 
 def find_speech(
     voice: Samples, *, threshold: float, gap: float, pad: float
 ) -> list[tuple[int, int]]:
-    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; pauses under
-    `gap` are kept.
+    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; a pause under
+    `gap` ends no run.
 
-    voice: (F,) P(speech) a frame. gap, pad: seconds.
+    voice: (F,) P(speech) per frame. gap, pad: seconds.
     """
+    # Runs of frames: a pause that is too short joins two of them.
     runs: list[list[int]] = []
-    speaking = False
+    is_speech = False
+    max_pause = gap * SAMPLE_RATE / FRAME
     for index, probability in enumerate(voice):
-        needed = threshold - HYSTERESIS if speaking else threshold
-        speaking = bool(probability >= needed)
-        if not speaking:
+        min_probability = threshold
+        if is_speech:
+            min_probability = threshold - HYSTERESIS_PROBABILITY
+        is_speech = bool(probability >= min_probability)
+        if not is_speech:
             continue
-        if runs and index - runs[-1][1] < gap * SAMPLE_RATE / FRAME:
+        if runs and index - runs[-1][1] < max_pause:
             runs[-1][1] = index + 1
         else:
             runs.append([index, index + 1])
+
     # A run is widened, but never past the middle of the silence next to it.
     margin = round(pad * SAMPLE_RATE)
-    edges = [(first * FRAME, last * FRAME) for first, last in runs]
-    middles = [(before + after) // 2 for (_, before), (after, _) in pairwise(edges)]
-    limits = [0, *middles, len(voice) * FRAME]
+    starts = [first * FRAME for first, _ in runs]
+    ends = [last * FRAME for _, last in runs]
+    limits = [0]
+    for end, start in zip(ends, starts[1:], strict=False):
+        limits.append((end + start) // 2)
+    limits.append(len(voice) * FRAME)
     widened = []
-    for (first, last), low, high in zip(edges, limits[:-1], limits[1:], strict=False):
-        widened.append((max(low, first - margin), min(high, last + margin)))
+    for number, start in enumerate(starts):
+        low = limits[number]
+        high = limits[number + 1]
+        first = max(low, start - margin)
+        last = min(high, ends[number] + margin)
+        widened.append((first, last))
     return widened
 
 
@@ -58,11 +71,21 @@ def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
     silences = runs_of(voice < threshold)
     if not silences:
         return int(np.argmin(voice))
-    first, last = max(silences, key=lambda run: (run[1] - run[0], run[0]))
+    first, last = max(silences, key=_length_and_start)
     return (first + last) // 2
+
+
+def _length_and_start(run: tuple[int, int]) -> tuple[int, int]:
+    first, last = run
+    return last - first, first
 
 
 def runs_of(mask: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the runs of True as (first, last + 1) index pairs, in order."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], mask.astype(np.int8), [0]))))
-    return [(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True)]
+    flags = mask.astype(np.int8)
+    closed = np.concatenate(([0], flags, [0]))
+    changes = np.diff(closed)
+    edges = np.flatnonzero(changes).tolist()
+    starts = edges[::2]
+    ends = edges[1::2]
+    return list(zip(starts, ends, strict=True))

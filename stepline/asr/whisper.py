@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, chain
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,7 +33,7 @@ BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
 # of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
 SLOT_SECONDS = 30
 FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
-MIN_TELLING_WORDS = 8  # by which a language is told
+MIN_LANGUAGE_WORDS = 8  # of a reading by which its language is known
 MAX_REASON_CHARS = 200  # of the hub's error
 
 
@@ -43,48 +43,56 @@ class Whisper:
     def __init__(self, name: str, settings: AsrSettings, models: Models | None = None) -> None:
         """models: those of the same settings that are loaded already, and that stay so; None: this
         one goes with it."""
-        self.name = self._weights = name
+        self.name = name
+        self._weights = name
         self._settings = settings
-        place = current_device().recognition(settings.compute)
-        self._on_cpu = place["device"] == "cpu"
-        self.at_once = 1 if self._on_cpu else BATCH_WINDOWS
-        models = {} if models is None else models
+        device = current_device().recognition(settings.compute)
+        self._on_cpu = device["device"] == "cpu"
+        self.at_once = BATCH_WINDOWS
+        if self._on_cpu:
+            self.at_once = 1
+        if models is None:
+            models = {}
         if name not in models:
-            models[name] = _load_model(find_model(name), place, settings.threads)
+            models[name] = _load_model(find_model(name), device, settings.threads)
             trim_memory()  # the weights as they were read, twice what is kept of them
         self._model = models[name]
         self.language = _check_language(name, settings.language, self._model)
         if settings.translate and not self._model.model.is_multilingual:
-            raise SettingsError(
-                f"asr.translate: {name} hears only English; asr.model=whisper-base hears 99 languages"
-            )
+            cure = "asr.model=whisper-base hears 99 languages"
+            raise SettingsError(f"asr.translate: {name} hears only English; {cure}")
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window; without speech in it, no words, and the model is not
         asked."""
-        runs = _speech(window, self._settings)
+        settings = self._settings
+        runs = _speech(window, settings)
         if not runs:
             return WindowTranscript(())
         with self._gpu_errors():
-            segments, info = self._model.transcribe(_join_runs(window, runs), **self._options(beam))
-            segment = next(iter(segments), None)
+            sound = _join_runs(window, runs)
+            stream, info = self._model.transcribe(sound, **self._options(beam))
+            segments = list(islice(stream, 1))
+        words: list[Any] = []
+        for segment in segments:
+            words += segment.words or ()
+
+        # the language, where it is sure
         language: str | None = str(info.language)
-        is_guess = self.language is None and not self._settings.translate
-        if is_guess and segment is not None and _is_english(segment.words or ()):
-            language = "en"
-        elif (
-            info.language_probability < self._settings.switch_above and not self._settings.translate
-        ):
-            language = None  # a guess is no name, nor binds it the windows to come
+        if not settings.translate:
+            if self.language is None and _is_english(words):
+                language = "en"
+            elif info.language_probability < settings.switch_above:
+                language = None  # a guess is no name, nor binds it the windows to come
         self.language = self.language or language
-        return self._transcript(window, runs, [] if segment is None else [segment], language)
+        return self._transcript(window, runs, segments, language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
         """Return what is said in each window, the model reading `at_once` of them together; the
         language is known.
 
-        Those beside a window change the last bits of its numbers alone, by which a word may move a
-        step of the clock.
+        The others of a batch change only the last bits of a window's numbers, by which a word may
+        move a step of the clock.
         """
         voiced: list[tuple[int, Runs]] = []
         for index, window in enumerate(windows):
@@ -94,7 +102,8 @@ class Whisper:
         transcripts = [WindowTranscript(()) for _ in windows]
         for first in range(0, len(voiced), self.at_once):
             batch = voiced[first : first + self.at_once]
-            answers = self._read_batch([(windows[index], runs) for index, runs in batch])
+            batch_windows = [(windows[index], runs) for index, runs in batch]
+            answers = self._read_batch(batch_windows)
             for (index, _), transcript in zip(batch, answers, strict=True):
                 transcripts[index] = transcript
         return transcripts
@@ -103,41 +112,55 @@ class Whisper:
     def batch_key(self) -> Hashable | None:
         """What two recognisers share whose windows may be read in one batch; None: with no
         other's."""
-        return None if self._settings.translate else (id(self._model), self.language)
+        if self._settings.translate:
+            return None
+        return id(self._model), self.language
 
     def _read_batch(self, voiced: Sequence[tuple[AudioWindow, Runs]]) -> list[WindowTranscript]:
         from faster_whisper import BatchedInferencePipeline
 
         # faster-whisper shortens a long first word by how far behind the last one it is, be that
-        # another window's: with a slot of silence before each it is as far for all, whichever stand
-        # beside each other.
+        # another window's: with a slot of silence before each it is as far for all, whichever are
+        # next to each other.
         begins = [(2 * number + 1) * SLOT_SECONDS for number in range(len(voiced))]
-        sound = np.zeros(2 * len(voiced) * SLOT_SECONDS * SAMPLE_RATE, np.float32)
+        sound_seconds = 2 * len(voiced) * SLOT_SECONDS
+        sound = np.zeros(sound_seconds * SAMPLE_RATE, np.float32)
         clips = []
         for begin, (window, runs) in zip(begins, voiced, strict=True):
             joined = _join_runs(window, runs)
-            sound[begin * SAMPLE_RATE :][: len(joined)] = joined
-            clips.append({"start": begin, "end": begin + (len(joined) + 0.5) / SAMPLE_RATE})
+            first = begin * SAMPLE_RATE
+            sound[first : first + len(joined)] = joined
+            end = begin + (len(joined) + 0.5) / SAMPLE_RATE
+            clips.append({"start": begin, "end": end})
+
+        # all clips at once
         pipeline = BatchedInferencePipeline(self._model)
+        options = self._options(None)
+        options["clip_timestamps"] = clips
+        options["batch_size"] = self.at_once
         with self._gpu_errors():
-            segments, info = pipeline.transcribe(
-                sound, **self._options(None), clip_timestamps=clips, batch_size=self.at_once
-            )
+            segments, info = pipeline.transcribe(sound, **options)
             spoken = [segment for segment in segments if segment.text.strip()]
+
+        # the segments of each window
+        language = str(info.language)
         transcripts = []
         for begin, (window, runs) in zip(begins, voiced, strict=True):
             own = [segment for segment in spoken if segment.seek == begin * FRAMES_PER_SECOND]
-            transcripts.append(self._transcript(window, runs, own, str(info.language), begin))
+            transcripts.append(self._transcript(window, runs, own, language, begin))
         return transcripts
 
     def _options(self, beam: int | None) -> dict[str, Any]:
+        task = "transcribe"
+        if self._settings.translate:
+            task = "translate"
         return {
             "language": self.language,
-            "task": "translate" if self._settings.translate else "transcribe",
+            "task": task,
             "beam_size": beam or self._settings.beam,
             "temperature": 0.0,  # sampling would give other words on the next run
             "condition_on_previous_text": False,  # a loop in one window must not reach the next
-            # one reading a window; the word times come from cross-attention
+            # one reading per window; the word times come from cross-attention
             "without_timestamps": True,
             "word_timestamps": True,
             "no_speech_threshold": None,  # hallucinations.py doubts, and says why
@@ -157,11 +180,15 @@ class Whisper:
         if not segments:
             return WindowTranscript((), language)
         timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
-        spoken: Iterable[Any] = chain.from_iterable(segment.words or () for segment in segments)
-        words = tuple(_word(word, timestamps, begin) for word in spoken)
+        words = []
+        for segment in segments:
+            for word in segment.words or ():
+                words.append(_word(word, timestamps, begin))
         if self._settings.translate and language != "en":
-            self.name, language = f"{self._weights}, translated from {language}", "en"
-        return WindowTranscript(words, language, float(segments[0].avg_logprob))
+            self.name = f"{self._weights}, translated from {language}"
+            language = "en"
+        log_probability = float(segments[0].avg_logprob)
+        return WindowTranscript(tuple(words), language, log_probability)
 
     @contextmanager
     def _gpu_errors(self) -> Iterator[None]:
@@ -172,15 +199,15 @@ class Whisper:
         except RuntimeError as error:
             if self._on_cpu:
                 raise
-            raise ModelError(
-                f"{self.name}: recognition failed on the GPU ({_one_line(error)}); use --device cpu"
-            ) from error
+            problem = f"recognition failed on the GPU ({_one_line(error)})"
+            raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability; the window
         holds speech."""
         runs = _speech(window, self._settings)
-        language, probability, _ = self._model.detect_language(_join_runs(window, runs))
+        sound = _join_runs(window, runs)
+        language, probability, _ = self._model.detect_language(sound)
         return str(language), float(probability)
 
 
@@ -202,40 +229,46 @@ class _SpeechTimestamps:
         run = max(0, bisect_right(self._starts, middle) - 1)
         first, last = self._runs[run]
         shift = first - self._starts[run]
-        begin = min(max(start + shift, first), last - MIN_WORD_SECONDS)
-        finish = min(max(end + shift, begin + MIN_WORD_SECONDS), last)
-        return Span(round(self._start + begin, 3), round(self._start + finish, 3))
+        start = max(start + shift, first)
+        start = min(start, last - MIN_WORD_SECONDS)
+        end = max(end + shift, start + MIN_WORD_SECONDS)
+        end = min(end, last)
+        start = round(self._start + start, 3)
+        end = round(self._start + end, 3)
+        return Span(start, end)
 
 
 def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]:
     runs = find_speech(
         window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad
     )
-    return [(first, min(last, len(window.samples))) for first, last in runs]
+    sample_count = len(window.samples)
+    return [(first, min(last, sample_count)) for first, last in runs]
 
 
 def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
 
 
-def _is_english(spoken: Iterable[Any]) -> bool:
-    """Tell whether words that were read are English, whatever their sound was taken for: an accent
-    misleads the guess (English of Bali was named Malay), the words do not."""
-    text = "".join(word.word for word in spoken)
-    words = re.findall(r"[^\W\d_]+(?:'\w+)?", text.lower())
-    return len(words) >= MIN_TELLING_WORDS and looks_english(words)
+def _is_english(words: Iterable[Any]) -> bool:
+    """Return whether words that were read are English, whatever their sound was taken for: an
+    accent misleads the guess (English of Bali was named Malay), the words do not."""
+    text = "".join(word.word for word in words)
+    plain_words = re.findall(r"[^\W\d_]+(?:'\w+)?", text.lower())
+    return len(plain_words) >= MIN_LANGUAGE_WORDS and looks_english(plain_words)
 
 
-def _load_model(path: Path, place: dict[str, Any], threads: int) -> Any:
-    """Return faster-whisper's model of a folder. place: as CTranslate2 takes it."""
+def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
+    """Return faster-whisper's model of a folder. device: as CTranslate2 takes it."""
     from faster_whisper import WhisperModel
 
     reuse_large_blocks()  # the encoder's scores take 54 MB in each of its layers
     try:
-        return WhisperModel(str(path), **place, cpu_threads=threads)
+        return WhisperModel(str(path), **device, cpu_threads=threads)
     except (RuntimeError, ValueError, OSError) as error:
         problem = f"not a CTranslate2 Whisper model ({_one_line(error)}); give such a folder"
-        if place["device"] != "cpu" and (path / "model.bin").is_file():
+        is_model = (path / "model.bin").is_file()
+        if is_model and device["device"] != "cpu":
             problem = f"cannot be loaded on a GPU ({_one_line(error)}); use --device cpu"
         raise ModelError(f"{path}: {problem}") from error
 
@@ -267,29 +300,33 @@ def find_model(name: str) -> Path:
     except Exception as error:
         reason = first_line(error)[:MAX_REASON_CHARS]
         cure = "try again when the hub can be reached, or give a CTranslate2 folder"
-        raise ModelError(
-            f"{name}: cannot be fetched from the model hub ({reason}); {cure}"
-        ) from error
+        problem = f"cannot be fetched from the model hub ({reason})"
+        raise ModelError(f"{name}: {problem}; {cure}") from error
 
 
 def _check_language(name: str, language: str | None, model: Any) -> str | None:
     """Return the language to listen for, None = detect it; raises SettingsError for one the model
     cannot hear."""
     if language is None:
-        return None if model.model.is_multilingual else "en"
-    known = list(model.supported_languages)
-    if language not in known:
+        if model.model.is_multilingual:
+            return None
+        return "en"
+    languages = list(model.supported_languages)
+    if language not in languages:
         hears = "languages by their two-letter code (en, zh, es)"
-        if known == ["en"]:
+        if languages == ["en"]:
             hears = "only English (en)"
-        raise SettingsError(
-            f"asr.language {language!r}: {name} hears {hears}; asr.model=whisper-base hears 99 of them"
-        )
+        cure = "asr.model=whisper-base hears 99 of them"
+        raise SettingsError(f"asr.language {language!r}: {name} hears {hears}; {cure}")
     return language
 
 
 def _word(word: Any, timestamps: _SpeechTimestamps, begin: int) -> Word:
-    span = timestamps.span(float(word.start) - begin, float(word.end) - begin)
+    start = float(word.start) - begin
+    end = float(word.end) - begin
+    confidence = 0.0
     probability = float(word.probability)
-    confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0
+    if math.isfinite(probability):
+        confidence = min(1.0, max(0.0, probability))
+    span = timestamps.span(start, end)
     return Word(text=str(word.word), span=span, confidence=confidence)

@@ -15,7 +15,7 @@ from stepline.errors import ModelError
 from stepline.records import Span, Word
 
 DEFAULT_MODEL = "base"  # whisperx's own name for Whisper base
-BATCH = 8  # stretches of speech that whisperx reads at once
+BATCH_SPANS = 8  # stretches of speech that whisperx reads at once
 
 
 class WhisperX:
@@ -30,10 +30,10 @@ class WhisperX:
         try:
             import whisperx
         except ImportError as error:
-            missing = "the package is not installed; in an environment of its own, pip install 'stepline[whisperx]'"
-            raise ModelError(
-                f"asr.recogniser whisperx: {missing}, or set asr.recogniser=whisper"
-            ) from error
+            problem = "asr.recogniser whisperx: the package is not installed"
+            install = "in an environment of its own, pip install 'stepline[whisperx]'"
+            cure = f"{install}, or set asr.recogniser=whisper"
+            raise ModelError(f"{problem}; {cure}") from error
         self._package: Any = whisperx
         self._model = _load(self._package, settings)
         self._aligners: dict[str, tuple[Any, Any]] = {}
@@ -44,18 +44,19 @@ class WhisperX:
         del beam  # whisperx takes it when it loads
         if not (window.voice >= self._settings.voice).any():
             return WindowTranscript(())
-        result = self._model.transcribe(window.samples, batch_size=BATCH, language=self.language)
+        result = self._model.transcribe(
+            window.samples, batch_size=BATCH_SPANS, language=self.language
+        )
         language = str(result.get("language") or self.language or "en")
         self.language = self.language or language
         aligner, metadata = self._aligner(language)
         aligned = self._package.align(
             result["segments"], aligner, metadata, window.samples, current_device().name
         )
-        words = [
-            _word(word, window.start)
-            for part in aligned["segments"]
-            for word in part.get("words", ())
-        ]
+        words = []
+        for part in aligned["segments"]:
+            for word in part.get("words", ()):
+                words.append(_word(word, window.start))
         return WindowTranscript(tuple(words), language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
@@ -69,8 +70,9 @@ class WhisperX:
                     language_code=language, device=current_device().name
                 )
             except (ValueError, OSError, RuntimeError) as error:
-                failure = f"no alignment model for {language!r} ({' '.join(str(error).split())})"
-                raise ModelError(f"whisperx: {failure}; set asr.recogniser=whisper") from error
+                reason = " ".join(str(error).split())
+                problem = f"no alignment model for {language!r} ({reason})"
+                raise ModelError(f"whisperx: {problem}; set asr.recogniser=whisper") from error
         return self._aligners[language]
 
 
@@ -86,17 +88,24 @@ def _load(package: Any, settings: AsrSettings) -> Any:
         )
     except (ValueError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise ModelError(
-            f"whisperx model {name!r}: not loaded ({reason}); give a path as asr.model"
-        ) from error
+        problem = f"whisperx model {name!r}: not loaded ({reason})"
+        raise ModelError(f"{problem}; give a path as asr.model") from error
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:
     """Return one aligned word; without both times, or with an end before its start, it has no
     span."""
-    start, end, score = word.get("start"), word.get("end"), word.get("score")
     span = None
-    if start is not None and end is not None and 0.0 <= float(start) < float(end):
-        span = Span(round(offset + float(start), 3), round(offset + float(end), 3))
-    confidence = min(1.0, max(0.0, float(score))) if score is not None else None
-    return Word(text=f" {str(word['word']).strip()}", span=span, confidence=confidence)
+    start = word.get("start")
+    end = word.get("end")
+    if start is not None and end is not None:
+        first = float(start)
+        last = float(end)
+        if 0.0 <= first < last:
+            span = Span(round(offset + first, 3), round(offset + last, 3))
+    confidence = None
+    score = word.get("score")
+    if score is not None:
+        confidence = min(1.0, max(0.0, float(score)))
+    text = str(word["word"]).strip()
+    return Word(text=f" {text}", span=span, confidence=confidence)

@@ -6,10 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from stepline.records import FrozenModel, Material
-from stepline.writing.quantities import COUNT, TEMPERATURE, UNITS, quantities, stem, tokens
+from stepline.writing.quantities import (
+    COUNT_KIND,
+    TEMPERATURE_KIND,
+    UNIT_KINDS,
+    quantities,
+    stem,
+    tokens,
+)
 
 # of units that state how a step is done, whatever word comes next
-KINDS_OF_STEP = ("time", TEMPERATURE)
+KINDS_OF_STEP = ("time", TEMPERATURE_KIND)
 DIGITS_AFTER_POINT = 3  # of what is stored
 
 
@@ -29,8 +36,8 @@ class ToldAmount:
     @property
     def kind(self) -> str:
         """What units can be converted into each other: volume, mass, time; else the unit itself."""
-        unit = self.unit or COUNT
-        kind, _ = UNITS.get(unit, (unit, 1.0))
+        unit = self.unit or COUNT_KIND
+        kind, _ = UNIT_KINDS.get(unit, (unit, 1.0))
         return kind
 
     def in_unit(self, unit: str | None) -> "ToldAmount":
@@ -64,10 +71,10 @@ def step_amounts(video: str, text: str) -> list[ToldAmount]:
         thing = ""
         if quantity.thing and quantity.kind not in KINDS_OF_STEP:
             thing = word_of_stem.get(quantity.thing, quantity.thing)
-        if quantity.kind == COUNT and not thing:
+        if quantity.kind == COUNT_KIND and not thing:
             continue
         unit = quantity.unit or None
-        if quantity.kind == TEMPERATURE:
+        if quantity.kind == TEMPERATURE_KIND:
             unit = f"degrees {quantity.unit}".strip()
         amount = ToldAmount(video, thing, unit, quantity.low, quantity.high)
         amounts.append(amount)
@@ -141,5 +148,5 @@ def _spread(amounts: Sequence[ToldAmount]) -> AmountSpread:
 
 def _unit_size(unit: str | None) -> float:
     """Return how many of its kind's own unit a unit is; 1 for a kind that has one unit."""
-    _, size = UNITS.get(unit or COUNT, ("", 1.0))
+    _, size = UNIT_KINDS.get(unit or COUNT_KIND, ("", 1.0))
     return size

@@ -21,7 +21,12 @@ from stepline.errors import ModelError
 from stepline.limits import parse_json
 from stepline.narration.windows import Window, pad_windows
 from stepline.numeric import softmax
-from stepline.text.encoder import WORDS, WordTable, compile_transformer, load_encoder_weights
+from stepline.text.encoder import (
+    WORD_VECTORS_NAME,
+    WordTable,
+    compile_transformer,
+    load_encoder_weights,
+)
 from stepline.text.encoder_config import read_encoder_config
 from stepline.weights import find_weights
 
@@ -44,7 +49,7 @@ class AdaptedEncoder:
         config = read_encoder_config(folder)
         encoder = load_encoder_weights(folder, config)
         merge_additions(encoder, weights)
-        del encoder[WORDS]
+        del encoder[WORD_VECTORS_NAME]
         self._words = WordTable(folder, config)
         types = encoder.pop("embeddings.token_type_embeddings.weight")
         positions = encoder.pop("embeddings.position_embeddings.weight")

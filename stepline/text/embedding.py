@@ -21,7 +21,7 @@ from stepline.weights import find_weights
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder
 
-# One model a folder, for the life of the process.
+# One model per folder, for the life of the process.
 _loaded: dict[tuple[Path, Device], "SentenceEncoder"] = {}
 _loading = threading.Lock()
 CPU_BATCH_TEXTS = 32  # embedded together
@@ -46,7 +46,7 @@ def embedded_once() -> Iterator[None]:
 
 
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
-    """Return one unit vector a text: (N, D) float32, D = 384 for MiniLM; no texts give (0, D).
+    """Return one unit vector per text: (N, D) float32, D = 384 for MiniLM; no texts give (0, D).
 
     model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT
     or MPNet). batch only trades memory for speed (None: 32, on a GPU more): texts of similar length
@@ -66,21 +66,31 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
 
 
 def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matrix:
-    rows_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    vectors = np.empty((len(rows_of), encoder.dim), dtype=np.float32)
-    tokens = encoder.tokenize(list(rows_of))
+    # batches of different texts, of similar length
+    different_texts = list(dict.fromkeys(texts))
+    tokens = encoder.tokenize(different_texts)
     longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
-    batches = [longest_first[start : start + batch] for start in range(0, len(tokens), batch)]
+    batches = []
+    for start in range(0, len(tokens), batch):
+        batches.append(longest_first[start : start + batch])
 
     def encode(rows: list[int]) -> Matrix:
         return encoder.encode([tokens[row] for row in rows])
 
-    threads = 1 if encoder.device.needs_torch else cpu_threads()
-    for rows, encoded in zip(batches, run_batches(encode, batches, threads=threads), strict=True):
+    threads = 1
+    if not encoder.device.needs_torch:
+        threads = cpu_threads()
+    vectors = np.empty((len(tokens), encoder.dim), dtype=np.float32)
+    batch_vectors = run_batches(encode, batches, threads=threads)
+    for rows, encoded in zip(batches, batch_vectors, strict=True):
         vectors[rows] = encoded
-    if len(rows_of) == len(texts):
+    if len(different_texts) == len(texts):
         return vectors
-    return vectors[[rows_of[text] for text in texts]]
+
+    # a row per text
+    row_of = {text: row for row, text in enumerate(different_texts)}
+    rows = [row_of[text] for text in texts]
+    return vectors[rows]
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":

@@ -45,7 +45,7 @@ class SentenceEncoder:
         self.device = device or current_device()
         weights = load_encoder_weights(folder, self.config)
         # Looked up here: the table of words is half of the weights.
-        del weights[WORDS]
+        del weights[WORD_VECTORS_NAME]
         self._words = WordTable(folder, self.config)
         self._positions = np.array(weights.pop("embeddings.position_embeddings.weight"))
         if self.config.kind == "bert":
@@ -61,44 +61,58 @@ class SentenceEncoder:
             self._transform: Transformer = TorchTransformer(self.config, weights, self.device)
         else:
             self._transform = compile_transformer(self.config, weights)
-        path = folder / "tokenizer.json"
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # tokenizers raises no narrower class
-            raise ModelError(
-                f"{path}: not a tokenizer ({error}); install the model again"
-            ) from error
+        self._tokenizer = _load_tokenizer(folder / "tokenizer.json")
         self._tokenizer.enable_truncation(self.config.longest)
         self._tokenizer.no_padding()
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, with its marks, cut at the model's longest input."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        encodings = self._tokenizer.encode_batch(list(texts))
+        return [encoding.ids for encoding in encodings]
 
     def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
         """Return unit vectors (B, D) float32 for a batch of token ids."""
-        count = len(tokens)
+        # tokens, padded
         longest = max(map(len, tokens))
-        ids = np.full((count, longest), self.config.pad)  # (B, L)
-        keep = np.zeros((count, longest), np.int32)
+        shape = (len(tokens), longest)
+        ids = np.full(shape, self.config.pad)  # (B, L)
+        keep = np.zeros(shape, np.int32)
         for row, text_ids in enumerate(tokens):
-            ids[row, : len(text_ids)] = text_ids
-            keep[row, : len(text_ids)] = 1
-        first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
+            length = len(text_ids)
+            ids[row, :length] = text_ids
+            keep[row, :length] = 1
+
+        # vectors of words and positions, and what distances add to attention
+        first = 0
+        if self.config.kind == "mpnet":
+            first = self.config.pad + 1
         positions = self._positions[first : first + longest]  # (L, D)
         inputs = {"hidden": self._words[ids] + positions, "keep": keep}
         if self._distances is not None:
             buckets = distance_buckets(longest, self.config.buckets)  # (L, L)
-            bias = self._distances[buckets].transpose(2, 0, 1)[None]  # (1, H, L, L)
+            bias = self._distances[buckets]  # (L, L, H)
+            bias = bias.transpose(2, 0, 1)[None]  # (1, H, L, L)
             inputs["bias"] = np.ascontiguousarray(bias)
+
+        # unit vectors of texts
         hidden = self._transform(**inputs)  # (B, L, D)
         if self.config.pooling == "cls":
             pooled = hidden[:, 0]  # (B, D)
         else:
             weight = keep[:, :, None].astype(np.float32)
-            pooled = (hidden * weight).sum(1) / weight.sum(1)
-        vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+            summed = (hidden * weight).sum(1)
+            pooled = summed / weight.sum(1)
+        norms = np.linalg.norm(pooled, axis=1, keepdims=True)
+        vectors: Matrix = pooled / norms
         return vectors
+
+
+def _load_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises no narrower class
+        cure = "install the model again"
+        raise ModelError(f"{path}: not a tokenizer ({error}); {cure}") from error
 
 
 # hidden (B, L, D): words and positions; keep (B, L) int32: 0 where a token is padding; MPNet's bias
@@ -125,12 +139,18 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
         return graph.constant(weights.pop(name))
 
     def norm(name: str) -> tuple[str, str]:
-        return vector(f"{name}.weight"), vector(f"{name}.bias")
+        scale = vector(f"{name}.weight")
+        shift = vector(f"{name}.bias")
+        return scale, shift
 
     def add_norm(rows: str, before: str, linear: str, norm_name: str) -> str:
         narrow = graph.add("MatMul", rows, matrix(linear))
-        constants = (*norm(norm_name), vector(f"{linear}.bias"))
-        return graph.add("SkipLayerNormalization", narrow, before, *constants, **precision, **fused)
+        scale, shift = norm(norm_name)
+        inputs = (narrow, before, scale, shift, vector(f"{linear}.bias"))
+        return graph.add("SkipLayerNormalization", *inputs, **precision, **fused)
+
+    def stacked(names: Sequence[str], kind: str) -> Array:
+        return np.concatenate([weights.pop(f"{name}.{kind}") for name in names])
 
     # inputs
     hidden = graph.input("hidden", ("B", "L", config.width))
@@ -138,18 +158,25 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     distances = ""
     if config.kind == "mpnet":
         distances = graph.input("bias", (1, config.heads, "L", "L"))
-    hidden = graph.add("LayerNormalization", hidden, *norm("embeddings.LayerNorm"), **precision)
+    first_norm = norm("embeddings.LayerNorm")
+    hidden = graph.add("LayerNormalization", hidden, *first_norm, **precision)
     for layer in range(config.layers):
         part = layer_parts(config, layer)
-        names = [part[name] for name in ("query", "key", "value")]
-        matrices = np.concatenate([weights.pop(f"{name}.weight") for name in names])
-        biases = np.concatenate([weights.pop(f"{name}.bias") for name in names])
+
+        # attention of all heads
+        names = (part["query"], part["key"], part["value"])
+        matrices = stacked(names, "weight")
+        biases = stacked(names, "bias")
         into = graph.constant(matrices.T)  # (D, 3 D)
-        inputs = (hidden, into, graph.constant(biases), keep, "", distances)
+        bias = graph.constant(biases)
+        inputs = (hidden, into, bias, keep, "", distances)
         mixed = graph.add("Attention", *inputs, num_heads=config.heads, **fused)
         hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
-        inner = graph.add("MatMul", hidden, matrix(part["widen"]))
-        inner = graph.add("BiasGelu", inner, vector(f"{part['widen']}.bias"), **fused)
+
+        # feed forward
+        widen = part["widen"]
+        inner = graph.add("MatMul", hidden, matrix(widen))
+        inner = graph.add("BiasGelu", inner, vector(f"{widen}.bias"), **fused)
         hidden = add_norm(inner, hidden, part["narrow"], part["narrow_norm"])
     return graph.compile(hidden)
 
@@ -168,10 +195,14 @@ def distance_buckets(length: int, buckets: int) -> Array:
     exact = buckets // 4
     steps = np.abs(distance)
     # in float32, as transformers does: at whole powers the last bit decides the bucket
-    growth = np.log(np.maximum(steps, 1).astype(np.float32) / exact)
-    growth = growth / np.log(np.float32(MAX_DISTANCE_TOKENS / exact))
-    far = np.minimum(exact + (growth * (half - exact)).astype(int), half - 1)
-    bucket: Array = np.where(steps < exact, steps, far) + half * (distance > 0)
+    ratio = np.maximum(steps, 1).astype(np.float32) / exact
+    max_ratio = np.float32(MAX_DISTANCE_TOKENS / exact)
+    growth = np.log(ratio)
+    growth = growth / np.log(max_ratio)
+    far = exact + (growth * (half - exact)).astype(int)
+    far = np.minimum(far, half - 1)
+    near_or_far = np.where(steps < exact, steps, far)
+    bucket: Array = near_or_far + half * (distance > 0)
     return bucket
 
 
@@ -180,7 +211,7 @@ def distance_buckets(length: int, buckets: int) -> Array:
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 HEADER_LENGTH_BYTES = 8  # at the start of the file
 WEIGHTS_FILE = "model.safetensors"
-WORDS = "embeddings.word_embeddings.weight"  # (vocabulary, D)
+WORD_VECTORS_NAME = "embeddings.word_embeddings.weight"  # (vocabulary, D)
 
 
 class WordTable:
@@ -198,7 +229,8 @@ class WordTable:
         self._file = self._path.open("rb", buffering=0)
         weakref.finalize(self, self._file.close)
         for name, place in _tensor_places(self._path):
-            if name.removeprefix(f"{config.kind}.") == WORDS:
+            own_name = name.removeprefix(f"{config.kind}.")
+            if own_name == WORD_VECTORS_NAME:
                 self._place = place
 
     def __getitem__(self, ids: Array) -> Array:
@@ -206,17 +238,20 @@ class WordTable:
         cut short."""
         place = self._place
         numbers, positions = np.unique(ids, return_inverse=True)
-        rows = np.empty((len(numbers), *place.shape[1:]), place.number_type)
-        row_bytes = rows.dtype.itemsize * place.shape[1]
+        width = place.shape[1]
+        rows = np.empty((len(numbers), width), place.number_type)
+        row_bytes = rows.dtype.itemsize * width
         with self._lock:
             for row, number in enumerate(numbers.tolist()):
-                self._file.seek(place.offset + number * row_bytes)
+                offset = place.offset + number * row_bytes
+                self._file.seek(offset)
                 content = self._file.read(row_bytes)
                 if len(content) != row_bytes:
                     raise ModelError(f"{self._path}: was cut short; install the model again")
                 rows[row] = np.frombuffer(content, place.number_type)
         vectors = place.decode(rows)
-        return vectors[positions.reshape(np.shape(ids))]
+        positions = positions.reshape(np.shape(ids))
+        return vectors[positions]
 
 
 def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
@@ -236,14 +271,13 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
     shapes = _weight_shapes(config)
     wrong = sorted(shapes.keys() ^ weights.keys())
     if wrong:
-        raise ModelError(
-            f"{path}: {len(wrong)} weights are missing or unknown, first {wrong[0]!r}; give a {config.kind} model"
-        )
+        problem = f"{len(wrong)} weights are missing or unknown, first {wrong[0]!r}"
+        raise ModelError(f"{path}: {problem}; give a {config.kind} model")
     for name, shape in shapes.items():
-        if weights[name].shape != shape:
-            raise ModelError(
-                f"{path}: {name} is {weights[name].shape}, not {shape}; install the model again"
-            )
+        own_shape = weights[name].shape
+        if own_shape != shape:
+            problem = f"{name} is {own_shape}, not {shape}"
+            raise ModelError(f"{path}: {problem}; install the model again")
     return weights
 
 
@@ -264,7 +298,8 @@ class TensorPlace(NamedTuple):
         """Return float32 for numbers that were read from the file; others than bfloat16 of a kind
         that NumPy has."""
         if self.number_name == "BF16":
-            return (values.astype(np.uint32) << 16).view(np.float32)
+            bits = values.astype(np.uint32) << 16
+            return bits.view(np.float32)
         return values.astype(np.float32, copy=False)
 
 
@@ -278,7 +313,8 @@ def _tensor_places(path: Path) -> Iterator[tuple[str, TensorPlace]]:
             continue
         start, end = entry["data_offsets"]
         offset = HEADER_LENGTH_BYTES + length + start
-        yield name, TensorPlace(entry["dtype"], offset, end - start, tuple(entry["shape"]))
+        shape = tuple(entry["shape"])
+        yield name, TensorPlace(entry["dtype"], offset, end - start, shape)
 
 
 def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
@@ -288,12 +324,14 @@ def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
         values = np.memmap(path, place.number_type, "r", place.offset, place.shape)
         if values.nbytes != place.size:
             raise ValueError(f"{name}: {place.size} bytes for {values.nbytes}")
-        yield name, place.decode(values).view(np.ndarray)
+        decoded = place.decode(values)
+        yield name, decoded.view(np.ndarray)
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape that each weight must have."""
-    width, inner = config.width, config.inner
+    width = config.width
+    inner = config.inner
     shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (config.vocabulary, width),
         "embeddings.position_embeddings.weight": (config.positions, width),
@@ -306,8 +344,13 @@ def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
         shapes["encoder.relative_attention_bias.weight"] = (config.buckets, config.heads)
     for layer in range(config.layers):
         for part, name in layer_parts(config, layer).items():
-            rows = inner if part == "widen" else width
-            columns = inner if part == "narrow" else width
-            shapes[f"{name}.weight"] = (rows,) if part.endswith("norm") else (rows, columns)
-            shapes[f"{name}.bias"] = (rows,)
+            sizes = [width, width]
+            if part == "widen":
+                sizes = [inner, width]
+            elif part == "narrow":
+                sizes = [width, inner]
+            elif part.endswith("norm"):
+                sizes = [width]
+            shapes[f"{name}.weight"] = tuple(sizes)
+            shapes[f"{name}.bias"] = (sizes[0],)
     return shapes

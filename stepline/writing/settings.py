@@ -39,7 +39,9 @@ class PromptSettings(ChatServerSettings):
     @property
     def chunk_words(self) -> int | None:
         """Words of a chunk; None where it has `sentences_per_chunk` sentences."""
-        return None if self.prompt == "nasva" else self.words_per_chunk
+        if self.prompt == "nasva":
+            return None
+        return self.words_per_chunk
 
 
 class LlmSettings(ChatSettings, PromptSettings):
@@ -69,8 +71,9 @@ class LlmSettings(ChatSettings, PromptSettings):
         return self.projector
 
     def seconds_for(self, chunks: int) -> float:
-        """Return the seconds in which so many chunks must be answered."""
-        return self.deadline * max(1.0, chunks / CHUNKS_PER_DEADLINE)
+        """Return the seconds in which a number of chunks must be answered."""
+        deadlines = chunks / CHUNKS_PER_DEADLINE
+        return self.deadline * max(1.0, deadlines)
 
     @model_validator(mode="after")
     def _sees_with_a_projector(self) -> "LlmSettings":
@@ -83,8 +86,12 @@ class LlmSettings(ChatSettings, PromptSettings):
         """Store what concerns pictures only where some are shown: results without any stay what
         they are."""
         tree: dict[str, Any] = stored(self)
-        unused = () if self.pictures else ("pictures", "picture_size", "together", "projector")
-        for name in (*unused, *(() if self.dry_run else ("dry_run",))):
+        unused: list[str] = []
+        if not self.pictures:
+            unused += ("pictures", "picture_size", "together", "projector")
+        if not self.dry_run:
+            unused.append("dry_run")
+        for name in unused:
             tree.pop(name, None)
         return tree
 
@@ -116,11 +123,10 @@ class WritingSettings(Settings):
             return tree
         if not self.second_pass:
             tree.pop("second_pass", None)
-        llm, usual = tree.get("llm"), LlmSettings()
-        is_usual = (
-            self.llm.words_per_chunk == usual.words_per_chunk
-            and self.llm.sentences_per_chunk == usual.sentences_per_chunk
-        )
-        if isinstance(llm, dict) and is_usual:
+        usual = LlmSettings()
+        has_usual_words = self.llm.words_per_chunk == usual.words_per_chunk
+        has_usual_sentences = self.llm.sentences_per_chunk == usual.sentences_per_chunk
+        llm = tree.get("llm")
+        if isinstance(llm, dict) and has_usual_words and has_usual_sentences:
             llm.pop("words_per_chunk", None)
         return tree

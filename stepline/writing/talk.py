@@ -6,7 +6,7 @@ from typing import Final
 from stepline.narration import load_tagger
 from stepline.narration.words import SENTENCE_KINDS
 
-# P(talk) of a step from which it is dropped. Of 18 steps of talk 14 lie above, of 27 that only hold
+# P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above, of 27 that only hold
 # words of a channel ("peel a thumb sized piece of ginger") or are strange, 2.
 MIN_TALK: Final = 0.9
 # A step is read between these two: alone, or among talk, "cut the onion" passes for talk.
@@ -26,6 +26,8 @@ def talk_reasons(texts: Sequence[str]) -> list[str | None]:
     for text in texts:
         sentence = text.rstrip(".") + "."
         _, reading, _ = tagger.read_sentences([WORK_BEFORE, sentence, WORK_AFTER])
-        is_talk = float(reading.kinds[talk]) >= MIN_TALK
-        reasons.append(TALK_REASON if is_talk else None)
+        reason = None
+        if float(reading.kinds[talk]) >= MIN_TALK:
+            reason = TALK_REASON
+        reasons.append(reason)
     return reasons

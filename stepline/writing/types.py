@@ -7,8 +7,8 @@ from stepline.records import Rejected, Step, StepKind
 
 # An order not to do: "don't move them", "be careful not to tear it"; "don't forget to stir" is one
 # to do.
-_CONDITION = re.compile(r"\b(?:if|unless|in (?:the )?(?:case|event) (?:of|that)|in case)\b")
-_AVOID = re.compile(
+_CONDITION_PATTERN = re.compile(r"\b(?:if|unless|in (?:the )?(?:case|event) (?:of|that)|in case)\b")
+_AVOID_PATTERN = re.compile(
     r"(?:\w+ly |please |also |and |but |you )*"
     r"(?:(?:do not|don't|dont|must not|mustn't|should not|shouldn't|cannot|can't|try not to|never)"
     r"(?! (?:forget|hesitate|worry|be afraid|be scared|be shy|neglect|fail)\b)"
@@ -36,10 +36,14 @@ class WrittenSteps:
 def under_condition(text: str) -> bool:
     """Return whether an English instruction holds only in some case: "call for help if the burn is
     severe"."""
-    return bool(_CONDITION.search(text.lower()))
+    return bool(_CONDITION_PATTERN.search(text.lower()))
 
 
 def instruction_kind(text: str) -> StepKind:
     """Return whether an English instruction says what to do or what to avoid; other languages count
     as "do"."""
-    return "avoid" if _AVOID.match(" ".join(text.lower().replace("\u2019", "'").split())) else "do"
+    plain = text.lower().replace("\u2019", "'")
+    plain = " ".join(plain.split())
+    if _AVOID_PATTERN.match(plain):
+        return "avoid"
+    return "do"

@@ -11,10 +11,10 @@ import pytest
 
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
-from stepline.asr.hallucinations import REPEATED
+from stepline.asr.hallucinations import REPETITION_REASON
 from stepline.asr.second_reading import (
     FRAMES_PER_SECOND,
-    Read,
+    RecogniseWindow,
     doubtful_utterances,
     fit_to_voice,
     read_again,
@@ -51,7 +51,7 @@ def spoken(words: Sequence[Word]) -> str:
     return "".join(word.text for word in words).strip()
 
 
-def second(*answers: list[Word]) -> tuple[list[Span], Read]:
+def second(*answers: list[Word]) -> tuple[list[Span], RecogniseWindow]:
     """Return the pieces that were asked for, filled as they come, and a reader that gives the
     answers in order."""
     pieces: list[Span] = []
@@ -198,4 +198,4 @@ def test_a_loop_that_goes_on_from_window_to_window_is_not_believed() -> None:
     assert len(collector.believed) == 4  # each by itself is
     result = collector.result(SimpleNamespace(advice="", english_only=True, name="fake"))
     assert result.transcript.sentences == ()
-    assert {item.reason for item in result.dropped} == {REPEATED}
+    assert {item.reason for item in result.dropped} == {REPETITION_REASON}

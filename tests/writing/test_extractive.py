@@ -13,7 +13,7 @@ import pytest
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
 from stepline.writing.extractive.coreference import resolve_pronouns
-from stepline.writing.extractive.segments import LONGEST, split_into_segments
+from stepline.writing.extractive.segments import MAX_SEGMENT_WORDS, split_into_segments
 from stepline.writing.extractive.writer import merge_repeats, number_steps, write_extractive
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
@@ -305,7 +305,10 @@ def test_a_question_and_an_order_are_marked() -> None:
 
 
 def test_no_segment_is_longer_than_the_limit() -> None:
-    assert max(len(segment.words) for segment in split_into_segments("word " * 500, 0)) <= LONGEST
+    assert (
+        max(len(segment.words) for segment in split_into_segments("word " * 500, 0))
+        <= MAX_SEGMENT_WORDS
+    )
 
 
 def test_curly_apostrophes_read_like_straight_ones() -> None:

@@ -52,7 +52,7 @@ def test_chunks_are_as_few_and_as_even_as_can_be(count: int, sizes: list[int]) -
 
 
 def test_a_chunk_holds_no_more_characters_than_fit_the_question() -> None:
-    long = "a" * (chunks.LONGEST - 10)
+    long = "a" * (chunks.MAX_CHUNK_CHARS - 10)
     parts = split_into_chunks(talk("Stir it well.", long, "x" * 9000, "Stir."), 10)
     assert [part.indices for part in parts] == [(0,), (1,), (2,), (3,)]
 

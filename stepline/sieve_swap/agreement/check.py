@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepline.writing.extractive.english import word_set
-from stepline.writing.quantities import COUNT, FUNCTION, Quantity, quantities, stem, tokens
+from stepline.writing.quantities import (
+    COUNT_KIND,
+    FUNCTION_WORDS,
+    Quantity,
+    quantities,
+    stem,
+    tokens,
+)
 
 NEGATIVE_WORDS = word_set(
     "not never no without avoid cannot cant dont wont doesnt didnt isnt shouldnt nor neither none nothing"
@@ -64,7 +71,7 @@ def polarity(text: str) -> Polarity:
         elif word in NEGATIVE_WORDS or word.endswith("n't"):
             reach = MAX_DENIED_WORDS
             negative = True
-        elif word[0].isalpha() and word not in FUNCTION:
+        elif word[0].isalpha() and word not in FUNCTION_WORDS:
             stems = denied if reach else affirmed
             stems.add(stem(word))
             reach = max(0, reach - 1)
@@ -107,8 +114,8 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
                 return (
                     CHANGED_UNIT if _same_figures(said_of_kind, written_of_kind) else CHANGED_NUMBER
                 )
-        elif kind != COUNT:
-            measures = [amount for amount in spoken if amount.kind != COUNT]
+        elif kind != COUNT_KIND:
+            measures = [amount for amount in spoken if amount.kind != COUNT_KIND]
             if _same_figures(measures, written_of_kind):
                 return CHANGED_UNIT
     return CHANGED_NUMBER if _same_thing_in_other_amounts(spoken, written) else None

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.narration.words import word_set
-from stepline.writing.extractive.pronouns import MEASURES, NEVER_MEANT, noun_name
+from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NEVER_MEANT, noun_name
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -31,7 +31,7 @@ OBJECT_ROLES: Final = word_set("dobj nsubjpass dative")
 PLACE_ROLES: Final = word_set("pobj")
 UNNAMEABLE_WORDS: Final = (
     NEVER_MEANT
-    | MEASURES
+    | MEASURE_NOUNS
     | word_set("you lot thing stuff video guy one bit minute side end way top bottom size amount")
 )
 
@@ -126,7 +126,7 @@ def _candidate(
 
 def _measured_thing(root: "Token") -> "Token":
     """Return the flour of "two cups of flour"."""
-    if root.lemma_.lower() not in MEASURES:
+    if root.lemma_.lower() not in MEASURE_NOUNS:
         return root
     for child in root.children:
         if child.dep_ == "prep" and child.lower_ == "of":

@@ -5,12 +5,12 @@ A clause is the verb of one action with what the grammar says of it. `off_topic`
 are no step, `phrases` words the others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepline.writing.extractive.english import verbs, word_set
-from stepline.writing.extractive.segments import SUBORDINATORS
+from stepline.writing.extractive.segments import SUBORDINATE_WORDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
-CARRIERS = word_set(
+CARRIER_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
 # Auxiliaries that put an action into the past or into a might-be: nobody is told to do it now.
 NOT_NOW = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
 CLAUSE_TAKERS = word_set("let ensure check see watch help make keep have get")
-RELATIVES = word_set("that what which how where who why whatever whether")
+RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 # A passive is an instruction only with one of these: "the potatoes are then mashed".
 PASSIVE_CUES = word_set("then now next should must finally")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_US = frozenset(("'s", "s", "us", "me"))
+# As participles they say by what means an action is done: "using a ruler".
+MEANS_VERBS = word_set("use make be have keep leave let")
 
-_SUBJECTS: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
+_SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
-_LINKS = frozenset(("conj", "dep", "parataxis", "ccomp"))
+_LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 
 
 @dataclass(frozen=True)
@@ -69,166 +71,163 @@ def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) 
     ordered: the segment's "you" was put there by `segments`, so its clauses are orders. sequenced:
     a "then" or the like stood before it, which makes a passive an instruction.
     """
-    found = [clause for sentence in doc.sents for clause in _walk(sentence.root, None, None)]
-    if not sequenced:
-        cued = [
-            any(token.lower_ in PASSIVE_CUES for token in doc[: clause.verb.i]) for clause in found
-        ]
-        found = [
-            clause
-            for clause, is_cued in zip(found, cued, strict=True)
-            if clause.voice != "passive" or is_cued
-        ]
-    if ordered:
-        found = [
-            replace(clause, voice="order") if clause.voice == "you" else clause for clause in found
-        ]
-    # Not the first half of a hyphened verb, the "shift" of "shift-click".
-    halves = {token.i for token in doc[:-2] if token.nbor().text == "-" and not token.whitespace_}
-    return sorted(
-        (clause for clause in found if clause.verb.i not in halves),
-        key=lambda clause: clause.verb.i,
-    )
+    clauses = []
+    for sentence in doc.sents:
+        for clause in _walk(sentence.root, None, None):
+            if clause.voice == "passive" and not sequenced and not _is_cued(clause):
+                continue
+            if _is_hyphenated(clause.verb):
+                continue
+            if ordered and clause.voice == "you":
+                clause = replace(clause, voice="order")
+            clauses.append(clause)
+    return sorted(clauses, key=lambda clause: clause.verb.i)
+
+
+def _is_cued(clause: Clause) -> bool:
+    before = clause.verb.doc[: clause.verb.i]
+    return any(token.lower_ in PASSIVE_CUES for token in before)
+
+
+def _is_hyphenated(verb: "Token") -> bool:
+    """Return whether a verb is the first half of a hyphened one, the "shift" of "shift-click"."""
+    if verb.i + 2 >= len(verb.doc) or verb.whitespace_:
+        return False
+    return bool(verb.nbor().text == "-")
 
 
 def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
     """Yield the clauses at and below a verb; a verb that only carries another one gives way to
     it."""
     mood = _mood(verb, inherited)
-    carried = _carried(verb) if mood is not None else None
+    carried = None
+    if mood is not None:
+        carried = _carried(verb)
+
+    # the verb, or the one that it carries
     if mood is not None and carried is not None:
         lower = _lowered(verb, mood)
         if lower is not None:
             yield from _walk(carried, lower, chain)
     elif mood is not None:
         yield Clause(verb, mood.voice, mood.may, mood.negated, mood.planned, chain)
-    if (
-        mood is not None
-        and carried is None
-        and not mood.negated
-        and verb.lemma_ not in CARRIERS | {"be"}
-    ):
-        for child in verb.children:
-            if tells_more(child):
-                yield from _walk(child, mood, None)
+        is_action = verb.lemma_ not in CARRIER_VERBS and verb.lemma_ != "be"
+        if is_action and not mood.negated:
+            for child in verb.children:
+                if tells_more(child):
+                    yield from _walk(child, mood, None)
+
+    # actions that are linked to it
     for child in [*verb.children, *_after_taken(verb)]:
-        if (
-            child is not carried
-            and child.i > verb.i
-            and child.dep_ in _LINKS
-            and _is_next(verb, child)
-        ):
-            yield from _walk(
-                child, mood, verb if child.dep_ == "conj" and not _subject(child) else None
-            )
+        if child is carried or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
+            continue
+        if not _is_next(verb, child):
+            continue
+        joined_to = None
+        if child.dep_ == "conj" and _subject(child) is None:
+            joined_to = verb
+        yield from _walk(child, mood, joined_to)
 
 
 def _after_taken(verb: "Token") -> "list[Token]":
     """Return orders that the parser joined to a taken clause: "let it dry, then SAND it
     lightly"."""
-    taken = [child for child in verb.children if child.dep_ == "ccomp" and verb.lemma_ == "let"]
-    return [
-        deep
-        for child in taken
-        for deep in child.children
-        if deep.dep_ == "conj" and acts_on_something(deep)
-    ]
+    if verb.lemma_ != "let":
+        return []
+    orders = []
+    for child in verb.children:
+        if child.dep_ != "ccomp":
+            continue
+        for deep in child.children:
+            if deep.dep_ == "conj" and acts_on_something(deep):
+                orders.append(deep)
+    return orders
 
 
 def acts_on_something(verb: "Token") -> bool:
-    """Tell whether a verb has an object of its own and no subject."""
-    return _subject(verb) is None and any(child.dep_ == "dobj" for child in verb.children)
+    """Return whether a verb has an object of its own and no subject."""
+    return _subject(verb) is None and _has_child(verb, ("dobj",))
+
+
+def _has_child(verb: "Token", relations: Sequence[str]) -> bool:
+    return any(child.dep_ in relations for child in verb.children)
 
 
 def tells_more(child: "Token") -> bool:
-    """Tell whether a participle is an action of its own: "lie back, PINCHING your shoulders";
-    "using ..." is none."""
-    return (
-        child.dep_ == "advcl"
-        and child.tag_ == "VBG"
-        and child.i > child.head.i + 1
-        and child.nbor(-1).text == ","
-        and child.lemma_ not in ("use", "make", "be", "have", "keep", "leave", "let")
-        and acts_on_something(child)
-        and not any(deep.dep_ in ("mark", "aux") for deep in child.children)
-    )
+    """Return whether a participle is an action of its own: "lie back, PINCHING your shoulders";
+    "using ..." is not."""
+    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in MEANS_VERBS:
+        return False
+    is_behind_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
+    if not is_behind_comma or _has_child(child, ("mark", "aux")):
+        return False
+    return acts_on_something(child)
 
 
 def _is_next(verb: "Token", child: "Token") -> bool:
-    """Tell whether a linked child is an action beside the verb, and not a clause that the verb
+    """Return whether a linked child is an action next to the verb, and not a clause that the verb
     takes along."""
-    if child.dep_ == "ccomp":
-        return (
-            child.lemma_ != "know"
-            and _subject(child) is not None
-            and verb.lemma_ not in CLAUSE_TAKERS
-            and (
-                _subject(child).lower_ in _SUBJECTS and verb.pos_ != "VERB"  # type: ignore[union-attr]
-            )
-        )
-    return child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
+    if child.dep_ != "ccomp":
+        return child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
+    if child.lemma_ == "know" or verb.lemma_ in CLAUSE_TAKERS or verb.pos_ == "VERB":
+        return False
+    subject = _subject(child)
+    return subject is not None and subject.lower_ in _SUBJECT_VOICES
 
 
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
     """Return who does the verb and how it is told; None when it tells of no action now."""
     helpers = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
-    negated = any(
-        child.dep_ == "neg" or child.lower_ == "never"
-        for child in verb.children
-        if child.i < verb.i
-    )
-    if any(
-        child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATORS and child.i < verb.i
-        for child in verb.children
-    ):
-        return None
+    negated = False
+    for child in verb.children:
+        if child.i >= verb.i:
+            continue
+        if child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATE_WORDS:
+            return None
+        if child.dep_ == "neg" or child.lower_ == "never":
+            negated = True
     subject = _subject(verb)
     if subject is None or (inherited is not None and subject.lower_ in LET_US):
         return _without_subject(verb, inherited, negated)
-    if subject.i and subject.nbor(-1).lower_ in RELATIVES:
+    if subject.i and subject.nbor(-1).lower_ in RELATIVE_WORDS:
         return None  # "the length that you'll cut": said of a thing, not told
     if subject.dep_ == "nsubjpass":
         return _passive(subject, helpers, negated)
-    voice = _SUBJECTS.get(subject.lower_)
+    voice = _SUBJECT_VOICES.get(subject.lower_)
     if voice is None or helpers & NOT_NOW or not _is_present(verb, helpers):
         return None
-    return _Mood(
-        voice,
-        may="can" in helpers,
-        negated=negated,
-        planned=bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"}),
-    )
+    may = "can" in helpers
+    planned = bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"})
+    return _Mood(voice, may, negated, planned)
 
 
 def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _Mood | None:
     if inherited is not None:
-        fits = _is_base(verb) or verb.tag_ == "VBG"
-        own = _Mood(inherited.voice, inherited.may, inherited.negated or negated, inherited.planned)
-        past = any(
-            child.dep_ in ("aux", "auxpass") and child.lower_ in NOT_NOW for child in verb.children
-        )
-        return own if fits and not past else None
+        is_action = _is_base(verb) or verb.tag_ == "VBG"
+        if not is_action or _is_not_now(verb):
+            return None
+        return replace(inherited, negated=inherited.negated or negated)
     if verb.dep_ != "ROOT":
         return None
-    if (
-        verb.tag_ == "VBG"
-        and verb.i == _first_word(verb)
-        and not any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
-    ):
-        return _Mood("title", negated=negated)
+    if verb.tag_ == "VBG" and verb.i == _first_word(verb):
+        has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
+        if not has_verb:
+            return _Mood("title", negated=negated)
     if verb.tag_ in _BASE_TAGS and not _asks(verb):
         return _Mood("order", negated=negated)
     return None
 
 
+def _is_not_now(verb: "Token") -> bool:
+    helpers = [child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")]
+    return not NOT_NOW.isdisjoint(helpers)
+
+
 def _passive(subject: "Token", helpers: set[str], negated: bool) -> _Mood | None:
     """Read "the potatoes are then mashed" and "it should be dried" as instructions, other passives
     as tales."""
-    if (
-        not helpers & {"are", "is", "be", "'re", "'s"}
-        or helpers & NOT_NOW
-        or subject.lower_ in _SUBJECTS
-    ):
+    is_now = helpers & {"are", "is", "be", "'re", "'s"} and not helpers & NOT_NOW
+    if not is_now or subject.lower_ in _SUBJECT_VOICES:
         return None
     return _Mood("passive", negated=negated)
 
@@ -237,16 +236,13 @@ def _carried(verb: "Token") -> "Token | None":
     """Return the verb that a carrier carries: "going to ADD", "start by PRIMING", "let's ADD"."""
     if verb.lemma_ == "let":
         return _after_let(verb)
-    if verb.lemma_ not in CARRIERS:
+    if verb.lemma_ not in CARRIER_VERBS:
         return None
     for child in verb.children:
         if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried(verb, child):
             return child
-        if (
-            verb.lemma_ in ("start", "begin", "finish")
-            and child.dep_ == "prep"
-            and child.lower_ in ("by", "with")
-        ):
+        is_by = child.dep_ == "prep" and child.lower_ in ("by", "with")
+        if is_by and verb.lemma_ in ("start", "begin", "finish"):
             for deep in child.children:
                 if deep.dep_ == "pcomp":
                     return deep
@@ -254,19 +250,17 @@ def _carried(verb: "Token") -> "Token | None":
 
 
 def _is_carried(verb: "Token", child: "Token") -> bool:
-    marks = [
-        token for token in child.children if token.dep_ in ("aux", "mark") and token.i < child.i
-    ]
     if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
         return False
     if verb.lemma_ == "go" and verb.tag_ != "VBG":
         return False
-    direct = any(token.dep_ == "dobj" for token in verb.children)
-    return (
-        not direct
-        and child.tag_ in ("VB", "VBG", "VBP")
-        and all(token.lower_ in ("to", "be") for token in marks)
-    )
+    if _has_child(verb, ("dobj",)) or child.tag_ not in ("VB", "VBG", "VBP"):
+        return False
+    for token in child.children:
+        is_mark = token.dep_ in ("aux", "mark") and token.i < child.i
+        if is_mark and token.lower_ not in ("to", "be"):
+            return False
+    return True
 
 
 def _after_let(verb: "Token") -> "Token | None":
@@ -282,8 +276,11 @@ def _after_let(verb: "Token") -> "Token | None":
 def _lowered(verb: "Token", mood: _Mood) -> _Mood | None:
     """Return the mood of a carried verb; None when the carrier says that it need not or will not be
     done."""
-    voice: Voice = "we" if verb.lemma_ == "let" else mood.voice
-    if mood.negated and (verb.lemma_ in ("need", "have") or voice in ("i", "we")):
+    voice = mood.voice
+    if verb.lemma_ == "let":
+        voice = "we"
+    is_undone = verb.lemma_ in ("need", "have") or voice in ("i", "we")
+    if mood.negated and is_undone:
         return None
     return _Mood(voice, mood.may, mood.negated, planned=True)
 
@@ -300,22 +297,23 @@ def _is_base(verb: "Token") -> bool:
 
 
 def _is_present(verb: "Token", helpers: set[str]) -> bool:
-    """Tell whether a verb with the subject you, we or I stands in the present; "I put", tagged
-    past, counts."""
+    """Return whether a verb with the subject you, we or I is in the present; "I put", tagged past,
+    counts."""
     if verb.tag_ == "VBG":
         return True
     return _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}
 
 
 def _first_word(verb: "Token") -> int:
-    return next((token.i for token in verb.doc if not token.is_punct), 0)
+    for token in verb.doc:
+        if not token.is_punct:
+            return int(token.i)
+    return 0
 
 
 def _asks(verb: "Token") -> bool:
-    """Tell whether the clause opens with a question word."""
+    """Return whether the clause opens with a question word."""
     first = verb.doc[_first_word(verb)]
-    return (
-        first.lower_ in ("what", "why", "how", "who", "where", "which", "when")
-        and first.dep_ != "mark"
-        and first.head == verb
-    )
+    if first.lower_ not in ("what", "why", "how", "who", "where", "which", "when"):
+        return False
+    return bool(first.dep_ != "mark" and first.head == verb)

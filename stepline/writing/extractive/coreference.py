@@ -21,7 +21,10 @@ def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
     ModelError without the parser.
     """
     mentions = Mentions()
-    return [_resolved(doc, number, mentions) for number, doc in enumerate(parse(sentences))]
+    resolved = []
+    for number, doc in enumerate(parse(sentences)):
+        resolved.append(_resolved(doc, number, mentions))
+    return resolved
 
 
 def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
@@ -29,14 +32,23 @@ def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
     names: dict[int, str] = {}  # of pronouns, by token
     clauses = find_clauses(doc)
     for clause in clauses:
-        if before := mentions_before(clause.verb):
+        before = mentions_before(clause.verb)
+        if before:
             mentions.add(sentence, before)
-        worded = imperative_phrase(clause, lambda token: mentions.resolve(token.lower_, sentence))
-        names |= worded.resolved
-        mentions.add(sentence, mentions_of(clause.verb, worded.resolved))
-    if not clauses and (named := mentions_in(doc)):
-        mentions.add(sentence, named)
-    return "".join(
-        (f"the {names[token.i]}" if token.i in names else token.text) + token.whitespace_
-        for token in doc
-    )
+        phrase = imperative_phrase(clause, lambda token: mentions.resolve(token.lower_, sentence))
+        names |= phrase.resolved
+        mentions.add(sentence, mentions_of(clause.verb, phrase.resolved))
+    if not clauses:
+        things = mentions_in(doc)
+        if things:
+            mentions.add(sentence, things)
+
+    # the sentence with the names
+    pieces = []
+    for token in doc:
+        text = token.text
+        if token.i in names:
+            text = f"the {names[token.i]}"
+        pieces.append(text)
+        pieces.append(token.whitespace_)
+    return "".join(pieces)

@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 
 
 # names of people and places: no step needs them; the parser cuts sentences itself
-UNUSED = ("ner", "senter")
-BATCH = 64  # segments a parser call
+UNUSED_PIPES = ("ner", "senter")
+BATCH_SEGMENTS = 64  # per parser call
 
 _loading = threading.Lock()
-COMMANDS = "spacy.cli"  # spaCy's command line
-TORCH = "torch"
+COMMANDS_MODULE = "spacy.cli"  # spaCy's command line
+TORCH_MODULE = "torch"
 # packages whose networks run in spaCy by torch
 TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_transformers")
 
@@ -41,22 +41,24 @@ def import_spacy() -> Any:
     """Return spaCy without its command line, nearly half of its import (0.3 of 0.75 CPU s, 18 MiB),
     and in Stepline's own processes without torch (1.6 CPU s, 175 MiB): both unused here.
 
-    What asks for the command line later finds it: the module that stands for it is there during the
+    What asks for the command line later finds it: the module in its place is there during the
     import alone.
     """
-    if "spacy" not in sys.modules:
-        stand_in, info = ModuleType(COMMANDS), ModuleType(f"{COMMANDS}.info")
-        stand_in.__path__ = []
-        vars(info)["__getattr__"] = lambda name: _imported_when_called(info.__name__, name)
-        sys.modules |= {stand_in.__name__: stand_in, info.__name__: info}
-        try:
-            with _torch_hidden():
-                return importlib.import_module("spacy")
-        finally:
-            for module in (stand_in, info):
-                if sys.modules.get(module.__name__) is module:
-                    del sys.modules[module.__name__]
-    return sys.modules["spacy"]
+    if "spacy" in sys.modules:
+        return sys.modules["spacy"]
+    stand_in = ModuleType(COMMANDS_MODULE)
+    stand_in.__path__ = []
+    info = ModuleType(f"{COMMANDS_MODULE}.info")
+    vars(info)["__getattr__"] = lambda name: _imported_when_called(info.__name__, name)
+    for module in (stand_in, info):
+        sys.modules[module.__name__] = module
+    try:
+        with _torch_hidden():
+            return importlib.import_module("spacy")
+    finally:
+        for module in (stand_in, info):
+            if sys.modules.get(module.__name__) is module:
+                del sys.modules[module.__name__]
 
 
 class _AbsentFinder:
@@ -67,20 +69,20 @@ class _AbsentFinder:
 
     def find_spec(self, name: str, *_: object) -> None:
         """Raise ModuleNotFoundError for torch; leave the rest to other finders."""
-        if name == TORCH and threading.get_ident() == self._thread:
+        if name == TORCH_MODULE and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextmanager
 def _torch_hidden() -> Iterator[None]:
-    """Have spaCy, which imports torch where it is installed, find none; what imports torch later
-    finds it.
+    """Hide torch from spaCy, which imports it where it is installed; what imports torch later finds
+    it.
 
     Not where it is imported already, nor in a program of somebody else's, nor where a package is
     installed whose networks need it in spaCy.
     """
     users = [name for name in TORCH_USERS if find_spec(name) is not None]
-    if TORCH in sys.modules or not is_own_process() or users:
+    if TORCH_MODULE in sys.modules or not is_own_process() or users:
         yield
         return
     finder: Any = _AbsentFinder()
@@ -94,13 +96,16 @@ def _torch_hidden() -> Iterator[None]:
 def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
-    return lambda *given, **options: getattr(importlib.import_module(module), name)(
-        *given, **options
-    )
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        function = getattr(importlib.import_module(module), name)
+        return function(*arguments, **options)
+
+    return call
 
 
 def parser() -> "Language":
-    """Return the parser, loaded once a process (about 0.35 s, after an import of spaCy of about
+    """Return the parser, loaded once per process (about 0.35 s, after an import of spaCy of about
     0.45 s); safe to call from several threads."""
     with _loading:
         return _load_parser()
@@ -109,15 +114,16 @@ def parser() -> "Language":
 @cache
 def _load_parser() -> "Language":
     start = time.perf_counter()
-    folder, spacy = find_weights("en-core-web-sm"), import_spacy()
-    language: Language = spacy.load(folder, exclude=list(UNUSED))
+    folder = find_weights("en-core-web-sm")
+    spacy = import_spacy()
+    language: Language = spacy.load(folder, exclude=list(UNUSED_PIPES))
     logger.info("loaded the English parser in %.2f s", time.perf_counter() - start)
     return language
 
 
 def parse(texts: Sequence[str]) -> "Iterator[Doc]":
-    """Return one parsed document a text, in order."""
-    docs: Iterator[Doc] = parser().pipe(texts, batch_size=BATCH)
+    """Return one parsed document per text, in order."""
+    docs: Iterator[Doc] = parser().pipe(texts, batch_size=BATCH_SEGMENTS)
     return docs
 
 

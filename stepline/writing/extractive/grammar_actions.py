@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from stepline.narration.words import WORD_EDITS, bare_word, spoken_words
 from stepline.writing.extractive.clauses import Clause, find_clauses
+from stepline.writing.extractive.complements import NOUN_TAGS, is_rest, parts_of
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import off_topic_reason
-from stepline.writing.extractive.phrases import Phrase, imperative_phrase, is_rest, parts_of
+from stepline.writing.extractive.phrases import Phrase, imperative_phrase
 from stepline.writing.extractive.segments import Segment, split_into_segments
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ MIN_KEPT_VERB: Final = 0.5
 MIN_KEPT_OBJECTS: Final = 0.6
 # Words between two actions that may still be one step.
 MAX_WORDS_BETWEEN: Final = 6
+
+NEGATION_WORDS: Final = ("not", "never", "dont")
 
 Findings = npt.NDArray[np.float64]
 # the place of a pronoun among the sentence's spoken words -> its name, None where none is sure
@@ -75,14 +78,22 @@ def grammar_actions(
 def grammar_findings(texts: Sequence[str]) -> Findings:
     """Return what grammar alone finds in each sentence, (S, 2): an order, and an action told by
     "you", "we" or "I"; neither is talk by the rules of `off_topic`."""
-    pieces = [(row, piece) for row, text in enumerate(texts) for piece in _segments(text)]
-    docs = parse([piece.text for _, piece in pieces])
+    pieces: list[Segment] = []
+    rows: list[int] = []
+    for row, text in enumerate(texts):
+        own_pieces = _segments(text)
+        pieces += own_pieces
+        rows += [row] * len(own_pieces)
+    docs = parse([piece.text for piece in pieces])
     findings = np.zeros((len(texts), 2))
-    for (row, piece), doc in zip(pieces, docs, strict=True):
+    for row, piece, doc in zip(rows, pieces, docs, strict=True):
         for clause in find_clauses(doc, ordered=piece.ordered, sequenced=piece.sequenced):
-            if off_topic_reason(clause, question=piece.question) is None:
-                is_order = clause.voice in ("order", "title", "passive")
-                findings[row, 0 if is_order else 1] = 1.0
+            if off_topic_reason(clause, question=piece.question) is not None:
+                continue
+            if clause.voice in ("order", "title", "passive"):
+                findings[row, 0] = 1.0
+            else:
+                findings[row, 1] = 1.0
     return findings
 
 
@@ -120,25 +131,30 @@ def _action(
     def keep(token: "Token") -> float:
         return 1 - float(edits[place(token), WORD_EDITS.index("drop")])
 
-    verb = place(clause.verb)
-    own = float(edits[verb, WORD_EDITS.index("verb")])
-    further = float(edits[verb, WORD_EDITS.index("next")])
-    is_joined = clause.chain is not None or clause.verb.dep_ == "conj"
-    goes_on = has_begun and is_joined and keep(clause.verb) >= MIN_KEPT_VERB
-    if own + further < MIN_ACTION and not goes_on and _mean_keep(clause, keep) < MIN_KEPT_OBJECTS:
-        return None
-    if clause.negated and not (
-        reading.is_warning or _keeps_not(piece, place_of, verb, keep_at(edits))
-    ):
-        return None
-
     def name(token: "Token") -> str | None:
         return resolve(place(token))
 
+    # whether the tagger lets an action begin here
+    verb = place(clause.verb)
+    first_chance = float(edits[verb, WORD_EDITS.index("verb")])
+    next_chance = float(edits[verb, WORD_EDITS.index("next")])
+    is_joined = clause.chain is not None or clause.verb.dep_ == "conj"
+    goes_on = has_begun and is_joined and keep(clause.verb) >= MIN_KEPT_VERB
+    is_likely = first_chance + next_chance >= MIN_ACTION
+    if not is_likely and not goes_on and _mean_keep(clause, keep) < MIN_KEPT_OBJECTS:
+        return None
+    if clause.negated and not reading.is_warning:
+        keeps_not = _keeps_not(piece, place_of, verb, keep_at(edits))
+        if not keeps_not:
+            return None
+
+    # the action
     phrase: Phrase = imperative_phrase(clause, name, keep)
-    places = tuple(sorted({place(token) for token in phrase.tokens}))
-    is_further = not _names_an_object(clause) and (further > own or goes_on)
-    return GrammarAction(phrase.text, verb, places, is_further, clause.negated)
+    places = sorted({place(token) for token in phrase.tokens})
+    is_further = next_chance > first_chance or goes_on
+    if _names_an_object(clause):
+        is_further = False
+    return GrammarAction(phrase.text, verb, tuple(places), is_further, clause.negated)
 
 
 def _names_an_object(clause: Clause) -> bool:
@@ -149,18 +165,19 @@ def _names_an_object(clause: Clause) -> bool:
     object (`benchmarks/writing.py --halves`).
     """
     children = clause.verb.children
-    return any(child.dep_ == "dobj" and child.pos_ in ("NOUN", "PROPN") for child in children)
+    return any(child.dep_ == "dobj" and child.pos_ in NOUN_TAGS for child in children)
 
 
 def _mean_keep(clause: Clause, keep: "Callable[[Token], float]") -> float:
     """Return the mean chance that the things stay which a clause acts on; 0 without any."""
-    things = [
-        keep(token)
-        for part in parts_of(clause)
-        for token in part
-        if token.pos_ in ("NOUN", "PROPN")
-    ]
-    return sum(things) / len(things) if things else 0.0
+    chances = []
+    for part in parts_of(clause):
+        for token in part:
+            if token.pos_ in NOUN_TAGS:
+                chances.append(keep(token))
+    if not chances:
+        return 0.0
+    return sum(chances) / len(chances)
 
 
 def keep_at(edits: "object") -> Callable[[int], float]:
@@ -171,34 +188,38 @@ def keep_at(edits: "object") -> Callable[[int], float]:
 def _keeps_not(
     piece: Segment, place_of: Sequence[int], verb: int, keep: Callable[[int], float]
 ) -> bool:
-    """Tell whether the tagger keeps the "not" in front of a verb."""
+    """Return whether the tagger keeps the "not" in front of a verb."""
     for word in piece.words:
         place = place_of[word.index]
-        is_not = word.bare.endswith("n't") or word.bare in ("not", "never", "dont")
+        is_not = word.bare.endswith("n't") or word.bare in NEGATION_WORDS
         if is_not and place <= verb and keep(place) >= MIN_ACTION:
             return True
     return False
 
 
 def _is_one_step(before: GrammarAction, action: GrammarAction) -> bool:
-    """Tell whether the later action goes on with the step of the one before."""
+    """Return whether the later action goes on with the step of the one before."""
     if not action.is_further or before.is_negated or action.is_negated:
         return False
     between = action.places[0] - before.places[-1] - 1
-    length = len(before.text.split()) + len(action.text.split()) + 1
+    text = f"{before.text} and {action.text}"
+    length = len(text.split())
     return between <= MAX_WORDS_BETWEEN and length <= MAX_JOINED_WORDS
 
 
 def _joined(before: GrammarAction, action: GrammarAction) -> GrammarAction:
-    places = tuple(sorted({*before.places, *action.places}))
-    return replace(before, text=f"{before.text} and {action.text}", places=places)
+    text = f"{before.text} and {action.text}"
+    places = sorted({*before.places, *action.places})
+    return replace(before, text=text, places=tuple(places))
 
 
 def is_covered(place: int, actions: Sequence[GrammarAction], words: Sequence[str]) -> bool:
-    """Tell whether a verb at a place is said by one of the actions, or stands within one."""
+    """Return whether a verb at a place is said by one of the actions, or lies within one."""
     bare = bare_word(words[place])
     for action in actions:
-        within = action.places[0] <= place <= action.places[-1]
-        if place in action.places or (within and bare in action.text.lower()):
+        if place in action.places:
+            return True
+        is_within = action.places[0] <= place <= action.places[-1]
+        if is_within and bare in action.text.lower():
             return True
     return False

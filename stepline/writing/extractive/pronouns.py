@@ -7,7 +7,7 @@ it"); across sentences a place that the thing went into is a rival, and then onl
 made can be meant ("I make my syrup: whisk the sugar into the water. Set that aside").
 """
 
-import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Number: TypeAlias = Literal["one", "many"]
 Role: TypeAlias = Literal["object", "place", "tool", "product"]
 
-PRONOUNS: dict[str, Number] = {
+PRONOUN_NUMBERS: dict[str, Number] = {
     "it": "one",
     "that": "one",
     "this": "one",
@@ -27,19 +27,23 @@ PRONOUNS: dict[str, Number] = {
     "those": "many",
     "these": "many",
 }
-INDEFINITE = word_set("everything all both")  # names of their own, without an article
-POINTING = word_set("this that these those")  # across sentences they mostly point at the picture
-REACH = 2  # sentences back; further away a pronoun means something else too often
-INTO = word_set("into in on onto to inside over")  # what goes there joins it: a rival for "it"
+INDEFINITE_PRONOUNS = word_set("everything all both")  # names of their own, without an article
+POINTING_PRONOUNS = word_set(
+    "this that these those"
+)  # across sentences they mostly point at the picture
+REACH_SENTENCES = 2  # sentences back; further away a pronoun means something else too often
+INTO_PREPOSITIONS = word_set(
+    "into in on onto to inside over"
+)  # what goes there joins it: a rival for "it"
 # their object is what the work results in
-MAKING = word_set("make prepare create build bake sew knit")
+MAKING_VERBS = word_set("make prepare create build bake sew knit")
 # What these put on or into a thing is as likely meant as the thing: "fill the hole with soil and
 # press it down".
-FILLING = word_set(
+FILLING_VERBS = word_set(
     "fill cover coat stuff load pack top line sprinkle brush rub spray spread dust grease season"
 )
 # Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
-MEASURES = word_set(
+MEASURE_NOUNS = word_set(
     """
     bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash
     dash bunch drop amount touch dollop drizzle sprinkle layer coat gram ounce pound inch foot set
@@ -53,8 +57,8 @@ NEVER_MEANT = word_set(
     """
 )
 # Words of a noun phrase that name it; articles, numbers and possessives do not.
-_NAMING = frozenset(("compound", "amod", "nmod"))
-_EMPTY = word_set(
+_NAMING_RELATIONS = ("compound", "amod", "nmod")
+_EMPTY_WORDS = word_set(
     "other same own little nice good first second whole entire next last few many more"
 )
 
@@ -82,123 +86,142 @@ class Mentions:
 
     def resolve(self, pronoun: str, sentence: int) -> str | None:
         """Return the name that the pronoun stands for, or None where that is not safe."""
-        number = PRONOUNS[pronoun]
-        for back, (said_in, mentions) in enumerate(reversed(self.clauses)):
-            if sentence - said_in > REACH:
+        number = PRONOUN_NUMBERS[pronoun]
+        for back, (clause_sentence, mentions) in enumerate(reversed(self.clauses)):
+            if sentence - clause_sentence > REACH_SENTENCES:
                 return None
-            fitting = [
-                mention
-                for mention in mentions
-                if mention.number == number and (mention.role != "tool" or not back)
-            ]
-            if fitting and pronoun in POINTING and said_in != sentence:
-                return self._product(said_in, number)
-            if fitting:
-                return _single(fitting, same_sentence=said_in == sentence) or self._product(
-                    said_in, number
-                )
+            fitting = []
+            for mention in mentions:
+                # a tool is meant only right after its own clause
+                is_near = mention.role != "tool" or not back
+                if mention.number == number and is_near:
+                    fitting.append(mention)
+            if not fitting:
+                continue
+            same_sentence = clause_sentence == sentence
+            name = None
+            if same_sentence or pronoun not in POINTING_PRONOUNS:
+                name = _single(fitting, same_sentence=same_sentence)
+            return name or self._product(clause_sentence, number)
         return None
 
     def _product(self, sentence: int, number: Number) -> str | None:
         """Return the one thing that a sentence says is being made."""
-        # they come in order
-        latest = itertools.takewhile(lambda clause: clause[0] >= sentence, reversed(self.clauses))
-        said = [
-            mention for said_in, mentions in latest if said_in == sentence for mention in mentions
-        ]
-        names = {
-            mention.name
-            for mention in said
-            if mention.role == "product" and mention.number == number
-        }
-        return names.pop() if len(names) == 1 else None
+        names = set()
+        for clause_sentence, mentions in reversed(self.clauses):
+            if clause_sentence < sentence:
+                break  # they come in order
+            if clause_sentence > sentence:
+                continue
+            for mention in mentions:
+                if mention.role == "product" and mention.number == number:
+                    names.add(mention.name)
+        return _only_name(names)
+
+
+def _only_name(names: set[str]) -> str | None:
+    if len(names) != 1:
+        return None
+    return names.pop()
 
 
 def _single(fitting: list[Mention], *, same_sentence: bool) -> str | None:
     """Return the one thing that is meant; an unknown thing (an unresolved pronoun) is named "" and
     blocks."""
     acted_on = [mention for mention in fitting if mention.role in ("object", "product")]
-    rivals = acted_on or [mention for mention in fitting if mention.role == "place"] or fitting
+    places = [mention for mention in fitting if mention.role == "place"]
+    rivals = acted_on or places or fitting
     if acted_on and not same_sentence:
-        rivals = acted_on + [mention for mention in fitting if mention.role == "place"]
-    names = {mention.name for mention in rivals if mention.role != "product"} or {
-        mention.name for mention in rivals
-    }
-    return names.pop() or None if len(names) == 1 else None
+        rivals = acted_on + places
+    names = {mention.name for mention in rivals if mention.role != "product"}
+    if not names:
+        names = {mention.name for mention in rivals}
+    return _only_name(names) or None
 
 
 def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
     """Return what the clause of a verb names; `resolved` holds the names of its pronouns by token
     index."""
-    found: list[Mention] = []
+    mentions = []
+    for token, role in _acted_on(verb):
+        mention = _mention(token, role, resolved)
+        last_word = mention.name.split(" ")[-1]
+        if mention.name not in NEVER_MEANT and last_word != "-":
+            mentions.append(mention)
+    return tuple(mentions)
+
+
+def _acted_on(verb: "Token") -> "Iterator[tuple[Token, Role]]":
+    """Yield the things that a clause names, each with its role."""
     for child in verb.children:
-        if child.dep_ == "dobj" and verb.lemma_ in MAKING:
-            found.append(_mention(child, "product", resolved))
-        elif child.dep_ in ("dobj", "nsubjpass") or (
-            child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")
-        ):
-            found.append(_mention(child, "object", resolved))
+        is_receiver = child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")
+        if child.dep_ == "dobj" and verb.lemma_ in MAKING_VERBS:
+            yield child, "product"
+        elif child.dep_ in ("dobj", "nsubjpass") or is_receiver:
+            yield child, "object"
         elif child.dep_ == "prep":
-            placed = _placed(verb, child)
-            found.extend(
-                _mention(deep, placed, resolved)
-                for deep in child.children
-                if placed and deep.dep_ == "pobj"
-            )
-        if child.dep_ == "dobj" and verb.lemma_ in FILLING:
-            found.extend(_mention(token, "object", resolved) for token in _with(child))
+            role = _role_after(verb, child)
+            if role is not None:
+                for deep in _children(child, ("pobj",)):
+                    yield deep, role
+        if child.dep_ == "dobj" and verb.lemma_ in FILLING_VERBS:
+            for token in _with(child):
+                yield token, "object"
         if child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
-            found.extend(
-                _mention(deep, "object", resolved)
-                for deep in child.children
-                if deep.dep_ == "nsubj"
-            )
-    return tuple(
-        mention
-        for mention in found
-        if mention.name not in NEVER_MEANT and mention.name.split(" ")[-1:] != ["-"]
-    )
+            for deep in _children(child, ("nsubj",)):
+                yield deep, "object"
+
+
+def _children(head: "Token", relations: Sequence[str]) -> "list[Token]":
+    return [child for child in head.children if child.dep_ in relations]
 
 
 def _with(thing: "Token") -> "list[Token]":
     """Return what the parser hung on the thing by "with": "the hole with SOIL"."""
-    return [
-        deep
-        for child in thing.children
-        if child.dep_ == "prep" and child.lower_ == "with"
-        for deep in child.children
-    ]
+    things: list[Token] = []
+    for child in _children(thing, ("prep",)):
+        if child.lower_ == "with":
+            things += child.children
+    return things
 
 
-def _placed(verb: "Token", preposition: "Token") -> Role | None:
+def _role_after(verb: "Token", preposition: "Token") -> Role | None:
     """Return the role of what a preposition names; None for times and purposes ("for ten
     minutes")."""
     if preposition.lower_ in ("with", "using"):
-        return "object" if verb.lemma_ in FILLING else "tool"
+        if verb.lemma_ in FILLING_VERBS:
+            return "object"
+        return "tool"
     if preposition.lower_ in ("for", "at", "by", "of", "about"):
         return None
-    if not any(child.dep_ == "dobj" for child in verb.children):
+    if not _children(verb, ("dobj",)):
         return "object"  # "click on the layer": what the verb acts on all the same
-    return "place" if preposition.lower_ in INTO else None
+    if preposition.lower_ in INTO_PREPOSITIONS:
+        return "place"
+    return None
 
 
 def mentions_before(verb: "Token") -> tuple[Mention, ...]:
     """Return what a clause in front of the verb is about: "once THE SAUCE is thick, pour it"."""
+    # the verb, and those that carry it
     carriers = [verb]
-    while carriers[-1].dep_ in ("xcomp", "conj", "ccomp") and carriers[-1].head is not carriers[-1]:
-        carriers.append(carriers[-1].head)
-    named = [
-        _mention(deep, "object", {})
-        for carrier in carriers
-        for child in carrier.children
-        if child.dep_ == "advcl"
-        and child.i < verb.i
-        and any(deep.dep_ in ("nsubj", "nsubjpass") for deep in child.children)
-        for deep in child.children
-        if deep.dep_ in ("nsubj", "nsubjpass", "dobj")
-        and (deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE)
-    ]
-    return tuple(mention for mention in named if mention.name not in NEVER_MEANT)
+    while carriers[-1].dep_ in ("xcomp", "conj", "ccomp"):
+        head = carriers[-1].head
+        if head is carriers[-1]:
+            break
+        carriers.append(head)
+
+    # subjects and objects of the clauses before it
+    mentions = []
+    for carrier in carriers:
+        for clause in _children(carrier, ("advcl",)):
+            if clause.i >= verb.i or not _children(clause, ("nsubj", "nsubjpass")):
+                continue
+            for deep in _children(clause, ("nsubj", "nsubjpass", "dobj")):
+                is_thing = deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE_PRONOUNS
+                if is_thing:
+                    mentions.append(_mention(deep, "object", {}))
+    return tuple(mention for mention in mentions if mention.name not in NEVER_MEANT)
 
 
 def mentions_in(doc: "Doc", *, announced: bool = False) -> tuple[Mention, ...]:
@@ -208,54 +231,49 @@ def mentions_in(doc: "Doc", *, announced: bool = False) -> tuple[Mention, ...]:
     announced: a word of order stood before it, so that what something "is" is what comes: "first up
     are SQUATS".
     """
-    named = [
-        token
-        for token in doc
-        if token.dep_ in ("nsubj", "nsubjpass", "dobj", "attr") and token.pos_ == "NOUN"
-    ]
-    mentions = [_mention(token, "object", {}) for token in named]
-    shown = [
-        token.dep_ == "attr" and any(child.dep_ == "expl" for child in token.head.children)
-        for token in named
-    ]
-    if (
-        announced
-        and len(named) == 1
-        and named[0].head.lemma_ == "be"
-        and named[0].i > named[0].head.i
-    ):
-        return (replace(mentions[0], role="product"),)
-    return tuple(
-        mention if by_name else replace(mention, name="")
-        for mention, by_name in zip(mentions, shown, strict=True)
-        if mention.name not in NEVER_MEANT
-    )
+    things = []
+    for token in doc:
+        if token.pos_ == "NOUN" and token.dep_ in ("nsubj", "nsubjpass", "dobj", "attr"):
+            things.append(token)
+    if announced and len(things) == 1:
+        thing = things[0]
+        if thing.head.lemma_ == "be" and thing.i > thing.head.i:
+            return (_mention(thing, "product", {}),)
+    mentions = []
+    for token in things:
+        mention = _mention(token, "object", {})
+        if mention.name in NEVER_MEANT:
+            continue
+        has_there = bool(_children(token.head, ("expl",)))
+        if token.dep_ != "attr" or not has_there:
+            mention = replace(mention, name="")
+        mentions.append(mention)
+    return tuple(mentions)
 
 
 def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
     if token.i in resolved:
-        return Mention(resolved[token.i], PRONOUNS[token.lower_], role)
-    if token.lower_ in PRONOUNS and token.pos_ in ("PRON", "DET"):
-        return Mention("", PRONOUNS[token.lower_], role)
+        return Mention(resolved[token.i], PRONOUN_NUMBERS[token.lower_], role)
+    if token.lower_ in PRONOUN_NUMBERS and token.pos_ in ("PRON", "DET"):
+        return Mention("", PRONOUN_NUMBERS[token.lower_], role)
     token = _measured(token)
     name = noun_name(token)
     if token.lemma_.lower() in NEVER_MEANT:
         name = token.lemma_.lower()
-    joined = any(child.dep_ == "conj" for child in token.children)
-    counted = any(
-        child.dep_ == "nummod" and child.lower_ not in ("one", "half", "1")
-        for child in token.children
-    )
-    plural = joined or counted or token.tag_ in ("NNS", "NNPS")
-    if joined:
-        names = [name, *(noun_name(child) for child in token.children if child.dep_ == "conj")]
-        name = " and ".join(names)
-    return Mention(name, "many" if plural else "one", role)
+    numerals = [child.lower_ for child in _children(token, ("nummod",))]
+    number: Number = "one"
+    if not set(numerals) <= {"one", "half", "1"} or token.tag_ in ("NNS", "NNPS"):
+        number = "many"
+    others = _children(token, ("conj",))
+    if others:
+        number = "many"
+        name = " and ".join([name, *map(noun_name, others)])
+    return Mention(name, number, role)
 
 
 def _measured(token: "Token") -> "Token":
     """Return the thing that a measure measures: the glue of "a bit of glue"."""
-    if token.lemma_.lower() not in MEASURES:
+    if token.lemma_.lower() not in MEASURE_NOUNS:
         return token
     for child in token.children:
         if child.dep_ == "prep" and child.lower_ == "of":
@@ -268,15 +286,11 @@ def _measured(token: "Token") -> "Token":
 def noun_name(token: "Token") -> str:
     """Return the words that name a thing: "our fresh lemon juice from before" gives "fresh lemon
     juice"."""
-    words = [
-        child
-        for child in token.children
-        if child.dep_ in _NAMING and child.i < token.i and child.lower_ not in _EMPTY
-    ]
-    words.extend(
-        deep
-        for child in list(words)
-        for deep in child.children
-        if deep.dep_ == "compound" and deep.i < child.i
-    )
-    return " ".join(word.text for word in [*sorted(words, key=lambda word: word.i), token])
+    words = []
+    for child in _children(token, _NAMING_RELATIONS):
+        if child.i >= token.i or child.lower_ in _EMPTY_WORDS:
+            continue
+        words.append(child)
+        words += [deep for deep in _children(child, ("compound",)) if deep.i < child.i]
+    words.sort(key=lambda word: word.i)
+    return " ".join(word.text for word in [*words, token])

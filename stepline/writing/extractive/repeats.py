@@ -5,6 +5,7 @@ The language-model writer ends with them too.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from stepline.narration.words import word_set
 from stepline.records import Matrix, Step, covering_span
@@ -23,6 +24,12 @@ _HOLLOW_WORDS = word_set(
 )
 
 
+ActionWords: TypeAlias = tuple[str, ...]
+SentenceNumber: TypeAlias = int | None
+NO_SENTENCE = -1  # number of the sentence of a step without sources
+ANY_SENTENCE = None
+
+
 def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> tuple[Step, ...]:
     """Return the steps in their order, the later of two equal ones folded into the first.
 
@@ -30,43 +37,63 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> tuple
     sentences apart. A step without sources is folded into an equal one wherever it stands.
     """
     remaining: list[Step] = []
-    # The first of `remaining` that tells an action (None), tells it in a sentence (its number), tells it
-    # in none (-1).
-    places: dict[tuple[tuple[str, ...], int | None], int] = {}
+    # The first of `remaining` that tells an action: in a sentence (its number), in none, in any.
+    places: dict[tuple[ActionWords, SentenceNumber], int] = {}
     for step in steps:
-        key = _key(step.text)
-        where = [source + d for source in step.sources for d in range(-near, near + 1)]
-        twins = [
-            places[key, at] for at in ((-1, *where) if where else (None,)) if (key, at) in places
-        ]
+        action = _action_words(step.text)
+        twins = []
+        for number in _near_sentences(step, near):
+            if (action, number) in places:
+                twins.append(places[action, number])
         place = min(twins, default=len(remaining))
         if place == len(remaining):
             remaining.append(step)
         else:
-            first = remaining[place]
-            sources = tuple(sorted({*first.sources, *step.sources}))
-            span = covering_span([first.said, step.said])
-            remaining[place] = first.model_copy(update={"sources": sources, "said": span})
-            if sources and places.get((key, -1)) == place:
-                del places[key, -1]
-        for at in (None, *remaining[place].sources) if remaining[place].sources else (None, -1):
-            places[key, at] = min(place, places.get((key, at), place))
+            remaining[place] = _merged(remaining[place], step)
+            has_sources = bool(remaining[place].sources)
+            if has_sources and places.get((action, NO_SENTENCE)) == place:
+                del places[action, NO_SENTENCE]
+        sources = remaining[place].sources or (NO_SENTENCE,)
+        for sentence in (ANY_SENTENCE, *sources):
+            earliest = places.get((action, sentence), place)
+            places[action, sentence] = min(place, earliest)
     return tuple(remaining)
+
+
+def _near_sentences(step: Step, near: int) -> list[SentenceNumber]:
+    """Return the sentences in which an equal step is the same one."""
+    if not step.sources:
+        return [ANY_SENTENCE]
+    numbers: list[SentenceNumber] = [NO_SENTENCE]
+    for source in step.sources:
+        numbers += range(source - near, source + near + 1)
+    return numbers
+
+
+def _merged(step: Step, repeat: Step) -> Step:
+    """Return a step with the sources and the seconds of its repeat too."""
+    sources = {*step.sources, *repeat.sources}
+    span = covering_span([step.said, repeat.said])
+    changes = {"sources": tuple(sorted(sources)), "said": span}
+    return step.model_copy(update=changes)
 
 
 def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to
     avoid."""
-    return tuple(
-        step.model_copy(update={"id": str(i), "kind": instruction_kind(step.text)})
-        for i, step in enumerate(steps, start=1)
-    )
+    numbered = []
+    for number, step in enumerate(steps, start=1):
+        kind = instruction_kind(step.text)
+        changes = {"id": str(number), "kind": kind}
+        numbered.append(step.model_copy(update=changes))
+    return tuple(numbered)
 
 
-def _key(text: str) -> tuple[str, ...]:
+def _action_words(text: str) -> ActionWords:
     """Return the words that say which action it is."""
     words = re.findall(r"\w+", text.lower())
-    return tuple(word for word in words if word not in _HOLLOW_WORDS) or tuple(words)
+    action_words = [word for word in words if word not in _HOLLOW_WORDS]
+    return tuple(action_words or words)
 
 
 # Cosine of two steps told near each other from which they say the same; by eye on narrations.
@@ -79,7 +106,7 @@ def fold_by_meaning(
     *,
     near: int = NEAR_SENTENCES,
     embed: Callable[[Sequence[str]], Matrix] = embed,
-    differ: Callable[[str, str], bool] = lambda one, other: False,  # noqa: ARG005
+    differ: Callable[[str, str], bool] = lambda text, other: False,  # noqa: ARG005
 ) -> tuple[Step, ...]:
     """Return the steps, the later of two that mean the same folded into the first.
 
@@ -99,9 +126,8 @@ def fold_by_meaning(
                 continue
             if step.sources[0] - earlier.sources[-1] > near:
                 break
-            has_same_verb = step.text.split()[:1] == earlier.text.split()[:1]
-            least = SAME_VERB_COSINE if has_same_verb else SAME_COSINE
-            is_same = float(vectors[row] @ vectors[rows[place]]) >= least
+            cosine = float(vectors[row] @ vectors[rows[place]])
+            is_same = cosine >= _min_cosine(step.text, earlier.text)
             same_kind = instruction_kind(step.text) == instruction_kind(earlier.text)
             if is_same and same_kind and not differ(earlier.text, step.text):
                 twin = place
@@ -111,9 +137,14 @@ def fold_by_meaning(
             rows.append(row)
             continue
         earlier = remaining[twin]
-        sources = tuple(sorted({*earlier.sources, *step.sources}))
-        span = covering_span([earlier.said, step.said])
         text = max(earlier.text, step.text, key=len)
-        changes = {"sources": sources, "said": span, "text": text}
-        remaining[twin] = earlier.model_copy(update=changes)
+        merged = _merged(earlier, step)
+        remaining[twin] = merged.model_copy(update={"text": text})
     return tuple(remaining)
+
+
+def _min_cosine(text: str, other: str) -> float:
+    """Return the cosine from which two texts are the same step."""
+    if text.split()[:1] == other.split()[:1]:
+        return SAME_VERB_COSINE
+    return SAME_COSINE

@@ -13,11 +13,11 @@ from functools import cache, cached_property
 
 from stepline.writing.extractive.english import verbs, word_set
 
-NUMBER = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
+NUMBER_PATTERN = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
 
 # Patterns and the words put in their place. Order matters: the earlier row wins, longer frames come
 # first.
-REWRITES: tuple[tuple[str, str], ...] = (
+REWRITE_RULES: tuple[tuple[str, str], ...] = (
     # contractions of speech
     (r"(?:gonna|gunna)", "going to"),
     (r"(?:wanna)", "want to"),
@@ -26,13 +26,15 @@ REWRITES: tuple[tuple[str, str], ...] = (
     # noises and fillers
     (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
     (
-        r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really|kinda|sorta|please)",
+        r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really"
+        r"|kinda|sorta|please)",
         "",
     ),
     (r"(?:kind|sort) of", ""),
     (r"for one thing", ""),
     (
-        r"(?:i mean(?=,)|you know(?=,)|if you will|like i said|as i said|as you can see|you guys(?=,)|pretty much)",
+        r"(?:i mean(?=,)|you know(?=,)|if you will|like i said|as i said|as you can see"
+        r"|you guys(?=,)|pretty much)",
         "",
     ),
     (r"like (?:this|that|so)(?=,|$)", ""),
@@ -42,16 +44,19 @@ REWRITES: tuple[tuple[str, str], ...] = (
     # "what you want to do is", "all you need to do here is to", "the first thing we're going to do
     # is we're going to"
     (
-        r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)? (?:you|we|i|he|she|they)"
+        r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)?"
+        r" (?:you|we|i|he|she|they)"
         r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?"
         r"(?: (?:needs?|wants?|have|has|like|going|got|do))?(?: to)?(?: do)?"
         r"(?: (?:here|now|next|first|then))?(?: with (?:it|this|that|them))? is(?: that)?"
-        r"(?: (?:you|we|i)(?:'ll|'re|'m| will)?(?: (?:need|want|have|going))?(?= to))?(?: to)?(?= VERB)",
+        r"(?: (?:you|we|i)(?:'ll|'re|'m| will)?(?: (?:need|want|have|going))?(?= to))?"
+        r"(?: to)?(?= VERB)",
         "you",
     ),
     (
-        r"(?:(?:the|your|our|my) (?:first|next|last|final|second|third) (?:thing|step|part|job|move)(?: here)?"
-        rf"|(?:step|number) (?:{NUMBER})) is"
+        r"(?:(?:the|your|our|my) (?:first|next|last|final|second|third)"
+        r" (?:thing|step|part|job|move)(?: here)?"
+        rf"|(?:step|number) (?:{NUMBER_PATTERN})) is"
         r"(?: going)? to",
         "you",
     ),
@@ -64,8 +69,8 @@ REWRITES: tuple[tuple[str, str], ...] = (
     (r"(i|we|you)(?:'m|'re| am| are) going to(?= VERB)", r"\1'll"),
     # reminders
     (
-        r"(?:(?:you|we|i)(?:'ll|'re|'m| will| are)? ?(?:want|need|going|have)? to )?(?:make|be) sure(?: that)?"
-        r" (?:you|we)(?= )",
+        r"(?:(?:you|we|i)(?:'ll|'re|'m| will| are)? ?(?:want|need|going|have)? to )?"
+        r"(?:make|be) sure(?: that)? (?:you|we)(?= )",
         "you",
     ),
     (r"(?:make|be) sure (?:to|and)(?= )", ""),
@@ -75,28 +80,35 @@ REWRITES: tuple[tuple[str, str], ...] = (
 )
 
 # Words that open a spoken clause and say nothing of the action; taken off again and again.
-OPENERS: tuple[str, ...] = (
-    r"(?:and|but|okay|ok|alright|all right|right|yeah|yes|then|finally|lastly|also|again|plus|anyway)",
+OPENER_PATTERNS: tuple[str, ...] = (
+    r"(?:and|but|okay|ok|alright|all right|right|yeah|yes|then|finally|lastly|also|again|plus"
+    r"|anyway)",
     r"(?:so|now)(?! that\b)(?! (?:much|far|long|many)\b)",
     r"(?:next|well)(?! (?:to|as|done)\b)",
     r"(?:first|second|third|firstly|secondly)(?: of all| off| up)?(?! \w+ (?:is|was)\b)"
     r"(?! (?:thing|step|part|one|coat|layer|row)\b)",
-    r"(?:after that|from there|from here|at this point|at the end|once again|in the meantime|meanwhile)(?=,)",
-    r"(?:to (?:get started|start|begin)(?: off| with)?|(?:my|the|your) (?:next|last|first) step)(?=,)",
+    r"(?:after that|from there|from here|at this point|at the end|once again|in the meantime"
+    r"|meanwhile)(?=,)",
+    r"(?:to (?:get started|start|begin)(?: off| with)?"
+    r"|(?:my|the|your) (?:next|last|first) step)(?=,)",
     r"to do (?:this|that|it|so)",
-    rf"(?:step|number) (?:{NUMBER})(?! (?:is|of|to|through|and)\b)",
+    rf"(?:step|number) (?:{NUMBER_PATTERN})(?! (?:is|of|to|through|and)\b)",
     r"(?:guys|everybody|everyone|you guys)(?=,)",
 )
 
-SUBORDINATORS = word_set(
+SUBORDINATE_WORDS = word_set(
     """
     if when once after before while because since as until unless even where whenever although though
     """
 )
 # A phrase with one of these may stand before the order.
-INTRODUCERS = SUBORDINATORS | word_set("with using for from in on at to starting beginning working")
-SUBJECTS = word_set("you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've")
-JOINTS = word_set("and but then now next okay alright so or")
+INTRODUCTORY_WORDS = SUBORDINATE_WORDS | word_set(
+    "with using for from in on at to starting beginning working"
+)
+SUBJECT_WORDS = word_set(
+    "you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've"
+)
+JOINT_WORDS = word_set("and but then now next okay alright so or")
 
 # What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant",
 # not "water boils").
@@ -111,7 +123,7 @@ AFTER_ORDER = word_set(
 )
 # What opens a noun phrase: a verb form before one of these is a verb and no noun ("and mark the
 # holes").
-NAMERS = word_set(
+DETERMINER_WORDS = word_set(
     "the a an your my our his her its some any it them all both each every this that these those"
 )
 # Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and
@@ -123,7 +135,7 @@ ORDER_VERBS = word_set(
     """
 )
 # How a body moves, said after the verb alone: "land soft", "lean forward".
-MANNERS = word_set(
+MANNER_WORDS = word_set(
     """
     soft high low slow fast hard tight still deep wide forward forwards backward backwards upward upwards downward
     downwards sideways up down back out
@@ -135,12 +147,14 @@ NEVER_ORDERS = word_set(
     had there here now then so that this what who how why while like out in on up down over as just well both
     """
 )
-QUESTIONS = word_set("what how why who where which")
-TELLERS = word_set("then next now finally first second third lastly")  # they tell an order of doing
+QUESTION_WORDS = word_set("what how why who where which")
+SEQUENCE_WORDS = word_set(
+    "then next now finally first second third lastly"
+)  # they tell an order of doing
 # After these a base form is no order: it has a subject, an auxiliary, or is a noun.
-BINDERS = (
-    SUBJECTS
-    | NAMERS
+BINDING_WORDS = (
+    SUBJECT_WORDS
+    | DETERMINER_WORDS
     | NEVER_ORDERS
     | word_set(
         """
@@ -154,7 +168,8 @@ BINDERS = (
 NOT_FOR_ALL = word_set("not never video tutorial episode")
 
 
-LONGEST = 60  # words a segment; speech without any joint is cut there, so that time stays linear
+# speech without any joint is cut there, so that time stays linear
+MAX_SEGMENT_WORDS = 60
 
 
 @dataclass(frozen=True)
@@ -213,45 +228,48 @@ class Segment:
 
 def split_into_segments(text: str, sentence: int) -> Iterator[Segment]:
     """Return the segments of one sentence, plain and ready for the parser."""
-    words = [SpokenWord(word, index) for index, word in enumerate(text.replace("’", "'").split())]
-    spoken = tuple(word.text for word in words)
+    spoken = tuple(text.replace("’", "'").split())
+    words = [SpokenWord(word, index) for index, word in enumerate(spoken)]
     for part in _at_stops(words):
-        question, otherwise = part[-1].text.endswith("?"), False
         plain = _rewritten(part)
         start = _opened(plain)
+        question = part[-1].text.endswith("?")
+        otherwise = False
         sequenced = _tells_order(plain, start)
         for piece in _at_joints(_joined_orders(start)):
             opened = _opened(piece)
             sequenced |= _tells_order(piece, opened)
             if opened:
-                yield _ordered(
-                    Segment(
-                        tuple(opened),
-                        sentence,
-                        question=question,
-                        sequenced=sequenced,
-                        otherwise=otherwise,
-                        spoken=spoken,
-                    )
+                segment = Segment(
+                    tuple(opened),
+                    sentence,
+                    question=question,
+                    sequenced=sequenced,
+                    otherwise=otherwise,
+                    spoken=spoken,
                 )
-            otherwise, sequenced = piece[-1].bare == "or", False
+                yield _ordered(segment)
+            otherwise = piece[-1].bare == "or"
+            sequenced = False
 
 
 def _tells_order(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> bool:
-    """Tell whether "then" or the like is among the opening words that were taken off."""
-    return any(word.bare in TELLERS for word in words[: len(words) - len(opened)])
+    """Return whether "then" or the like is among the opening words that were taken off."""
+    opening = words[: len(words) - len(opened)]
+    return any(word.bare in SEQUENCE_WORDS for word in opening)
 
 
 def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut after a full stop, question mark or semicolon inside the sentence, and after LONGEST
-    words."""
+    """Cut after a full stop, question mark or semicolon inside the sentence, and after
+    MAX_SEGMENT_WORDS words."""
     part: list[SpokenWord] = []
-    for word, after in zip(words, [*words[1:], None], strict=True):
+    for number, word in enumerate(words):
         part.append(word)
-        goes_on = word.text.endswith("...") and after is not None and after.text[:1].islower()
-        if (re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) and not goes_on) or len(
-            part
-        ) >= LONGEST:
+        is_end = re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) is not None
+        if word.text.endswith("...") and number + 1 < len(words):
+            following = words[number + 1].text
+            is_end = is_end and not following[:1].islower()
+        if is_end or len(part) >= MAX_SEGMENT_WORDS:
             yield part
             part = []
     if part:
@@ -261,20 +279,19 @@ def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 @cache
 def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Compile the table; VERB stands for any verb's base form, checked after the match."""
-    bodies = [
-        pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ")
-        for pattern, _ in REWRITES
-    ]
-    return tuple(
-        (re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)"), new)
-        for body, (_, new) in zip(bodies, REWRITES, strict=True)
-    )
+    rewrites = []
+    for pattern, replacement in REWRITE_RULES:
+        body = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))")
+        body = body.replace(" ", ",? ")
+        whole = re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)")
+        rewrites.append((whole, replacement))
+    return tuple(rewrites)
 
 
 def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     """Apply the table of rewrites, row by row, from left to right."""
     current = list(words)
-    for pattern, new in _rewrites():
+    for pattern, replacement in _rewrites():
         start = 0
         while current:
             line = " ".join(word.plain for word in current)
@@ -288,9 +305,12 @@ def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
             # The indices of the first and the last word that the match covers.
             first = line.count(" ", 0, match.start())
             last = line.count(" ", 0, match.end()) - (line[match.end() - 1] == " ")
-            fresh = [SpokenWord(word, current[first].index) for word in match.expand(new).split()]
-            current[first : last + 1] = fresh
-            start = len(" ".join(word.plain for word in current[: first + len(fresh)]))
+            index = current[first].index
+            new_text = match.expand(replacement)
+            new_words = [SpokenWord(word, index) for word in new_text.split()]
+            current[first : last + 1] = new_words
+            after = first + len(new_words)
+            start = len(" ".join(word.plain for word in current[:after]))
     return current
 
 
@@ -298,42 +318,53 @@ def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads
     rightly."""
     result = list(words)
-    for i in range(1, len(result) - 1):
-        if result[i].bare != "then" or not _chained(result[i + 1 : i + 3]):
+    for place in range(1, len(result) - 1):
+        after = result[place + 1 : place + 3]
+        if result[place].bare != "then" or not _chained(after):
             continue
-        if result[i - 1].bare != "and":
-            result[i] = replace(result[i], text="and")
-        result[i - 1] = replace(result[i - 1], text=result[i - 1].text.rstrip(","))
-        if (
-            i + 2 < len(result)
-            and result[i + 1].text.endswith(",")
-            and result[i + 2].bare in AFTER_ORDER
-        ):
-            result[i + 1] = replace(result[i + 1], text=result[i + 1].text.rstrip(","))
-    return [
-        word
-        for i, word in enumerate(result)
-        if not (word.bare == "then" and i and result[i - 1].bare == "and")
-    ]
+        if result[place - 1].bare != "and":
+            result[place] = replace(result[place], text="and")
+        result[place - 1] = _without_comma(result[place - 1])
+        if _is_before_object(after):
+            result[place + 1] = _without_comma(result[place + 1])
+
+    # "and then" is "and"
+    joined: list[SpokenWord] = []
+    last_word = ""
+    for word in result:
+        if word.bare != "then" or last_word != "and":
+            joined.append(word)
+        last_word = word.bare
+    return joined
+
+
+def _without_comma(word: SpokenWord) -> SpokenWord:
+    return replace(word, text=word.text.rstrip(","))
 
 
 def _chained(after: Sequence[SpokenWord]) -> bool:
-    """Tell whether the words after a "then" go on with a further order, in front of the object they
-    share."""
+    """Return whether the words after a "then" go on with a further order, in front of the object
+    they share."""
     verb = after[0]
     if verb.bare in NEVER_ORDERS:
         return False
-    return verb.bare in verbs() or (
-        verb.text.endswith(",") and len(after) > 1 and after[1].bare in AFTER_ORDER
-    )
+    return verb.bare in verbs() or _is_before_object(after)
+
+
+def _is_before_object(words: Sequence[SpokenWord]) -> bool:
+    """Return whether a comma parts a word from the object that it shares: "juice, our lemons"."""
+    if len(words) < 2 or not words[0].text.endswith(","):
+        return False
+    return words[1].bare in AFTER_ORDER
 
 
 def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
     """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now
     I'm"."""
     part: list[SpokenWord] = []
-    for i, word in enumerate(words):
-        if part and (_begins_clause(part, word) or _goes_on(part, words[i : i + 3])):
+    for place, word in enumerate(words):
+        after = words[place : place + 3]
+        if part and (_begins_clause(part, word) or _goes_on(part, after)):
             yield part
             part = []
         part.append(word)
@@ -342,92 +373,121 @@ def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 
 def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Tell whether a further order follows an "and", a comma or ", so": "go up to Edit and | choose
-    Transform"."""
+    """Return whether a further order follows an "and", a comma or ", so": "go up to Edit and |
+    choose Transform"."""
     if after[0].bare.endswith("ly"):
         after = after[1:]  # "gently tap your fingers"
     if not after or not _orders(after[0]) or after[0].bare in ("let", "and"):
         return False
-    verb, named = after[0].bare, len(after) > 1 and after[1].bare in NAMERS
-    if part[-1].bare == "so":
-        return named and len(part) > 1 and part[-2].text.endswith(",")
-    joined = part[-1].bare == "and"
-    before = part[:-1] if joined else part
-    if not (joined or part[-1].text.endswith(",")):
+    verb = after[0].bare
+    following = ""
+    if len(after) > 1:
+        following = after[1].bare
+
+    # what is said before: "so", "and", a comma
+    has_thing = following in DETERMINER_WORDS
+    last_word = part[-1].bare
+    if last_word == "so":
+        return has_thing and len(part) > 1 and part[-2].text.endswith(",")
+    is_joined = last_word == "and"
+    if not is_joined and not part[-1].text.endswith(","):
         return False
-    moves = not joined and len(after) > 1 and after[1].bare in MANNERS
-    if not (verb in ORDER_VERBS or named or moves) or _waits_for_object(before):
+    before = part
+    if is_joined:
+        before = part[:-1]
+
+    # an order: its thing, its manner, or a verb that always is one
+    moves = not is_joined and following in MANNER_WORDS
+    is_clear = has_thing or moves
+    if not is_clear and verb not in ORDER_VERBS:
         return False
-    return (_tells_to_do(before) and (moves or len(before) > 2)) or (
-        (named or moves) and _tells_nothing(before, joined)
-    )
+    if _waits_for_object(before):
+        return False
+    if _tells_to_do(before) and (moves or len(before) > 2):
+        return True
+    return is_clear and _tells_nothing(before, is_joined)
 
 
 def _tells_nothing(part: Sequence[SpokenWord], joined: bool) -> bool:
-    """Tell whether no verb, or before a comma only what a thing is, precedes an order: "last is
+    """Return whether no verb, or before a comma only what a thing is, precedes an order: "last is
     tapping, | tap"."""
-    words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
-    if not words or words[0] in INTRODUCERS or any(word in SUBJECTS for word in words):
+    words = _content_words(part)
+    if not words or words[0] in INTRODUCTORY_WORDS:
         return False
-    be = {"is", "are"} & set(words) if words[0] not in QUESTIONS else set()
-    return (bool(be) and not joined) or not (
-        be
-        or any(
-            word in verbs() or word.endswith(("s", "ed", "n't")) for word in (words[1:] or words)
-        )
-    )
+    if not SUBJECT_WORDS.isdisjoint(words):
+        return False
+    if words[0] not in QUESTION_WORDS and not {"is", "are"}.isdisjoint(words):
+        return not joined
+    return not any(_may_be_verb(word) for word in words[1:] or words)
+
+
+def _content_words(part: Sequence[SpokenWord]) -> list[str]:
+    """Return the words of a part that neither join nor order it."""
+    words = []
+    for word in part:
+        if word.bare not in JOINT_WORDS and word.bare not in SEQUENCE_WORDS:
+            words.append(word.bare)
+    return words
+
+
+def _may_be_verb(word: str) -> bool:
+    return word in verbs() or word.endswith(("s", "ed", "n't"))
 
 
 def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
-    """Tell whether the part ends in a verb that shares the next one's object: "you peel | and slice
-    the potatoes"."""
-    before = part[-2].bare if len(part) > 1 else ""
-    return part[-1].bare in verbs() and (
-        before in SUBJECTS | {"to", "and"} or part[-1].bare in ORDER_VERBS
-    )
+    """Return whether the part ends in a verb that shares the next one's object: "you peel | and
+    slice the potatoes"."""
+    verb = part[-1].bare
+    if verb not in verbs():
+        return False
+    before = ""
+    if len(part) > 1:
+        before = part[-2].bare
+    return verb in ORDER_VERBS or before in SUBJECT_WORDS or before in ("to", "and")
 
 
 def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
-    """Tell whether the part is an order or says what the speaker does, without a no that would
+    """Return whether the part is an order or says what the speaker does, without a no that would
     reach further."""
-    words = [word.bare for word in part if word.bare not in JOINTS | TELLERS]
-    if (
-        not words
-        or words[0] == "to"
-        or any(word in NOT_FOR_ALL or word.endswith("n't") for word in words)
-    ):
+    words = _content_words(part)
+    if not words or words[0] == "to":
         return False
-    if words[0] in INTRODUCERS:
+    if any(word in NOT_FOR_ALL or word.endswith("n't") for word in words):
+        return False
+    first = words[0]
+    if first in INTRODUCTORY_WORDS:
         return any(word.text.endswith(",") for word in part[:-1])
-    return (
-        words[0] in SUBJECTS
-        or (words[0] in verbs() and words[0] not in NEVER_ORDERS)
-        or words[0].endswith("ly")
-    )
+    if first in SUBJECT_WORDS or first.endswith("ly"):
+        return True
+    return first in verbs() and first not in NEVER_ORDERS
 
 
 def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
-    """Tell whether `word` is the subject of a new main clause after what was said so far."""
-    if word.bare not in SUBJECTS or len(part) < 3:
+    """Return whether `word` is the subject of a new main clause after what was said so far."""
+    if word.bare not in SUBJECT_WORDS or len(part) < 3:
         return False
-    if part[-1].text.endswith(",") and part[-1].bare not in JOINTS:  # "..., and soon enough, | you"
-        return (
-            bool({"and", "but"} & {w.bare for w in part[-4:-1]}) and part[0].bare not in INTRODUCERS
-        )
-    if part[-1].bare not in JOINTS:
+    last = part[-1]
+    if last.bare not in JOINT_WORDS:
+        if not last.text.endswith(","):
+            return False
+        # "..., and soon enough, | you"
+        before = {earlier.bare for earlier in part[-4:-1]}
+        has_joint = not before.isdisjoint(("and", "but"))
+        return has_joint and part[0].bare not in INTRODUCTORY_WORDS
+    has_pause = part[-2].bare in JOINT_WORDS or part[-2].text.endswith(",")
+    if last.bare in ("so", "or") and "'" not in word.bare and not has_pause:
         return False
-    paused = part[-2].bare in JOINTS or part[-2].text.endswith(",")
-    if part[-1].bare in ("so", "or") and "'" not in word.bare and not paused:
-        return False
-    if part[-1].bare == "so" and word.bare in ("you", "it"):
+    if last.bare == "so" and word.bare in ("you", "it"):
         return False  # "so you don't strip them" is a purpose
-    opening = next((w.bare for w in part if w.bare not in JOINTS), "")
-    return opening not in SUBORDINATORS or any(w.text.endswith(",") for w in part)
+    others = [earlier.bare for earlier in part if earlier.bare not in JOINT_WORDS]
+    if not others or others[0] not in SUBORDINATE_WORDS:
+        return True
+    return any(earlier.text.endswith(",") for earlier in part)
 
 
 @cache
 def _openers() -> re.Pattern[str]:
-    return re.compile("|".join(rf"(?:{opener})" for opener in OPENERS))
+    return re.compile("|".join(rf"(?:{opener})" for opener in OPENER_PATTERNS))
 
 
 def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
@@ -437,10 +497,14 @@ def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     while current:
         line = " ".join(word.plain for word in current)
         match = _openers().match(line)
-        if match is None or (match.end() < len(line) and line[match.end()] not in " ,"):
+        if match is None:
             break
-        del current[: line.count(" ", 0, match.end()) + 1]
-    while current and current[-1].bare in JOINTS:
+        following = line[match.end() : match.end() + 1]
+        if following not in ("", " ", ","):
+            break
+        count = line.count(" ", 0, match.end()) + 1
+        del current[:count]
+    while current and current[-1].bare in JOINT_WORDS:
         current.pop()
     return current
 
@@ -449,52 +513,58 @@ def _ordered(segment: Segment) -> Segment:
     """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not
     "whisk"."""
     first = segment.words[0]
-    if first.bare in INTRODUCERS:
+    if first.bare in INTRODUCTORY_WORDS:
         return _ordered_later(segment)
     rest = segment.words[1:]
-    adverb = first.bare.endswith("ly") and bool(rest)
-    verb, after = (rest[0], rest[1:]) if adverb else (first, rest)
-    if not _orders(verb) or verb.text.endswith(","):
+    verb = first
+    after = rest
+    if rest and first.bare.endswith("ly"):
+        verb = rest[0]
+        after = rest[1:]
+    if not after or not _orders(verb) or verb.text.endswith(","):
         return segment
-    if not after:
+    following = after[0].bare
+    is_order = following in AFTER_ORDER or following in MANNER_WORDS or following.endswith("ly")
+    if not is_order and verb.bare not in ORDER_VERBS:
         return segment
-    follows = after[0].bare in AFTER_ORDER | MANNERS or after[0].bare.endswith("ly")
-    if not follows and verb.bare not in ORDER_VERBS:
-        return segment
-    lowered = (replace(first, text=first.text.lower()), *rest)
-    return replace(segment, words=(SpokenWord("you", first.index), *lowered), ordered=True)
+    subject = SpokenWord("you", first.index)
+    lower_first = replace(first, text=first.text.lower())
+    return replace(segment, words=(subject, lower_first, *rest), ordered=True)
 
 
 def _ordered_later(segment: Segment) -> Segment:
     """Put "you" before an order that follows a phrase and its comma: "with the brush selected,
     paint over it"."""
-    for i, (word, verb, after) in enumerate(
-        zip(segment.words, segment.words[1:], segment.words[2:], strict=False)
-    ):
-        if word.bare in SUBJECTS and any(
-            earlier.text.endswith(",") for earlier in segment.words[:i]
-        ):
+    words = segment.words
+    has_comma = False  # before the word
+    for place in range(len(words) - 2):
+        word, verb, after = words[place : place + 3]
+        if has_comma and word.bare in SUBJECT_WORDS:
             return segment  # the main clause has a subject of its own
-        if _orders(verb) and _free(word, verb, after, i):
-            before = replace(word, text=word.text.rstrip(",") + ",")
-            words = (
-                *segment.words[:i],
-                before,
-                SpokenWord("you", verb.index),
-                *segment.words[i + 1 :],
-            )
-            return replace(segment, words=words, ordered=True)
+        if _orders(verb) and _free(word, verb, after, place):
+            before = replace(word, text=f"{word.text.rstrip(',')},")
+            subject = SpokenWord("you", verb.index)
+            rest = words[place + 1 :]
+            new_words = (*words[:place], before, subject, *rest)
+            return replace(segment, words=new_words, ordered=True)
+        has_comma |= word.text.endswith(",")
     return segment
 
 
-def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, i: int) -> bool:
-    """Tell whether an order can begin after the word: after a comma, or without one where the verb
-    is plainly one."""
+def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, place: int) -> bool:
+    """Return whether an order can begin after the word: after a comma, or without one where the
+    verb is plainly one."""
+    is_order = verb.bare in ORDER_VERBS
     if before.text.endswith(","):
-        return after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS
-    plainly = verb.bare in ORDER_VERBS and (after.bare in NAMERS or verb.bare == "go")
-    return i >= 2 and plainly and before.bare not in BINDERS and not before.bare.endswith("n't")
+        return is_order or after.bare in AFTER_ORDER
+    if place < 2 or not is_order:
+        return False
+    if after.bare not in DETERMINER_WORDS and verb.bare != "go":
+        return False
+    return before.bare not in BINDING_WORDS and not before.bare.endswith("n't")
 
 
 def _orders(word: SpokenWord) -> bool:
-    return word.bare in verbs() and word.bare not in NEVER_ORDERS | SUBORDINATORS
+    if word.bare in NEVER_ORDERS or word.bare in SUBORDINATE_WORDS:
+        return False
+    return word.bare in verbs()

@@ -8,14 +8,22 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from stepline.records import Step
-from stepline.writing.quantities import COUNT, DEGREES, SMALL, UNITS, quantities
+from stepline.writing.quantities import (
+    COUNT_KIND,
+    DEGREE_WORDS,
+    SMALL_NUMBERS,
+    UNIT_KINDS,
+    quantities,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 MAX_AMOUNT_WORDS: Final = 10  # of a sentence that tells an amount and nothing else
 MAX_SENTENCES_APART: Final = 2  # of a step and the sentence that tells its amount
-HALF_PATTERN: Final = re.compile(rf"\b({'|'.join(SMALL)}|\d+) and (?:a|one) half\b", re.IGNORECASE)
+HALF_PATTERN: Final = re.compile(
+    rf"\b({'|'.join(SMALL_NUMBERS)}|\d+) and (?:a|one) half\b", re.IGNORECASE
+)
 UNIT_AND_HALF_PATTERN: Final = re.compile(
     r"\b(?:an?|one) (cup|pint|quart|litre|liter|kilo|pound|inch|minute|hour) and a half\b",
     re.IGNORECASE,
@@ -28,12 +36,12 @@ def sentence_amount(doc: "Doc") -> str | None:
     words = [token for token in doc if token.is_alpha or token.like_num]
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:
         return None
-    stated = [quantity for quantity in quantities(doc.text) if quantity.kind != COUNT]
+    stated = [quantity for quantity in quantities(doc.text) if quantity.kind != COUNT_KIND]
     if len(stated) != 1:
         return None
     units: list[int] = []
     for token in doc:
-        if token.lower_ in UNITS or token.lower_ in DEGREES:
+        if token.lower_ in UNIT_KINDS or token.lower_ in DEGREE_WORDS:
             units.append(token.i)
         elif token.pos_ in ("NOUN", "PROPN") and token.lower_ != "worth":
             return None
@@ -83,7 +91,7 @@ def with_digits(text: str) -> str:
 
 def _number_and_half(match: re.Match[str]) -> str:
     word = match[1].lower()
-    return f"{SMALL.get(word, word)}.5"
+    return f"{SMALL_NUMBERS.get(word, word)}.5"
 
 
 def _unit_and_half(match: re.Match[str]) -> str:

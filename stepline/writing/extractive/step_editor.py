@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stepline.narration.tagger import SentenceReading
-from stepline.narration.words import NO_VERB, WORD_EDITS, bare_word, mark_after
+from stepline.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, mark_after
 from stepline.writing.extractive.english import parser, verbs, word_set
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ DETERMINER_WORDS: Final = word_set("a an the my our your his her their some this
 PRONOUN_WORDS: Final = word_set("it this that these those them they him her he she one ones")
 # One speaker's own things are "the" things of a step.
 OWN_WORDS: Final = word_set("my our")
+# Endings of a spoken verb, each with what replaces it in the base form.
+PAST_ENDINGS: Final = (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", ""))
+PRESENT_ENDINGS: Final = (("ies", "y"), ("es", ""), ("s", ""))
 
 
 @dataclass(frozen=True)
@@ -78,20 +81,25 @@ class DraftStep:
     @property
     def places(self) -> tuple[int, ...]:
         """The places of its spoken words, in order."""
-        return tuple(sorted(word.place for word in self.words if word.place is not None))
+        places = [word.place for word in self.words if word.place is not None]
+        return tuple(sorted(places))
 
     @property
     def gap_count(self) -> int:
         """How often spoken words were left out between two of its own."""
-        own = [word.place for word in self.words if word.place is not None and word.text]
+        shown_words = [word for word in self.words if word.text]
+        own = [word.place for word in shown_words if word.place is not None]
         return sum(after > before + 1 for before, after in pairwise(own))
 
     @property
     def text(self) -> str:
         """The words as a step, small letter first."""
-        line = " ".join(word.text for word in self.words if word.text).strip(" ,.!?;:-")
+        texts = [word.text for word in self.words if word.text]
+        line = " ".join(texts).strip(" ,.!?;:-")
         is_name = line[1:2].isupper()
-        return line if is_name else line[:1].lower() + line[1:]
+        if is_name:
+            return line
+        return line[:1].lower() + line[1:]
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,7 @@ class SentenceEditor:
         """Return the steps that the sentence tells, in order; none where no action is found."""
         actions = self._actions()
         if not actions:
-            draft = self._with_front_verb(front_verbs)
-            return [] if draft is None else [draft]
+            return self._with_front_verb(front_verbs)
         drafts: list[DraftStep] = []
         for action in actions:
             draft = self._draft(action)
@@ -137,45 +144,46 @@ class SentenceEditor:
         """Return the one step that is likeliest, for a sentence that surely tells one; or none."""
         heads = self._heads(MIN_LIKELIEST_ACTION)
         if not heads:
-            draft = self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
-            return [] if draft is None else [draft]
-        head = max(heads, key=lambda place: float(self._action_chances[place]))
-        later = [place for place in heads if place > head]
-        end = self._joint_before(head, later[0] if later else len(self.words))
+            return self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
+        chances = self._action_chances
+        head = max(heads, key=lambda place: float(chances[place]))
+        later_heads = [place for place in heads if place > head]
+        after = min(later_heads, default=len(self.words))
+        end = self._joint_before(head, after)
         draft = self._draft(_Action(head, head, end, starts_step=True))
-        if draft is None or not any(self._is_noun(word.place) for word in draft.words[1:]):
+        if draft is None or not self._has_noun(draft.words[1:]):
             return []
         return [draft]
 
     @property
     def _action_chances(self) -> np.ndarray:
         """P(an action begins with the word), (W,)."""
-        edits = self.reading.edits
-        chances: np.ndarray = (
-            edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
-        )
+        chances: np.ndarray = self._edit_chances("verb") + self._edit_chances("next")
+        return chances
+
+    def _edit_chances(self, edit: Edit) -> np.ndarray:
+        """Return P(the edit) of each word, (W,)."""
+        chances: np.ndarray = self.reading.edits[:, WORD_EDITS.index(edit)]
         return chances
 
     def _heads(self, least: float) -> list[int]:
         """Return the places of verbs with which an action begins, by a chance of at least `least`."""
-        return [
-            place
-            for place in np.flatnonzero(self._action_chances >= least).tolist()
-            if base_form(self.words[place], self.tokens[place]) is not None
-        ]
+        heads = []
+        for place in np.flatnonzero(self._action_chances >= least).tolist():
+            if base_form(self.words[place], self.tokens[place]) is not None:
+                heads.append(place)
+        return heads
 
     def _actions(self) -> list[_Action]:
         """Return the actions of the sentence in order."""
-        edits = self.reading.edits
-        verb = edits[:, WORD_EDITS.index("verb")]
-        following = edits[:, WORD_EDITS.index("next")]
+        first_chances = self._edit_chances("verb")
+        next_chances = self._edit_chances("next")
         heads = self._heads(MIN_ACTION)
-        actions = []
+        actions: list[_Action] = []
         begin = 0
-        for number, head in enumerate(heads):
-            after = heads[number + 1] if number + 1 < len(heads) else len(self.words)
+        for head, after in pairwise([*heads, len(self.words)]):
             end = self._joint_before(head, after)
-            starts_step = number == 0 or verb[head] >= following[head]
+            starts_step = not actions or first_chances[head] >= next_chances[head]
             actions.append(_Action(begin, head, end, starts_step))
             begin = end
         return actions
@@ -189,16 +197,21 @@ class SentenceEditor:
         if after == len(self.words) or self._begins_clause(after):
             return after
         for place in range(after - 1, head, -1):
-            is_joint = bare_word(self.words[place]) in JOINT_WORDS
-            if is_joint or mark_after(self.words[place - 1]) != "none":
-                return place if place > head + 1 or is_joint else after
+            if bare_word(self.words[place]) in JOINT_WORDS:
+                return place
+            if mark_after(self.words[place - 1]) == "none":
+                continue
+            if place > head + 1:
+                return place
+            return after
         return after
 
     def _begins_clause(self, place: int) -> bool:
-        """Tell whether a new clause with its own subject begins, which the step does not keep."""
-        is_subject = bare_word(self.words[place]) in CLAUSE_SUBJECTS
+        """Return whether a new clause with its own subject begins, which the step does not keep."""
+        if self.keep[place] or bare_word(self.words[place]) not in CLAUSE_SUBJECTS:
+            return False
         before = bare_word(self.words[place - 1])
-        return is_subject and not self.keep[place] and before not in SUBORDINATE_WORDS
+        return before not in SUBORDINATE_WORDS
 
     def _draft(self, action: _Action) -> DraftStep | None:
         """Return the step of one action; None where what is not to be done would become an order."""
@@ -206,22 +219,30 @@ class SentenceEditor:
         is_negated = self._is_negated(action)
         if is_negated and not self._says_not(action):
             return None
-        verb = base_form(self.words[head], self.tokens[head]) or bare_word(self.words[head])
-        before = self._kept(action.begin, head, skip_negation=True)
-        after = self._kept(head + 1, action.end)
+
+        # the verb as an order
+        spoken_verb = self.words[head]
+        verb = base_form(spoken_verb, self.tokens[head]) or bare_word(spoken_verb)
         order = [DraftWord(verb, head)]
         if is_negated:
             order.insert(0, DraftWord("do not", None))
-        if after and after[0].text == "of" and after[0].place != head + 1:
-            after = after[1:]  # "add a bit of water", of which "a bit" goes
-        front, moved = self._in_front(before, has_object=self._has_object(after))
+
+        # what was said before and after it
+        before = self._kept(action.begin, head, skip_negation=True)
+        after = self._kept(head + 1, action.end)
+        if after and after[0].text == "of":
+            has_amount = after[0].place == head + 1
+            if not has_amount:
+                after = after[1:]  # "add a bit of water": "a bit" was dropped
+        has_object = self._has_object(after)
+        front, moved = self._in_front(before, has_object=has_object)
         words = [*front, *order, *moved, *after]
         return DraftStep(tuple(_trimmed(words)), self.number, is_negated, head)
 
     def _is_negated(self, action: _Action) -> bool:
-        """Tell whether a "not" stands before the action within its own clause."""
+        """Return whether a "not" comes before the action within its own clause."""
         first = max(action.begin, action.head - NEGATION_REACH)
-        for place in range(action.head - 1, first - 1, -1):
+        for place in reversed(range(first, action.head)):
             word = bare_word(self.words[place])
             if word in NEGATION_WORDS or word.endswith("n't"):
                 return True
@@ -230,11 +251,11 @@ class SentenceEditor:
         return False
 
     def _says_not(self, action: _Action) -> bool:
-        """Tell whether the tagger keeps the "not"; a warning always does."""
+        """Return whether the tagger keeps the "not"; a warning always does."""
         if self.reading.is_warning:
             return True
         places = range(action.begin, action.head)
-        return any(self.keep[p] for p in places if _is_negation(self.words[p]))
+        return any(self.keep[place] and _is_negation(self.words[place]) for place in places)
 
     def _in_front(
         self, before: list[DraftWord], *, has_object: bool
@@ -243,32 +264,33 @@ class SentenceEditor:
 
         "When it is dry, sand it" stays; "the garlic, you chop finely" is "Chop the garlic finely".
         """
-        words = list(before)
-        while words and bare_word(words[0].text) in JOINT_WORDS:
-            words.pop(0)
+        words = _without_joint(before)
         if not words:
             return [], []
         first = bare_word(words[0].text)
         if first in FRONT_OPENERS and len(words) > 1:
-            last = words[-1]
-            words[-1] = replace(last, text=last.text.rstrip(",.;:") + ",")
+            last = _without_mark(words.pop())
+            words.append(replace(last, text=f"{last.text},"))
             return words, []
         if len(words) == 1 and first.endswith("ly"):
             return words, []
-        has_noun = any(self._is_noun(word.place) for word in words)
-        if has_noun and not has_object:
-            return [], [replace(word, text=word.text.rstrip(",.;:")) for word in words]
+        if self._has_noun(words) and not has_object:
+            return [], [_without_mark(word) for word in words]
         return [], []
 
-    def _is_noun(self, place: int | None) -> bool:
-        token = None if place is None else self.tokens[place]
-        return token is not None and token.pos_ in ("NOUN", "PROPN")
+    def _token(self, word: DraftWord) -> "Token | None":
+        if word.place is None:
+            return None
+        return self.tokens[word.place]
+
+    def _has_noun(self, words: Sequence[DraftWord]) -> bool:
+        return any(_is_noun(self._token(word)) for word in words)
 
     def _has_object(self, words: Sequence[DraftWord]) -> bool:
-        """Tell whether a thing is named, or a pronoun said, before any preposition."""
+        """Return whether a thing is named, or a pronoun said, before any preposition."""
         for word in words:
-            token = None if word.place is None else self.tokens[word.place]
-            if word.is_pronoun or self._is_noun(word.place):
+            token = self._token(word)
+            if word.is_pronoun or _is_noun(token):
                 return True
             if token is not None and token.pos_ == "ADP" and token.dep_ != "prt":
                 return False
@@ -276,15 +298,18 @@ class SentenceEditor:
 
     def _kept(self, begin: int, end: int, *, skip_negation: bool = False) -> list[DraftWord]:
         """Return the words from `begin` to `end` that stay, as they stand in a step."""
-        name = self.reading.edits[:, WORD_EDITS.index("name")]
-        drop = self.reading.edits[:, WORD_EDITS.index("drop")]
+        name_chances = self._edit_chances("name")
+        drop_chances = self._edit_chances("drop")
         words = []
         for place in range(begin, end):
             bare = bare_word(self.words[place])
             is_pronoun = bare in PRONOUN_WORDS and not self._is_determiner(place)
-            if is_pronoun and name[place] > drop[place] / 2:
-                words.append(DraftWord(self._plain_word(place), place, is_pronoun=True))
-            elif self.keep[place] and not (skip_negation and _is_negation(bare)):
+            stays = self.keep[place]
+            if skip_negation and _is_negation(bare):
+                stays = False
+            if is_pronoun and name_chances[place] > drop_chances[place] / 2:
+                stays = True
+            if stays:
                 words.append(DraftWord(self._plain_word(place), place, is_pronoun))
         return words
 
@@ -294,7 +319,9 @@ class SentenceEditor:
         token = self.tokens[place]
         is_name = token is None or token.pos_ == "PROPN"
         is_capitalised = word[:1].isupper() and word[1:].islower()
-        return word.lower() if is_capitalised and not is_name else word
+        if is_capitalised and not is_name:
+            return word.lower()
+        return word
 
     def _is_determiner(self, place: int) -> bool:
         token = self.tokens[place]
@@ -302,28 +329,45 @@ class SentenceEditor:
 
     def _with_front_verb(
         self, front_verbs: Sequence[str], least: float = MIN_FRONT_VERB
-    ) -> DraftStep | None:
-        """Return the kept words behind the verb that an editor would put there."""
+    ) -> list[DraftStep]:
+        """Return the kept words behind the verb that an editor would put there; or none."""
         chances = self.reading.verbs.copy()
-        none = front_verbs.index(NO_VERB)
-        if 1 - chances[none] < least:
-            return None
-        chances[none] = 0.0
+        no_verb = front_verbs.index(NO_VERB)
+        if 1 - chances[no_verb] < least:
+            return []
+        chances[no_verb] = 0.0
         verb = front_verbs[int(np.argmax(chances))]
         words = self._kept(0, len(self.words))
-        while words and bare_word(words[0].text) in JOINT_WORDS:
-            words.pop(0)
-        if not any(self._is_noun(word.place) for word in words):
-            return None
-        return DraftStep(tuple(_trimmed([DraftWord(verb, None), *words])), self.number)
+        words = _without_joint(words)
+        if not self._has_noun(words):
+            return []
+        words.insert(0, DraftWord(verb, None))
+        return [DraftStep(tuple(_trimmed(words)), self.number)]
+
+
+def _is_noun(token: "Token | None") -> bool:
+    return token is not None and token.pos_ in ("NOUN", "PROPN")
+
+
+def _without_joint(words: Sequence[DraftWord]) -> list[DraftWord]:
+    """Return the words without the "and then" that they begin with."""
+    first = 0
+    while first < len(words) and bare_word(words[first].text) in JOINT_WORDS:
+        first += 1
+    return list(words[first:])
+
+
+def _without_mark(word: DraftWord) -> DraftWord:
+    return replace(word, text=word.text.rstrip(",.;:"))
 
 
 def _joined(first: DraftStep, second: DraftStep) -> DraftStep:
     """Return two actions as one step: "Peel the apple and slice it"."""
     words = list(first.words)
-    last = words[-1]
-    words[-1] = replace(last, text=last.text.rstrip(",.;:"))
-    return replace(first, words=(*words, DraftWord("and", None), *second.words))
+    words[-1] = _without_mark(words[-1])
+    words.append(DraftWord("and", None))
+    words += second.words
+    return replace(first, words=tuple(words))
 
 
 def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
@@ -340,7 +384,9 @@ def _plain(word: str) -> str:
     bare = word.strip('.!?;:…—–"“”()[],')
     if bare.lower() in OWN_WORDS:
         return "the"
-    return f"{bare}," if has_comma else bare
+    if has_comma:
+        return f"{bare},"
+    return bare
 
 
 def _is_negation(word: str) -> bool:
@@ -367,22 +413,32 @@ def _smoothed(
     """Return which words stay, (W,): a noun phrase, with its preposition, stays or goes whole."""
     chance = 1 - reading.edits[:, WORD_EDITS.index("drop")]
     keep = chance >= MIN_KEEP
-    place_of = {token.i: place for place, token in enumerate(tokens) if token is not None}
+    place_of = {}
+    for place, token in enumerate(tokens):
+        if token is not None:
+            place_of[token.i] = place
     for chunk in doc.noun_chunks:
+        # the words of the phrase; one pronoun alone is judged by itself
         places = [place_of[token.i] for token in chunk if token.i in place_of]
-        naming = [p for p in places if bare_word(words[p]) not in DETERMINER_WORDS]
-        if not naming or (len(naming) == 1 and bare_word(words[naming[0]]) in PRONOUN_WORDS):
+        naming = [place for place in places if bare_word(words[place]) not in DETERMINER_WORDS]
+        if not naming:
             continue
+        if len(naming) == 1 and bare_word(words[naming[0]]) in PRONOUN_WORDS:
+            continue
+
+        # the phrase
         stays = float(np.mean(chance[naming])) >= MIN_KEEP
-        for place in naming:
-            keep[place] = stays
-        for place in places:
-            if not stays:
-                keep[place] = False
+        if stays:
+            keep[naming] = True
+        else:
+            keep[places] = False
+
+        # its preposition
         before = chunk.root.head
         if before.pos_ == "ADP" and before.i in place_of and chunk.root.dep_ == "pobj":
             place = place_of[before.i]
-            keep[place] = stays and (keep[place] or chance[place] >= MIN_KEEP / 2)
+            likely = keep[place] or chance[place] >= MIN_KEEP / 2
+            keep[place] = stays and likely
     return keep
 
 
@@ -395,24 +451,37 @@ def _verb_exceptions() -> dict[str, str]:
 
 
 def base_form(word: str, token: "Token | None") -> str | None:
-    """Return the base form of a spoken verb, None for a word that is none: "adding" is "add"."""
+    """Return the base form of a spoken verb, None for another word: "adding" is "add"."""
     bare = bare_word(word)
-    if bare in _verb_exceptions() and bare not in verbs():
-        return _verb_exceptions()[bare]
-    if token is not None and token.pos_ == "VERB" and token.lemma_.lower() in verbs():
+    known_verbs = verbs()
+    exceptions = _verb_exceptions()
+    if bare in exceptions and bare not in known_verbs:
+        return exceptions[bare]
+    if token is not None and token.pos_ == "VERB":
         lemma: str = token.lemma_.lower()
-        return lemma
-    if bare in verbs():
+        if lemma in known_verbs:
+            return lemma
+    if bare in known_verbs:
         return bare
-    for ending, new in (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", "")):
-        stem = bare.removesuffix(ending) + new
-        if bare.endswith(ending) and stem in verbs():
+
+    # by the ending, without a doubled letter last
+    for stem in _stems(bare, PAST_ENDINGS):
+        if stem in known_verbs:
             return stem
-    for ending in ("ing", "ed"):
-        stem = bare.removesuffix(ending)
-        if bare.endswith(ending) and stem[-1:] == stem[-2:-1] and stem[:-1] in verbs():
+    for stem in _stems(bare, (("ing", ""), ("ed", ""))):
+        is_doubled = stem[-1:] == stem[-2:-1]
+        if is_doubled and stem[:-1] in known_verbs:
             return stem[:-1]
-    for ending, new in (("ies", "y"), ("es", ""), ("s", "")):
-        if bare.endswith(ending) and bare.removesuffix(ending) + new in verbs():
-            return bare.removesuffix(ending) + new
+    for stem in _stems(bare, PRESENT_ENDINGS):
+        if stem in known_verbs:
+            return stem
     return None
+
+
+def _stems(word: str, endings: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the word with each ending that it has replaced. endings: ending, what replaces it."""
+    stems = []
+    for ending, replacement in endings:
+        if word.endswith(ending):
+            stems.append(word.removesuffix(ending) + replacement)
+    return stems

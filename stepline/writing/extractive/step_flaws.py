@@ -50,28 +50,30 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
 
 
 def _tells_state(verb: "Token") -> bool:
-    """Tell whether a verb says what somebody has, wants or sees: "we HAVE the right filter"."""
+    """Return whether a verb says what somebody has, wants or sees: "we HAVE the right filter"."""
     if verb.lemma_ not in STATE_VERBS or verb.tag_ == "VBN":
         return False
-    has_subject = any(
-        child.dep_ == "nsubj" and child.lower_ in SUBJECT_WORDS for child in verb.children
-    )
+    subjects = _words(verb, "nsubj")
     has_object = any(child.dep_ == "dobj" for child in verb.children)
-    return has_subject and has_object
+    return has_object and not SUBJECT_WORDS.isdisjoint(subjects)
 
 
 def _is_conditional(verb: "Token") -> bool:
-    """Tell whether a verb, or the one that carries it, belongs to a clause with "if"."""
+    """Return whether a verb, or the one that carries it, belongs to a clause with "if"."""
     while verb.dep_ == "xcomp" and verb.head is not verb:
         verb = verb.head
-    is_clause = verb.dep_ in ("advcl", "ROOT")
-    return is_clause and any(
-        child.dep_ == "mark" and child.lower_ in CONDITION_WORDS for child in verb.children
-    )
+    if verb.dep_ not in ("advcl", "ROOT"):
+        return False
+    marks = _words(verb, "mark")
+    return not CONDITION_WORDS.isdisjoint(marks)
+
+
+def _words(verb: "Token", relation: str) -> list[str]:
+    return [child.lower_ for child in verb.children if child.dep_ == relation]
 
 
 def _tells_what_is_seen(verb: "Token") -> bool:
-    """Tell whether "you'll see" or "you can see" is followed by a clause of its own."""
+    """Return whether "you'll see" or "you can see" is followed by a clause of its own."""
     has_subject = any(child.lower_ in ("you", "we") for child in verb.children)
     has_clause = any(child.dep_ == "ccomp" and child.i > verb.i for child in verb.children)
     return has_subject and has_clause

@@ -33,16 +33,19 @@ class StepNamer:
         self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
         for doc, reading in zip(docs, readings, strict=True):
             stays = 1 - reading.edits[:, WORD_EDITS.index("drop")]
-            keep = []
+            token_keeps = []
             starts = []
             place = 0
             for token in doc:
                 if token.i == 0 or doc[token.i - 1].whitespace_:
                     starts.append(token.i)
-                keep.append(float(stays[place]) if place < len(stays) else 0.0)
+                keep = 0.0
+                if place < len(stays):
+                    keep = float(stays[place])
+                token_keeps.append(keep)
                 if token.whitespace_:
                     place += 1
-            keeps.append(keep)
+            keeps.append(token_keeps)
             self._tokens.append(starts)
         self._docs = docs
         self._finder = AntecedentFinder(docs, keeps)
@@ -50,31 +53,40 @@ class StepNamer:
     def name_at(self, sentence: int, place: int) -> str | None:
         """Return what the pronoun at a word stands for, without an article; None where unsure."""
         token = self._pronoun(sentence, place)
-        if token is None or self._docs[sentence][token].lower_ in POINTING_PRONOUNS:
+        if token is None:
+            return None
+        if self._docs[sentence][token].lower_ in POINTING_PRONOUNS:
             return None
         antecedent = self._finder.find(sentence, token)
         if antecedent is None or antecedent.probability < MIN_NAME:
             return None
-        return antecedent.name.lower() if antecedent.name.istitle() else antecedent.name
+        name = antecedent.name
+        if name.istitle():
+            return name.lower()
+        return name
 
     def likely_names(self, sentence: int, places: Sequence[int]) -> tuple[str, ...]:
         """Return what the pronouns at these words most likely stand for, sure or not."""
         names = []
         for place in places:
             token = self._pronoun(sentence, place)
-            antecedent = None if token is None else self._finder.find(sentence, token)
+            if token is None:
+                continue
+            antecedent = self._finder.find(sentence, token)
             if antecedent is not None:
                 names.append(antecedent.name)
         return tuple(names)
 
     def _pronoun(self, sentence: int, place: int) -> int | None:
-        """Return the token of the pronoun at a word; None where it is none."""
+        """Return the token of the pronoun at a word; None for another word."""
         starts = self._tokens[sentence]
         if place >= len(starts):
             return None
         token = self._docs[sentence][starts[place]]
         is_work = token.dep_ == "dobj" and token.head.lemma_ in WORK_VERBS
-        return token.i if token.lower_ in NAMEABLE_PRONOUNS and not is_work else None
+        if is_work or token.lower_ not in NAMEABLE_PRONOUNS:
+            return None
+        return int(token.i)
 
     def with_names(self, draft: DraftStep) -> DraftStep | None:
         """Return the step with the names of its pronouns; None where only pronouns are left."""
@@ -85,8 +97,8 @@ class StepNamer:
                 words.append(word)
                 continue
             name = self.name_at(draft.sentence, word.place)
-            has_said = name is not None and any(name in other.text for other in draft.words)
-            if name is not None and name not in names and not has_said:
+            is_new = name is not None and name not in names and not _is_in_step(name, draft)
+            if name is not None and is_new:
                 names.add(name)
                 words.append(replace(word, text=f"the {name}"))
             elif not _reads_without(draft.words, number):
@@ -94,10 +106,16 @@ class StepNamer:
         return replace(draft, words=tuple(words))
 
 
+def _is_in_step(name: str, draft: DraftStep) -> bool:
+    return any(name in word.text for word in draft.words)
+
+
 def _reads_without(words: Sequence[DraftWord], number: int) -> bool:
     """Return whether a step reads well without the pronoun at a place: "Stir [it] for a minute"."""
-    verb = bare_word(words[number - 1].text) if number else ""
-    after = words[number + 1 :]
-    if not after:
+    is_last = number + 1 >= len(words)
+    if is_last:
         return False
+    verb = ""
+    if number:
+        verb = bare_word(words[number - 1].text)
     return verb in objectless_verbs()

@@ -43,23 +43,35 @@ def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) ->
     """
     if not readings:
         return np.zeros((0, FEATURE_COUNT))
-    kinds = np.stack([reading.kinds for reading in readings]).astype(np.float64)  # (S, 8)
-    log_kinds = np.log(kinds + MIN_PROBABILITY)
+    # the sentence's own kinds, and P(step) of its neighbours
+    log_kinds = _log_kinds(readings)  # (S, 8)
     step = log_kinds[:, STEP_COLUMN]
     padded = np.pad(step, REACH_SENTENCES, mode="edge")
     count = len(step)
-    neighbours = []
+    context = []
     for distance in range(1, REACH_SENTENCES + 1):
-        neighbours.append(padded[REACH_SENTENCES - distance :][:count])
-        neighbours.append(padded[REACH_SENTENCES + distance :][:count])
-    words = np.log([len(spoken_words(text)) + 1.0 for text in texts])
-    # beside the narration's own mean, for captions and recognisers cut speech differently
-    own = [np.full(count, step.mean()), words - words.mean()]
+        before = REACH_SENTENCES - distance
+        after = REACH_SENTENCES + distance
+        context.append(padded[before : before + count])
+        context.append(padded[after : after + count])
+
+    # next to the narration's own mean, for captions and recognisers cut speech differently
+    context.append(np.full(count, step.mean()))
+    lengths = np.log([len(spoken_words(text)) + 1.0 for text in texts])
+    context.append(lengths - lengths.mean())
+
+    # words, clauses, grammar
     edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 4)
-    context = np.stack([*neighbours, *own], axis=1)
     clauses = np.stack([_clause_features(reading) for reading in readings])  # (S, 6)
-    columns = [log_kinds, context, edits, clauses, grammar_findings(texts)]
+    columns = [log_kinds, np.stack(context, axis=1), edits, clauses, grammar_findings(texts)]
     return np.concatenate(columns, axis=1)
+
+
+def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
+    """Return log P of each kind of each reading, (S, 8)."""
+    kinds = np.stack([reading.kinds for reading in readings])
+    kinds = kinds.astype(np.float64)
+    return np.log(kinds + MIN_PROBABILITY)
 
 
 def _edit_features(reading: SentenceReading) -> Array:
@@ -67,24 +79,29 @@ def _edit_features(reading: SentenceReading) -> Array:
     if not len(reading.edits):
         return np.zeros(4)
     edits = reading.edits.astype(np.float64)
-    action = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]  # (W,)
+    verb = edits[:, WORD_EDITS.index("verb")]  # (W,)
+    following = edits[:, WORD_EDITS.index("next")]
+    action = verb + following
     stays = 1 - edits[:, WORD_EDITS.index("drop")]
     name = edits[:, WORD_EDITS.index("name")]
-    features = [action.max(), stays.mean(), name.max(), reading.verbs[0]]
-    return np.array(features)
+    no_verb = reading.verbs[0]
+    return np.array([action.max(), stays.mean(), name.max(), no_verb])
 
 
 def _clause_features(reading: SentenceReading) -> Array:
     """Return what the clauses of a sentence are: the greatest and the mean log P(step), the least of
     talk and of an announcement, how many there are, how surely an action begins in one, (6,)."""
     clauses = reading.clauses or (reading,)
-    kinds = np.stack([clause.kinds for clause in clauses]).astype(np.float64)  # (C, 8)
-    log_kinds = np.log(kinds + MIN_PROBABILITY)
+    log_kinds = _log_kinds(clauses)  # (C, 8)
     step = log_kinds[:, STEP_COLUMN]
     talk = log_kinds[:, SENTENCE_KINDS.index("talk")]
     announcement = log_kinds[:, SENTENCE_KINDS.index("announcement")]
     verb = WORD_EDITS.index("verb")
-    action = max((float(c.edits[:, verb].max()) for c in clauses if len(c.edits)), default=0.0)
+    action = 0.0
+    for clause in clauses:
+        if len(clause.edits):
+            clause_action = float(clause.edits[:, verb].max())
+            action = max(action, clause_action)
     features = [
         step.max(),
         step.mean(),
@@ -105,7 +122,8 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
         is_sure = np.array([reading.step_probability >= SURE_STEP for reading in readings])
         has_order = features[:, ORDER_COLUMN] > 0
         # an action that is told, "you're gonna stick them together", counts where it may be a step
-        is_told = (features[:, TOLD_COLUMN] > 0) & (chances >= MIN_TOLD_CHANCE)
+        is_told = features[:, TOLD_COLUMN] > 0
+        is_told &= chances >= MIN_TOLD_CHANCE
         counts = is_sure | has_order | is_told
         chances[counts] = np.maximum(chances[counts], SURE_CHANCE)
     return chances
@@ -114,5 +132,7 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
 @cache
 def _read_regression() -> tuple[Array, float]:
     package = resources.files("stepline.writing.extractive")
-    content: dict[str, Any] = json.loads(package.joinpath("step_score.json").read_text("utf-8"))
-    return np.array(content["weights"]), float(content["intercept"])
+    path = package.joinpath("step_score.json")
+    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    weights = np.array(content["weights"])
+    return weights, float(content["intercept"])

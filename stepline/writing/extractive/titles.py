@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from stepline.narration import SentenceReading
 from stepline.narration.words import SENTENCE_KINDS, word_set
 from stepline.writing.extractive.clauses import find_clauses
-from stepline.writing.extractive.pronouns import MEASURES, NEVER_MEANT
+from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NEVER_MEANT
 from stepline.writing.extractive.reading import NarrationReading
-from stepline.writing.extractive.segments import TELLERS
+from stepline.writing.extractive.segments import SEQUENCE_WORDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -41,7 +41,7 @@ PARTS_OF_ACTION: Final = PARTS_OF_NAME | word_set("dobj prt advmod xcomp aux aco
 # What these stand for is told by other words.
 NO_TOPICS: Final = (
     NEVER_MEANT
-    | MEASURES
+    | MEASURE_NOUNS
     | word_set(
         """
         everything something way one version method job work dish recipe batch trick secret tip
@@ -50,7 +50,7 @@ NO_TOPICS: Final = (
     )
 )
 # A part of the work is announced with these, not the whole of it.
-PART_WORDS: Final = TELLERS | word_set("later meanwhile while also")
+PART_WORDS: Final = SEQUENCE_WORDS | word_set("later meanwhile while also")
 BEGINNING_VERBS: Final = word_set("start begin see settle")
 WHEN_WORDS: Final = word_set("today tonight")
 THIS_TIME: Final = word_set("morning afternoon evening video lesson session tutorial week time")

@@ -42,7 +42,7 @@ from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc
+    from spacy.tokens import Doc, Token
 
 __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
@@ -61,7 +61,7 @@ MIN_WARNED_STEP: Final = 0.2
 # one, none was good; of 9 with two, four were.
 MAX_GAPS: Final = 2
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
-REASONS: Final = {
+KIND_REASONS: Final = {
     "warning": "a warning",
     "option": "left to the viewer",
     "consequence": "a reason or a consequence, not an action",
@@ -84,62 +84,81 @@ def write_extractive(
     Reads English only: for another language it returns no steps and a note that says so.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
-    settings = WritingSettings() if settings is None else settings
+    if settings is None:
+        settings = WritingSettings()
     foreign = foreign_note(transcript)
     if foreign is not None:
         return WrittenSteps(notes=(foreign,))
     if narration is None:
         narration = read_narration(transcript, settings)
     tagger = load_tagger(settings.step_scorer)
-    readings, docs = narration.readings, narration.docs
+    readings = narration.readings
+    docs = narration.docs
     chances = step_probabilities(readings, narration.texts)
     threshold = MIN_STEP_PROBABILITY[settings.steps]
     namer = StepNamer(docs, readings)
     steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
+        # a sentence that tells no step may still say an amount of the one before
         chance = float(chances[number])
+        is_likely = chance >= threshold
         is_warning = _warns(reading) and chance >= MIN_WARNED_STEP
-        if chance < threshold and not is_warning:
-            if _adds_amount(steps, docs[number], unit):
-                continue
-            if chance >= MIN_TOLD_REASON:
+        if not is_likely and not is_warning:
+            has_amount = _adds_amount(steps, docs[number], unit)
+            if not has_amount and chance >= MIN_TOLD_REASON:
                 dropped.append(_refused(unit, reading, chance))
             continue
+
+        # its steps, without names
         is_sure = chance >= MIN_SURE_STEP
         drafts = _drafts(unit, reading, docs[number], number, tagger, namer, is_sure=is_sure)
-        if is_warning and chance < threshold:
+        if not is_likely:
             drafts = [draft for draft in drafts if draft.is_negated]
-        if not drafts and chance >= threshold:
+        elif not drafts:
             reason = "tells a step, but no action was made out in its words"
             dropped.append(Rejected(what="step", text=unit.text, reason=reason))
+
+        # those without a flaw, with names
         tokens = tokens_of_words(unit.words, docs[number])
         for draft in drafts:
-            flaw = None if draft.verb is None else flaw_in_sentence(tokens[draft.verb])
-            if draft.gap_count > MAX_GAPS:
-                flaw = "too little of its sentence is left to be read as one"
+            flaw = _flaw(draft, tokens)
             if flaw is not None:
                 dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
                 continue
-            named = namer.with_names(draft)
-            if named is not None:
-                meant = namer.likely_names(number, draft.places)
-                listed = _listed(named)
-                is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
-                steps.append(SentenceStep(_step(named, unit), listed, is_sure, meant))
+            step = namer.with_names(draft)
+            if step is None:
+                continue
+            names = namer.likely_names(number, draft.places)
+            listed = _listed(step)
+            is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
+            steps.append(SentenceStep(_step(step, unit), listed, is_sure, names))
     joined = join_halves(steps, settings.detail)
     dropped += joined.refused
-    folded = fold_by_meaning(merge_repeats(joined.steps))
+    merged = merge_repeats(joined.steps)
+    folded = fold_by_meaning(merged)
     return WrittenSteps(number_steps(folded), tuple(dropped))
+
+
+def _flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
+    """Return why a step is not written; None where nothing speaks against it. tokens: of each word
+    of its sentence."""
+    if draft.gap_count > MAX_GAPS:
+        return "too little of its sentence is left to be read as one"
+    if draft.verb is None:
+        return None
+    return flaw_in_sentence(tokens[draft.verb])
 
 
 def sentence_step_probabilities(
     sentences: Sequence[str], tagger: NarrationTagger | None = None
 ) -> list[float]:
     """Return P(it tells a step) of each sentence of one English narration, in order."""
-    tagger = load_tagger() if tagger is None else tagger
+    if tagger is None:
+        tagger = load_tagger()
     readings = tagger.read_sentences(sentences)
-    return [float(chance) for chance in step_probabilities(readings, sentences)]
+    chances: list[float] = step_probabilities(readings, sentences).tolist()
+    return chances
 
 
 def transcript_step_probabilities(
@@ -147,11 +166,14 @@ def transcript_step_probabilities(
 ) -> Array | None:
     """Return P(it tells a step) of each sentence of a transcript, (S,); None where the scorer
     cannot read its language, or nothing is said."""
-    settings = WritingSettings() if settings is None else settings
+    if settings is None:
+        settings = WritingSettings()
     texts = [sentence.text for sentence in transcript.sentences]
     if not texts or foreign_note(transcript) is not None:
         return None
-    return np.array(sentence_step_probabilities(texts, load_tagger(settings.step_scorer)))
+    tagger = load_tagger(settings.step_scorer)
+    chances = sentence_step_probabilities(texts, tagger)
+    return np.array(chances)
 
 
 def narration_instruction(
@@ -175,9 +197,10 @@ def _warns(reading: SentenceReading) -> bool:
 
 def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Rejected:
     """Return the record of a sentence that is no step, with what it is instead."""
-    others = [kind for kind in SENTENCE_KINDS if kind != "step"]
-    kind = max(others, key=lambda other: float(reading.kinds[SENTENCE_KINDS.index(other)]))
-    reason = f"{REASONS[kind]} (tells a step: {chance:.0%})"
+    chances = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
+    del chances["step"]
+    kind = max(chances, key=chances.__getitem__)
+    reason = f"{KIND_REASONS[kind]} (tells a step: {chance:.0%})"
     return Rejected(what="step", text=unit.text, reason=reason)
 
 
@@ -210,8 +233,10 @@ def _as_draft(action: GrammarAction, number: int) -> DraftStep:
 
 
 def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
-    """Give the last step the amount that this sentence tells of it; tell whether it does."""
-    amount = sentence_amount(doc) if steps else None
+    """Give the last step the amount that this sentence tells of it; return whether it does."""
+    if not steps:
+        return False
+    amount = sentence_amount(doc)
     if amount is None:
         return False
     step = with_amount(steps[-1].step, amount, unit.first)
@@ -226,20 +251,24 @@ def _listed(draft: DraftStep) -> str | None:
     first, *others = draft.words
     if first.place is not None or draft.is_negated:
         return None
-    return replace(draft, words=tuple(others)).text
+    rest = replace(draft, words=tuple(others))
+    return rest.text
 
 
 def _step(draft: DraftStep, unit: NarrationUnit) -> Step:
     """Return the step with the sentences that it rests on, and when they are said."""
     all_places = list(unit.places())
-    spoken = draft.places
-    rests_on = all_places[spoken[0] : spoken[-1] + 1]
-    sources = tuple(dict.fromkeys(number for number, _ in rests_on))
+    first_word = draft.places[0]
+    last_word = draft.places[-1]
+    places_of: dict[int, list[int]] = {}
+    for number, place in all_places[first_word : last_word + 1]:
+        places_of.setdefault(number, []).append(place)
     spans = []
-    for number in sources:
-        places = [place for own, place in rests_on if own == number]
-        spans.append(_said(unit.sentences[number - unit.first], places))
-    return Step(id="0", text=with_digits(draft.text), said=covering_span(spans), sources=sources)
+    for number, places in places_of.items():
+        sentence = unit.sentences[number - unit.first]
+        spans.append(_said(sentence, places))
+    text = with_digits(draft.text)
+    return Step(id="0", text=text, said=covering_span(spans), sources=tuple(places_of))
 
 
 def _said(sentence: Sentence, places: Sequence[int]) -> Span:
@@ -247,5 +276,6 @@ def _said(sentence: Sentence, places: Sequence[int]) -> Span:
     carry no times."""
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
-    spoken = sentence.words[min(places) : max(places) + 1]
-    return covering_span(word.span for word in spoken) or sentence.span
+    words = sentence.words[min(places) : max(places) + 1]
+    span = covering_span(word.span for word in words)
+    return span or sentence.span

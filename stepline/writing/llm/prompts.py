@@ -1,8 +1,8 @@
 """Prompts of the language-model writer: chunks of a transcript, and what is asked about each.
 
 A transcript is cut into chunks of about 150 words, without the sentences that talk to the model
-itself; a chunk is quoted in the prompt as data that cannot end its own quotation. Around it stands
-its context: the video's title, the last steps already written and what was said just before.
+itself; a chunk is quoted in the prompt as data that cannot end its own quotation. Around it is its
+context: the video's title, the last steps already written and what was said just before.
 
 Source: NaSVA, section 3.1. Differs: the paper has chunks of about ten sentences without a context
 (`writing.llm.prompt=nasva`), and its last one may be a lone sentence.
@@ -23,7 +23,7 @@ from stepline.records import Sentence, Transcript
 from stepline.writing.settings import LlmSettings
 
 # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
-LONGEST = 6000
+MAX_CHUNK_CHARS = 6000
 OVERLAP_SENTENCES = 2  # before a chunk, that its prompt repeats as context
 PREVIOUS_STEPS = 5  # last steps already written, that a prompt holds as context
 MAX_TITLE_CHARS = 200  # of a video's title that are quoted
@@ -39,7 +39,7 @@ class Chunk:
 
     @property
     def text(self) -> str:
-        """What is said, one sentence a line."""
+        """What is said, one sentence per line."""
         return "\n".join(sentence.text for sentence in self.sentences)
 
 
@@ -60,11 +60,14 @@ def context_of(
 
     A title that tries to instruct a language model is left out.
     """
-    earlier = [sentence for part in chunks[: chunk.number - 1] for sentence in part.sentences]
-    shown_title = "" if orders_a_model(title) else title[:MAX_TITLE_CHARS]
-    return ChunkContext(
-        shown_title, tuple(earlier[-OVERLAP_SENTENCES:]), tuple(steps[-PREVIOUS_STEPS:])
-    )
+    earlier: list[Sentence] = []
+    for part in chunks[: chunk.number - 1]:
+        earlier += part.sentences
+    shown_title = ""
+    if not orders_a_model(title):
+        shown_title = title[:MAX_TITLE_CHARS]
+    before = tuple(earlier[-OVERLAP_SENTENCES:])
+    return ChunkContext(shown_title, before, tuple(steps[-PREVIOUS_STEPS:]))
 
 
 def chunks_of(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...]:
@@ -79,20 +82,24 @@ def chunks_of(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...
 def split_by_words(
     transcript: Transcript, words: int, withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
-    """Return chunks of about so many words, as even as sentences allow, without the `withheld`
+    """Return chunks of about `words` words, as even as sentences allow, without the `withheld`
     sentences.
 
     No sentence is cut: one with more words is a chunk of its own.
     """
-    indices = [i for i in range(len(transcript.sentences)) if i not in set(withheld)]
-    lengths = [len(transcript.sentences[i].text.split()) for i in indices]
-    count = max(1, round(sum(lengths) / words))
-    most = sum(lengths) / count  # words of each chunk, where they could be even
+    indices = _other_indices(transcript, withheld)
+    lengths = [len(transcript.sentences[index].text.split()) for index in indices]
+    word_count = sum(lengths)
+    chunk_count = max(1, round(word_count / words))
+    chunk_words = word_count / chunk_count  # of each chunk, where they could be even
     groups: list[list[int]] = [[]]
     earlier = 0
     for index, length in zip(indices, lengths, strict=True):
         # The middle of a sentence says to which chunk it belongs.
-        number = min(count - 1, int((earlier + length / 2) / most)) if most else 0
+        number = 0
+        if chunk_words:
+            number = int((earlier + length / 2) / chunk_words)
+            number = min(chunk_count - 1, number)
         while len(groups) <= number:
             groups.append([])
         groups[number].append(index)
@@ -103,49 +110,61 @@ def split_by_words(
 def split_into_chunks(
     transcript: Transcript, size: int, withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
-    """Return chunks of about `size` sentences and at most LONGEST characters, without the
+    """Return chunks of about `size` sentences and at most MAX_CHUNK_CHARS characters, without the
     `withheld` sentences.
 
     A single sentence longer than that is a chunk of its own.
     """
-    indices = [i for i in range(len(transcript.sentences)) if i not in set(withheld)]
+    indices = _other_indices(transcript, withheld)
     return _number_chunks(_even(indices, size), transcript.sentences)
+
+
+def _other_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
+    """Return the indices of the sentences that are not withheld."""
+    hidden = set(withheld)
+    indices = range(len(transcript.sentences))
+    return [index for index in indices if index not in hidden]
 
 
 def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
     """Return the indices of the sentences that try to instruct a language model; they are withheld
     from it."""
-    return tuple(
-        i for i, sentence in enumerate(transcript.sentences) if orders_a_model(sentence.text)
-    )
+    indices = []
+    for index, sentence in enumerate(transcript.sentences):
+        if orders_a_model(sentence.text):
+            indices.append(index)
+    return tuple(indices)
 
 
 def _number_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
-    """Return a chunk a group, two or more for a group of more characters than fit a question."""
-    short = [part for group in groups for part in _short(group, sentences)]
-    return tuple(
-        Chunk(number, tuple(group), tuple(sentences[i] for i in group))
-        for number, group in enumerate(short, start=1)
-    )
+    """Return a chunk per group, two or more for a group of more characters than fit a question."""
+    chunks: list[Chunk] = []
+    for group in groups:
+        for part in _short(group, sentences):
+            own = tuple(sentences[index] for index in part)
+            chunks.append(Chunk(len(chunks) + 1, tuple(part), own))
+    return tuple(chunks)
 
 
 def _even(indices: Sequence[int], size: int) -> list[list[int]]:
     """Split into the fewest groups of at most `size`, their sizes one apart at most."""
     count = math.ceil(len(indices) / size)
-    edges = [round(i * len(indices) / count) for i in range(count + 1)] if count else [0]
-    return [list(indices[a:b]) for a, b in pairwise(edges)]
+    if not count:
+        return []
+    edges = [round(number * len(indices) / count) for number in range(count + 1)]
+    return [list(indices[first:last]) for first, last in pairwise(edges)]
 
 
 def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
     parts: list[list[int]] = [[]]
-    held = 0
-    for place in group:
-        length = len(sentences[place].text) + 1
-        if parts[-1] and held + length > LONGEST:
+    part_length = 0
+    for index in group:
+        length = len(sentences[index].text) + 1
+        if parts[-1] and part_length + length > MAX_CHUNK_CHARS:
             parts.append([])
-            held = 0
-        parts[-1].append(place)
-        held += length
+            part_length = 0
+        parts[-1].append(index)
+        part_length += length
     return [part for part in parts if part]
 
 
@@ -160,7 +179,10 @@ JSON_REMINDER = (
     '\nAnswer with one JSON object, {"steps": ["...", "..."]}, each step a short command.'
     " No prose, no times, no links.\n"
 )
-REMINDER = "\nAnswer with a numbered list of short steps, or the word none. No prose, no times, no links.\n"
+LIST_REMINDER = (
+    "\nAnswer with a numbered list of short steps, or the word none."
+    " No prose, no times, no links.\n"
+)
 
 
 @dataclass(frozen=True)
@@ -168,7 +190,7 @@ class Prompt:
     """A prompt's name and text.
 
     times_in: sentences carry their seconds. times_out: the model writes times. in_context: it has a
-    place for what stands around a chunk, and asks for JSON.
+    place for what surrounds a chunk, and asks for JSON.
     """
 
     name: str
@@ -193,37 +215,41 @@ def nasva_prompt() -> Prompt:
 
 @cache
 def picture_prompt() -> Prompt:
-    """Return the prompt of the main job where pictures stand beside the speech."""
+    """Return the prompt of the main job where pictures are shown with the speech."""
     return Prompt("steps_with_pictures", _read("steps_with_pictures"))
 
 
-# After a prompt of the user's own, where pictures stand beside the speech.
-PICTURES = """
+# After a prompt of the user's own, where pictures are shown with the speech.
+PICTURE_REMINDER = """
 With this come pictures of the video, each with a letter. End every line that rests on one with its letter in square
 brackets, such as [B]."""
-_CITED = re.compile(r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*)[\])][\s.]*$")
+_CITED_PICTURES = re.compile(
+    r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*)[\])][\s.]*$"
+)
 
 
 def split_citation(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a step's text and the letters of the pictures that it names at its end: "Press it [A,
     B]"."""
-    found = _CITED.search(text)
-    if found is None:
+    citation = _CITED_PICTURES.search(text)
+    if citation is None:
         return text, ()
-    return text[: found.start()], tuple(dict.fromkeys(re.findall(r"\b[A-T]\b", found[1])))
+    letters = re.findall(r"\b[A-T]\b", citation[1])
+    return text[: citation.start()], tuple(dict.fromkeys(letters))
 
 
-# where a chunk's sentences stand; with their seconds
-SPEECH, TIMED_SPEECH = "{transcript}", "{timed_transcript}"
-CONTEXT = "{context}"  # where the context of a chunk stands
-LONGEST_PROMPT = 20_000  # characters; the main one has 1,900
+# what a prompt holds in place of a chunk's sentences, those with their seconds, its context
+SPEECH_FIELD = "{transcript}"
+TIMED_SPEECH_FIELD = "{timed_transcript}"
+CONTEXT_FIELD = "{context}"
+MAX_PROMPT_CHARS = 20_000  # the main one has 1,900
 
 
 def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     """Return the user's own prompt from a file (`writing.llm.prompt_file`), or the one that the
     settings name.
 
-    pictures: whether some stand beside the speech.
+    pictures: whether some are shown with the speech.
     Raises SettingsError where the file cannot be read, is empty or too long, or has no place for
     the speech.
     """
@@ -231,28 +257,29 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     if path is None:
         if pictures:
             return picture_prompt()
-        return nasva_prompt() if settings.prompt == "nasva" else main_prompt()
-    place, cure = (
-        f"writing.llm.prompt_file {path}",
-        f"write {SPEECH} where the sentences are to stand",
-    )
+        if settings.prompt == "nasva":
+            return nasva_prompt()
+        return main_prompt()
+    setting = f"writing.llm.prompt_file {path}"
     try:
         text = path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
-        raise SettingsError(f"{place}: cannot be read ({reason}); give a text file") from error
+        raise SettingsError(f"{setting}: cannot be read ({reason}); give a text file") from error
     if not text.strip():
-        raise SettingsError(f"{place}: is empty; write a prompt, and in it {SPEECH}")
-    if len(text) > LONGEST_PROMPT:
-        raise SettingsError(f"{place}: {len(text)} characters; a prompt may have {LONGEST_PROMPT}")
-    timed = TIMED_SPEECH in text
-    if not timed and SPEECH not in text:
-        raise SettingsError(
-            f"{place}: has no place for the speech; {cure}, or {TIMED_SPEECH} for them with times"
-        )
-    return Prompt(
-        "own", text.replace(TIMED_SPEECH, SPEECH) + (PICTURES if pictures else ""), times_in=timed
-    )
+        raise SettingsError(f"{setting}: is empty; write a prompt, and in it {SPEECH_FIELD}")
+    if len(text) > MAX_PROMPT_CHARS:
+        problem = f"{len(text)} characters"
+        raise SettingsError(f"{setting}: {problem}; a prompt may have {MAX_PROMPT_CHARS}")
+    times_in = TIMED_SPEECH_FIELD in text
+    if not times_in and SPEECH_FIELD not in text:
+        cure = f"write {SPEECH_FIELD} where the sentences are to stand"
+        other_cure = f"{TIMED_SPEECH_FIELD} for them with times"
+        raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {other_cure}")
+    text = text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD)
+    if pictures:
+        text += PICTURE_REMINDER
+    return Prompt("own", text, times_in=times_in)
 
 
 @cache
@@ -263,12 +290,10 @@ def experiment_prompts() -> dict[str, Prompt]:
     steps_with_times (first row): times go in and the model writes times. steps_from_timed (second
     row): times go in.
     """
-    return {
-        "steps_with_times": Prompt(
-            "steps_with_times", _read("steps_with_times"), times_in=True, times_out=True
-        ),
-        "steps_from_timed": Prompt("steps_from_timed", _read("steps_from_timed"), times_in=True),
-    }
+    written_text = _read("steps_with_times")
+    written = Prompt("steps_with_times", written_text, times_in=True, times_out=True)
+    timed = Prompt("steps_from_timed", _read("steps_from_timed"), times_in=True)
+    return {prompt.name: prompt for prompt in (written, timed)}
 
 
 def build_prompt(
@@ -276,33 +301,43 @@ def build_prompt(
 ) -> str:
     """Return the prompt with the chunk quoted in it, and its context where the prompt has a place
     for it; `again` adds a reminder after a reply that was refused."""
-    lines = [quoted(sentence.text) for sentence in chunk.sentences]
-    if prompt.times_in:
-        spans = [sentence.span for sentence in chunk.sentences]
-        lines = [
-            f"({span.start:.1f}-{span.end:.1f}) {line}"
-            for span, line in zip(spans, lines, strict=True)
-        ]
+    lines = []
+    for sentence in chunk.sentences:
+        line = quoted(sentence.text)
+        if prompt.times_in:
+            span = sentence.span
+            line = f"({span.start:.1f}-{span.end:.1f}) {line}"
+        lines.append(line)
     speech = "\n".join(lines)
-    text = prompt.text.replace(SPEECH, speech)
-    if prompt.in_context:
-        before, _, after = prompt.text.partition(SPEECH)
-        text = before.replace(CONTEXT, _quoted_context(context or ChunkContext())) + speech + after
-    if not again:
-        return text
-    return text + (JSON_REMINDER if prompt.in_context else REMINDER)
+    if not prompt.in_context:
+        text = prompt.text.replace(SPEECH_FIELD, speech)
+        reminder = LIST_REMINDER
+    else:
+        before, _, after = prompt.text.partition(SPEECH_FIELD)
+        shown_context = _quoted_context(context or ChunkContext())
+        text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
+        reminder = JSON_REMINDER
+    if again:
+        text += reminder
+    return text
 
 
 def _quoted_context(context: ChunkContext) -> str:
     """Return a context in lines that cannot be taken for those of a chunk."""
-    lines = [f"Title of the video: {quoted(context.title)}"] if context.title else []
+    lines = []
+    if context.title:
+        lines.append(f"Title of the video: {quoted(context.title)}")
     if context.steps:
-        lines += ["Last steps already written:", *(f"- {quoted(step)}" for step in context.steps)]
+        lines.append("Last steps already written:")
+        lines += [f"- {quoted(step)}" for step in context.steps]
     if context.before:
         lines.append("Said just before:")
         lines += [f"- {quoted(sentence.text)}" for sentence in context.before]
-    return "\n".join(lines or ["The video begins with this part."])
+    if not lines:
+        return "The video begins with this part."
+    return "\n".join(lines)
 
 
 def _read(name: str) -> str:
-    return (Path(__file__).parent / "prompt_templates" / f"{name}.txt").read_text(encoding="utf-8")
+    folder = Path(__file__).parent / "prompt_templates"
+    return (folder / f"{name}.txt").read_text(encoding="utf-8")

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 Fallback = Callable[[Transcript], WrittenSteps]
 Pictures = Mapping[int, Mapping[float, bytes]]  # by the number of the chunk: second -> JPEG
 
-WITHHELD = "addresses a language model, not the viewer; withheld from it"
+WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 
 
 @dataclass(frozen=True)
@@ -76,36 +76,47 @@ def write_llm(
     prompt: for experiments; else that of the settings' file, else the main job's. fallback: writes
     the whole transcript where the model fails (the extractive writer by default). embed: texts to
     unit rows (MiniLM by default). pictures: of the video, for a model that sees; as many as the
-    settings say are shown beside each chunk. title: of the video, "" where it has none.
+    settings say are shown with each chunk. title: of the video, "" where it has none.
     second_pass: whether the model then chooses, joins and orders the steps of all chunks.
     Raises WriterError when the named server is not there or refuses access, ModelError when a
     library or model is missing.
     """
     withheld = find_model_orders(transcript)
     chunks = chunks_of(transcript, settings)
-    hidden = [
-        Rejected(what="sentence", text=transcript.sentences[i].text, reason=WITHHELD)
-        for i in withheld
-    ]
+    hidden = []
+    for number in withheld:
+        text = transcript.sentences[number].text
+        hidden.append(Rejected(what="sentence", text=text, reason=WITHHELD_REASON))
     if not chunks:
         return WrittenSteps(dropped=tuple(hidden))
-    seeing = pictures if settings.pictures else None
-    prompt = prompt or chosen_prompt(settings, pictures=seeing is not None)
+    if not settings.pictures:
+        pictures = None
+    sees = pictures is not None
+    prompt = prompt or chosen_prompt(settings, pictures=sees)
     fallback = fallback or _extractive
     if settings.dry_run:
-        note = dry_run_note(
-            chunks, prompt, settings, pictures=seeing is not None, second_pass=second_pass
-        )
+        note = dry_run_note(chunks, prompt, settings, pictures=sees, second_pass=second_pass)
         whole = fallback(transcript)
-        return WrittenSteps(whole.steps, (*hidden, *whole.dropped), (note, *whole.notes))
+        dropped = (*hidden, *whole.dropped)
+        return WrittenSteps(whole.steps, dropped, (note, *whole.notes))
 
-    jpegs = _read_pictures(chunks, seeing, settings.pictures) if seeing is not None else {}
-    start = seeing.start if seeing else 0.0
-    is_english = foreign_note(transcript) is None
-    asking = TranscriptRequest(
-        chunks, prompt, settings, jpegs, start, title, embed or _minilm, is_english
+    # what the model is asked, and what it answers
+    jpegs: Pictures = {}
+    start = 0.0
+    if pictures is not None:
+        jpegs = _read_pictures(chunks, pictures, settings.pictures)
+        start = pictures.start
+    request = TranscriptRequest(
+        chunks=chunks,
+        prompt=prompt,
+        settings=settings,
+        jpegs=jpegs,
+        start=start,
+        title=title,
+        embed=embed or _minilm,
+        is_english=foreign_note(transcript) is None,
     )
-    written = _write_by_model(asking, transcript, fallback, withheld, second_pass=second_pass)
+    written = _write_by_model(request, transcript, fallback, withheld, second_pass=second_pass)
     return replace(written, dropped=(*hidden, *written.dropped))
 
 
@@ -126,12 +137,13 @@ class TranscriptRequest:
     def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
         """Return the model's steps for a chunk with what they rest on."""
         seconds = tuple(self.jpegs.get(chunk.number, ()))
-        work = _without_talk(reply) if self.is_english else reply
-        return _cite(chunk, work, self.embed, self.settings.floor, seconds, self.start)
+        if self.is_english:
+            reply = _without_talk(reply)
+        return _cite(chunk, reply, self.embed, self.settings.floor, seconds, self.start)
 
 
 def _write_by_model(
-    asking: TranscriptRequest,
+    request: TranscriptRequest,
     transcript: Transcript,
     fallback: Fallback,
     withheld: Sequence[int],
@@ -139,30 +151,35 @@ def _write_by_model(
     second_pass: bool,
 ) -> WrittenSteps:
     """Return the steps of all chunks, after the second pass where one is asked for."""
-    settings, chunks, embed = asking.settings, asking.chunks, asking.embed
+    settings = request.settings
+    embed = request.embed
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
-        until = time.monotonic() + settings.seconds_for(len(chunks) + second_pass)
+        request_count = len(request.chunks) + second_pass
+        until = time.monotonic() + settings.seconds_for(request_count)
         runner = RequestRunner(
-            server, settings, cache, RequestLimits(), until, asking.prompt, asking.jpegs
+            server, settings, cache, RequestLimits(), until, request.prompt, request.jpegs
         )
-        parts = _ask_chunks(runner, asking)
-        filled = _without_repeats(_fill_gaps(transcript, parts, fallback), withheld, embed)
+        parts = _ask_chunks(runner, request)
+        filled = _fill_gaps(transcript, parts, fallback)
+        filled = _without_repeats(filled, withheld, embed)
         last = SecondPass(filled.steps)
         if second_pass and not all(part.reason for part in parts):
             last = choose_and_order(
-                runner, filled.steps, transcript, title=asking.title, embed=embed
+                runner, filled.steps, transcript, title=request.title, embed=embed
             )
     finally:
         server.close()
-    notes = AskingNotes(server.name, (cache.broken,) if cache.broken else ())
-    of_pictures = notes.of_pictures(asking.start, asking.jpegs)
-    return WrittenSteps(
-        number_steps(last.steps),
-        (*filled.dropped, *last.dropped),
-        (*of_pictures, *filled.notes, *last.notes, *notes.of_cache),
-    )
+
+    # what a record holds next to the steps
+    notes = _picture_notes(server.name, request.start, request.jpegs)
+    notes += filled.notes
+    notes += last.notes
+    if cache.broken:
+        notes.append(cache.broken)
+    dropped = (*filled.dropped, *last.dropped)
+    return WrittenSteps(number_steps(last.steps), dropped, tuple(notes))
 
 
 def _without_repeats(written: WrittenSteps, withheld: Sequence[int], embed: Embed) -> WrittenSteps:
@@ -172,84 +189,89 @@ def _without_repeats(written: WrittenSteps, withheld: Sequence[int], embed: Embe
     return replace(written, steps=folded)
 
 
-@dataclass(frozen=True)
-class AskingNotes:
-    """What is to be reported of an asking: whom it went to, and what of the cache is broken."""
-
-    server: str
-    of_cache: tuple[str, ...]
-
-    def of_pictures(self, start: float, jpegs: Pictures) -> list[str]:
-        """Return where pictures went, if any did. start: of the part of the video."""
-        seconds = [f"{start + second:.1f}" for chunk in jpegs.values() for second in chunk]
-        if not seconds:
-            return []
-        return [f"pictures went to {self.server}: those at {', '.join(seconds)} s"]
+def _picture_notes(server: str, start: float, jpegs: Pictures) -> list[str]:
+    """Return where pictures went, if any did. start: of the part of the video."""
+    seconds = [f"{start + second:.1f}" for chunk in jpegs.values() for second in chunk]
+    if not seconds:
+        return []
+    return [f"pictures went to {server}: those at {', '.join(seconds)} s"]
 
 
-def _ask_chunks(runner: RequestRunner, asking: TranscriptRequest) -> list[ChunkSteps]:
+def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[ChunkSteps]:
     """Return the steps of each chunk, a late one with none.
 
     Raises WriterError where the server refuses every question: then the settings are wrong, not the
     speech.
     """
-    chunks, until = asking.chunks, runner.until
+    chunks = request.chunks
     start = time.monotonic()
-    if asking.prompt.in_context:
-        parts = _ask_in_turn(runner, asking)
+    if request.prompt.in_context:
+        parts = _ask_in_turn(runner, request)
     else:
+        parts = {}
         workers = runner.server.workers
-        replies = run_in_threads(runner.serve, chunks, workers=workers, until=until)
-        parts = {n: (reply, asking.cite(chunks[n], reply)) for n, reply in replies.items()}
+        replies = run_in_threads(runner.serve, chunks, workers=workers, until=runner.until)
+        for number, reply in replies.items():
+            parts[number] = reply, request.cite(chunks[number], reply)
     logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
+
+    # chunks without a reply in time
     late = ChunkReply(reason=DEADLINE_PASSED)
-    for number in set(range(len(chunks))) - set(parts):
-        parts[number] = late, asking.cite(chunks[number], late)
+    for number, chunk in enumerate(chunks):
+        if number not in parts:
+            parts[number] = late, request.cite(chunk, late)
     if all(reply.rejected for reply, _ in parts.values()):
+        first_reply, _ = parts[0]
         cure = "correct the settings under writing.llm"
-        raise WriterError(f"{asking.settings.base_url}: {parts[0][0].reason}; {cure}")
-    return [parts[n][1] for n in range(len(chunks))]
+        raise WriterError(f"{request.settings.base_url}: {first_reply.reason}; {cure}")
+    return [parts[number][1] for number in range(len(chunks))]
 
 
 def _ask_in_turn(
-    runner: RequestRunner, asking: TranscriptRequest
+    runner: RequestRunner, request: TranscriptRequest
 ) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
     """Return the reply and the steps of each chunk by its index; each prompt holds the steps of
     those before."""
     texts: list[str] = []
 
     def serve(chunk: Chunk) -> tuple[ChunkReply, ChunkSteps]:
-        context = context_of(chunk, asking.chunks, asking.title, texts)
+        context = context_of(chunk, request.chunks, request.title, texts)
         reply = runner.serve(chunk, context)
-        part = asking.cite(chunk, reply)
+        part = request.cite(chunk, reply)
         texts.extend(step.text for step in part.steps)
         return reply, part
 
     # one worker, which takes them in their order
-    return run_in_threads(serve, asking.chunks, workers=1, until=runner.until)
+    return run_in_threads(serve, request.chunks, workers=1, until=runner.until)
 
 
 def _read_pictures(
     chunks: Sequence[Chunk], pictures: VideoPictures, count: int
 ) -> dict[int, dict[float, bytes]]:
-    """Return the pictures beside each chunk, second -> JPEG, by its number.
+    """Return the pictures of each chunk, second -> JPEG, by its number.
 
     They are spread evenly from where it begins to be said, or the video, to where the next one
     does, or the video ends.
     """
-    starts = [0.0, *(chunk.sentences[0].span.start for chunk in chunks[1:])]
+    edges = [0.0]
+    edges += [chunk.sentences[0].span.start for chunk in chunks[1:]]
+    edges.append(pictures.duration)
     seconds: dict[int, list[float]] = {}
-    for chunk, (start, end) in zip(chunks, pairwise([*starts, pictures.duration]), strict=True):
-        if end > start:
-            middles = [start + (end - start) * (n + 0.5) / count for n in range(count)]
-            seconds[chunk.number] = [round(second, 1) for second in middles]
+    for chunk, (start, end) in zip(chunks, pairwise(edges), strict=True):
+        if end <= start:
+            continue
+        own = []
+        for number in range(count):
+            middle = start + (end - start) * (number + 0.5) / count
+            own.append(round(middle, 1))
+        seconds[chunk.number] = own
     jpegs = pictures.reader(list(chain(*seconds.values())))
-    shown: dict[int, dict[float, bytes]] = {}
+    pictures_of: dict[int, dict[float, bytes]] = {}
     for number, own in seconds.items():
         readable = {second: jpegs[second] for second in own if second in jpegs}
         if readable:
-            shown[number] = readable
-    return shown
+            pictures_of[number] = readable
+    return pictures_of
 
 
 def dry_run_note(
@@ -265,21 +287,31 @@ def dry_run_note(
     if pictures:
         pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
     requests = len(chunks) + second_pass
+
+    # tokens of replies, and of questions
     tokens = requests * settings.max_tokens
     if second_pass:  # all that may be written, once more
         tokens += len(chunks) * settings.max_tokens
-    tokens += sum(question_tokens(len(build_prompt(prompt, chunk)), pixels) for chunk in chunks)
-    most = f"{requests} requests, {tokens} tokens and {settings.seconds_for(requests):g} s"
-    beside = f", {len(chunks) * len(pixels)} pictures beside them" if pixels else ""
-    return f"dry run: the language model that writes would be asked at most {most}{beside}; the grammar wrote the steps"
+    for chunk in chunks:
+        length = len(build_prompt(prompt, chunk))
+        tokens += question_tokens(length, pixels)
+
+    # in words
+    cost = f"{requests} requests, {tokens} tokens and {settings.seconds_for(requests):g} s"
+    if pixels:
+        cost = f"{cost}, {len(chunks) * len(pixels)} pictures beside them"
+    request = f"the language model that writes would be asked at most {cost}"
+    return f"dry run: {request}; the grammar wrote the steps"
 
 
 def _without_talk(reply: ChunkReply) -> ChunkReply:
-    """Return the reply without the steps that are talk to the audience, which are told as dropped."""
+    """Return the reply without the steps that are talk to the audience; these are reported as
+    dropped."""
     reading = reply.reading
     if reading is None or not reading.texts:
         return reply
-    reasons = talk_reasons([split_citation(text)[0] for text in reading.texts])
+    plain_texts = [split_citation(text)[0] for text in reading.texts]
+    reasons = talk_reasons(plain_texts)
     work = []
     dropped = list(reading.dropped)
     for text, reason in zip(reading.texts, reasons, strict=True):
@@ -287,7 +319,8 @@ def _without_talk(reply: ChunkReply) -> ChunkReply:
             work.append(text)
         else:
             dropped.append(Rejected(what="step", text=text, reason=reason))
-    return replace(reply, reading=replace(reading, texts=tuple(work), dropped=tuple(dropped)))
+    reading = replace(reading, texts=tuple(work), dropped=tuple(dropped))
+    return replace(reply, reading=reading)
 
 
 def _cite(
@@ -303,25 +336,33 @@ def _cite(
     seconds: of the pictures that it was shown, in their order. start: of the part of the video.
     """
     reading = reply.reading or ParsedReply()
-    cited = [split_citation(text) if seconds else (text, ()) for text in reading.texts]
-    dropped = [*reply.dropped, *reading.dropped]
+
+    # texts, and the seconds of the pictures that each names
     texts: list[str] = []
-    pictures: list[list[float]] = []  # the seconds of those that each text names
-    for text, letters in cited:
+    pictures: list[list[float]] = []
+    for text in reading.texts:
+        letters: tuple[str, ...] = ()
+        if seconds:
+            text, letters = split_citation(text)
         numbers = [PICTURE_LETTERS.index(letter) for letter in letters]
         texts.append(text)
-        pictures.append([seconds[n] for n in numbers if n < len(seconds)])
+        pictures.append([seconds[number] for number in numbers if number < len(seconds)])
     steps, unsupported = cite_sources(
         texts, chunk, floor=floor, embed=embed, seconds=pictures, start=start
     )
+
+    # why there are none, and what is noted
     reason = reply.reason
     if unsupported and not steps:
         reason = "no sentence supports any step of the reply"
-    sentences = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
+    first = chunk.indices[0] + 1
+    last = chunk.indices[-1] + 1
+    sentences = f"sentences {first}-{last}"
     notes = [f"{sentences}: {note}" for note in reply.notes]
     if reason:
         notes.append(f"{sentences}: provisional, from the extractive writer, because {reason}")
-    return ChunkSteps(chunk, tuple(steps), (*dropped, *unsupported), tuple(notes), reason)
+    dropped = (*reply.dropped, *reading.dropped, *unsupported)
+    return ChunkSteps(chunk, tuple(steps), dropped, tuple(notes), reason)
 
 
 def _fill_gaps(
@@ -342,11 +383,11 @@ def _fill_gaps(
     if all(part.reason for part in parts):
         dropped += whole.dropped
     for part in parts:
-        served = part.steps
         if part.reason:
-            own = set(part.chunk.indices)
-            served = tuple(step for step in whole.steps if not own.isdisjoint(step.sources))
-        steps += served
+            indices = set(part.chunk.indices)
+            steps += [step for step in whole.steps if not indices.isdisjoint(step.sources)]
+        else:
+            steps += part.steps
         dropped += part.dropped
         notes += part.notes
     return WrittenSteps(tuple(steps), tuple(dropped), tuple(notes))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stepline.narration.words import word_set
-from stepline.writing.quantities import UNITS, VAGUE, number_at
+from stepline.writing.quantities import UNIT_KINDS, VAGUE_UNITS, number_at
 
 # What people count or measure things by without a scale, in the singular.
 COUNT_UNITS: Final = word_set(
@@ -73,7 +73,7 @@ def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
     unit = _unit(words, unit_place, is_written=is_written)
     if unit is None:
         unit_word = _word_at(words, unit_place)
-        is_other = unit_word in UNITS and (is_written or unit_word not in VAGUE)
+        is_other = unit_word in UNIT_KINDS and (is_written or unit_word not in VAGUE_UNITS)
         if is_other or _word_at(words, after) in NOT_AFTER_COUNT:
             return None
         return StatedAmount(low, high, "", place, after, is_article)
@@ -121,10 +121,10 @@ def _is_bare_unit(words: Sequence[str], place: int) -> bool:
     """Return whether a unit stands without a number: "salt, pepper, teaspoon of thyme"."""
     word = words[place]
     is_unit = word in COUNT_UNITS
-    if word in UNITS:
-        kind, _ = UNITS[word]
+    if word in UNIT_KINDS:
+        kind, _ = UNIT_KINDS[word]
         is_unit = is_unit or kind in ("mass", "volume")
-    if not is_unit or word in VAGUE or word.endswith("s"):
+    if not is_unit or word in VAGUE_UNITS or word.endswith("s"):
         return False
     if _word_at(words, place + 1) != "of":
         return False
@@ -134,8 +134,8 @@ def _is_bare_unit(words: Sequence[str], place: int) -> bool:
 def _unit(words: Sequence[str], place: int, *, is_written: bool) -> tuple[str, str, int] | None:
     """Return the name and the kind of the unit at a token, and the place after it."""
     word = _word_at(words, place)
-    if word in UNITS and (is_written or word not in VAGUE):
-        kind, factor = UNITS[word]
+    if word in UNIT_KINDS and (is_written or word not in VAGUE_UNITS):
+        kind, factor = UNIT_KINDS[word]
         if kind in MEASURED_KINDS:
             after = place + 1
             if _word_at(words, after) == ".":
@@ -147,7 +147,7 @@ def _unit(words: Sequence[str], place: int, *, is_written: bool) -> tuple[str, s
 
 
 def _first_name(kind: str, factor: float) -> str:
-    return next(name for name, unit in UNITS.items() if unit == (kind, factor))
+    return next(name for name, unit in UNIT_KINDS.items() if unit == (kind, factor))
 
 
 def _past(words: Sequence[str], place: int, small: frozenset[str]) -> int:

@@ -15,7 +15,7 @@ from stepline.records import Amount, Material, Sentence
 from stepline.writing.extractive.reading import NarrationReading
 from stepline.writing.materials.mentions import ThingMention, find_mentions
 from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
-from stepline.writing.quantities import UNITS
+from stepline.writing.quantities import UNIT_KINDS
 
 MIN_WORK: Final = 0.5  # P(a sentence tells a step or lists what is needed) from which it is read
 MIN_MEASURED: Final = 0.3  # the same of what is measured, in grams or cups
@@ -93,7 +93,7 @@ def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
 def _is_measured(mention: ThingMention) -> bool:
     """Return whether an amount in grams, cups or metres stands with a mention."""
     amount = mention.amount
-    return amount is not None and amount.unit in UNITS
+    return amount is not None and amount.unit in UNIT_KINDS
 
 
 def _kind(

@@ -22,7 +22,7 @@ from stepline.writing.materials.amounts import (
     amount_at,
     singular,
 )
-from stepline.writing.quantities import UNITS, number_at
+from stepline.writing.quantities import UNIT_KINDS, number_at
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -63,7 +63,7 @@ EMPTY_WORDS: Final = SIZE_WORDS | word_set(
     "own other same first second last next few whole entire only favourite usual couple"
 )
 NOT_IN_NAME: Final = EMPTY_WORDS | ARTICLE_WORDS | word_set("of the your")
-NOT_FIRST_IN_NAME: Final = EMPTY_WORDS.union(UNITS)
+NOT_FIRST_IN_NAME: Final = EMPTY_WORDS.union(UNIT_KINDS)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
             continue
         unit = amount.unit or unit
         name = _name_after(doc, amount.end, is_measured=bool(amount.unit))
-        if not name and amount.unit in UNITS and _word(words, place - 1) == ",":
+        if not name and amount.unit in UNIT_KINDS and _word(words, place - 1) == ",":
             name = _name_before(doc, place - 1)
         if not name or _is_unit(name) or _is_compared(name[-1]):
             place += 1

@@ -18,7 +18,7 @@ from stepline.records import Amount, Material, TimeKind, WorkTime
 from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
 from stepline.writing.materials.amounts import StatedAmount, amount_at
 from stepline.writing.materials.mentions import NOUN_TAGS, ThingMention, find_mentions, spelt_word
-from stepline.writing.quantities import UNITS, Quantity, located_quantities, tokens
+from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities, tokens
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -132,7 +132,7 @@ def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
     """Return the seconds of a time, and those of its unit; None for any other amount."""
     if quantity.kind != "time":
         return None
-    _, factor = UNITS[quantity.unit]
+    _, factor = UNIT_KINDS[quantity.unit]
     low = quantity.low * factor
     high = quantity.high * factor
     if not 0 < low <= high <= MAX_SECONDS:

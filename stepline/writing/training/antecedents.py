@@ -19,14 +19,16 @@ from stepline.writing.extractive.antecedents import (
     candidate_features,
 )
 from stepline.writing.extractive.english import parse
-from stepline.writing.training.labels import align_words, edit_labels, word_stem
-from stepline.writing.training.marked import MarkedNarration
+from stepline.writing.training.labels import EditLabels, align_words, edit_labels, word_stem
+from stepline.writing.training.marked import MarkedNarration, MarkedSentence
 
 Array = npt.NDArray[np.float64]
 
 WEIGHT_PENALTY: Final = 1.0  # of the squared weights
 MIN_USES: Final = 3  # of a verb without an object
+OBJECT_RELATIONS: Final = ("dobj", "dative", "ccomp")  # of a verb's child, to the parser
 MIN_OBJECTLESS: Final = 0.25  # of a verb's uses
+MIN_CHANCE: Final = 1e-12  # under which a logarithm would be infinite
 
 
 @dataclass(frozen=True)
@@ -47,29 +49,52 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     docs = list(parse(texts))
     keeps = []
     for doc, label in zip(docs, labels, strict=True):
-        places = token_places(doc)
-        drop = WORD_EDITS.index("drop")
-        keeps.append([float(label.edits[p] != drop) if p < len(label.edits) else 0 for p in places])
+        keeps.append(_kept_tokens(doc, label))
     finder = AntecedentFinder(docs, keeps)
+    name = WORD_EDITS.index("name")
     cases = []
     for number, (row, label) in enumerate(zip(narration.sentences, labels, strict=True)):
-        names = _inserted_stems(row.text, row.steps)
         places = token_places(docs[number])
         for token in docs[number]:
             place = places[token.i]
-            is_name = place < len(label.edits) and label.edits[place] == WORD_EDITS.index("name")
+            is_name = place < len(label.edits) and label.edits[place] == name
             if not is_name or token.pos_ not in ("PRON", "DET"):
                 continue
             candidates = finder.candidates(number, token.i)
-            right = [word_stem(c.stem) in names for c in candidates]
-            if not any(right):
-                # named in the same sentence, and once in the step
-                stems = {word_stem(word) for step in row.steps for word in spoken_words(step)}
-                right = [c.sentence == number and word_stem(c.stem) in stems for c in candidates]
+            right = _right_candidates(candidates, row, number)
             is_right = (*right, not any(right))
             case = Case(narration.name, token.lower_, number, tuple(candidates), is_right)
             cases.append(case)
     return cases
+
+
+def _kept_tokens(doc: "object", label: EditLabels) -> list[float]:
+    """Return for each token of a parsed sentence 1 where its word is part of the step, else 0."""
+    drop = WORD_EDITS.index("drop")
+    keeps = []
+    for place in token_places(doc):
+        stays = place < len(label.edits) and label.edits[place] != drop
+        keeps.append(float(stays))
+    return keeps
+
+
+def _right_candidates(
+    candidates: Sequence[Candidate], row: MarkedSentence, number: int
+) -> list[bool]:
+    """Return which candidates the editor wrote in the steps of the sentence with that number."""
+    inserted = _inserted_stems(row.text, row.steps)
+    right = [word_stem(candidate.stem) in inserted for candidate in candidates]
+    if any(right):
+        return right
+    # named in the same sentence, and once in the step
+    written: set[str] = set()
+    for step in row.steps:
+        written.update(word_stem(word) for word in spoken_words(step))
+    right = []
+    for candidate in candidates:
+        is_written = word_stem(candidate.stem) in written
+        right.append(candidate.sentence == number and is_written)
+    return right
 
 
 def token_places(doc: "object") -> list[int]:
@@ -90,14 +115,19 @@ def _inserted_stems(text: str, steps: Sequence[str]) -> set[str]:
     for step in steps:
         words = spoken_words(step)
         places = align_words(spoken, words)
-        stems |= {word_stem(w) for w, place in zip(words, places, strict=True) if place is None}
+        for word, place in zip(words, places, strict=True):
+            if place is None:
+                stems.add(word_stem(word))
     return stems
 
 
 def fit_weights(cases: Sequence[Case]) -> Array:
     """Return the weights that make the right candidates likeliest, (F,)."""
-    features = [candidate_features(c.pronoun, c.sentence, c.candidates) for c in cases]
-    right = [np.array(case.is_right) for case in cases]
+    features = []
+    right = []
+    for case in cases:
+        features.append(candidate_features(case.pronoun, case.sentence, case.candidates))
+        right.append(np.array(case.is_right))
 
     def loss(weights: Array) -> tuple[float, Array]:
         total = WEIGHT_PENALTY * float(weights @ weights)
@@ -106,43 +136,58 @@ def fit_weights(cases: Sequence[Case]) -> Array:
             logits = rows @ weights
             chances = np.exp(logits - logits.max())
             chances /= chances.sum()
-            mass = max(float(chances[is_right].sum()), 1e-12)
-            total -= np.log(mass)
-            target = np.where(is_right, chances / mass, 0)
+            right_chance = float(chances[is_right].sum())
+            right_chance = max(right_chance, MIN_CHANCE)
+            total -= np.log(right_chance)
+            target = np.where(is_right, chances / right_chance, 0)
             gradient -= rows.T @ (target - chances)
         return total, gradient
 
-    start = np.zeros(features[0].shape[1])
-    weights: Array = minimize(loss, start, jac=True, method="L-BFGS-B").x
+    feature_count = features[0].shape[1]
+    start = np.zeros(feature_count)
+    fit = minimize(loss, start, jac=True, method="L-BFGS-B")
+    weights: Array = fit.x
     return weights
 
 
 def judge(case: Case, weights: Array) -> tuple[float, bool]:
     """Return the probability of the likeliest name, and whether it is right."""
     chances = candidate_chances(case.pronoun, case.sentence, case.candidates, weights)
-    total: dict[str, float] = {}
-    right: dict[str, bool] = {}
-    for candidate, chance, is_right in zip(case.candidates, chances, case.is_right, strict=False):
-        total[candidate.stem] = total.get(candidate.stem, 0.0) + float(chance)
-        right[candidate.stem] = is_right
-    if not total:
+    chance_of: dict[str, float] = {}
+    is_right: dict[str, bool] = {}
+    for number, candidate in enumerate(case.candidates):
+        stem = candidate.stem
+        chance = float(chances[number])
+        chance_of[stem] = chance_of.get(stem, 0.0) + chance
+        is_right[stem] = case.is_right[number]
+    if not chance_of:
         return 0.0, False
-    best = max(total, key=lambda stem: total[stem])
-    return total[best], right[best]
+    best = max(chance_of, key=chance_of.__getitem__)
+    return chance_of[best], is_right[best]
 
 
 def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
     """Return the verbs that editors use without an object, before something else, often enough."""
-    steps = [step for n in narrations for row in n.sentences for step in row.steps]
+    clauses = []
+    for narration in narrations:
+        for row in narration.sentences:
+            clauses += [f"you {step[:1].lower()}{step[1:]}" for step in row.steps]
+
+    # of each verb, whether its uses have no object
     uses: dict[str, list[bool]] = {}
-    for doc in parse([f"you {step[:1].lower()}{step[1:]}" for step in steps]):
-        verb = next((token for token in doc if token.dep_ == "ROOT"), None)
-        if verb is None or verb.i != 1 or len(doc) <= verb.i + 1:
+    for doc in parse(clauses):
+        roots = [token for token in doc if token.dep_ == "ROOT"]
+        if not roots or roots[0].i != 1 or len(doc) <= 2:
             continue
-        has_object = any(child.dep_ in ("dobj", "dative", "ccomp") for child in verb.children)
-        uses.setdefault(verb.lemma_.lower(), []).append(not has_object)
-    return sorted(
-        verb
-        for verb, without in uses.items()
-        if sum(without) >= MIN_USES and np.mean(without) >= MIN_OBJECTLESS
-    )
+        verb = roots[0]
+        has_object = any(child.dep_ in OBJECT_RELATIONS for child in verb.children)
+        lemma = verb.lemma_.lower()
+        uses.setdefault(lemma, []).append(not has_object)
+
+    # the verbs that have none often enough
+    verbs = []
+    for lemma, without_object in uses.items():
+        share = np.mean(without_object)
+        if sum(without_object) >= MIN_USES and share >= MIN_OBJECTLESS:
+            verbs.append(lemma)
+    return sorted(verbs)

@@ -1,7 +1,7 @@
 """What the tagger learns of each word: what becomes of it in the step.
 
 The words of an editor's step are aligned with the words that were spoken, in their order. What has
-a counterpart is part of the step, the rest is spoken_stems out. Source of editing by tags: Malmi et al.
+a counterpart is part of the step, the rest is left out. Source of editing by tags: Malmi et al.
 2019 (LaserTagger).
 """
 
@@ -27,7 +27,7 @@ WORD_ENDINGS: Final = ("ings", "ing", "ies", "ied", "ed", "es", "s")
 
 @dataclass(frozen=True)
 class EditLabels:
-    """edits: an index into WORD_EDITS a spoken word. verb: what the editor put in front, or NO_VERB."""
+    """edits: an index into WORD_EDITS per spoken word. verb: what the editor put in front, or NO_VERB."""
 
     edits: tuple[int, ...]
     verb: str = NO_VERB
@@ -42,7 +42,9 @@ def word_stem(word: str) -> str:
             break
     if len(word) > MIN_STEM_CHARS and word[-1] == word[-2]:
         word = word[:-1]
-    return word.rstrip("e") if len(word) > MIN_STEM_CHARS else word
+    if len(word) > MIN_STEM_CHARS:
+        word = word.rstrip("e")
+    return word
 
 
 def align_words(spoken: Sequence[str], written: Sequence[str]) -> list[int | None]:
@@ -52,44 +54,60 @@ def align_words(spoken: Sequence[str], written: Sequence[str]) -> list[int | Non
     """
     spoken_stems = [word_stem(word) for word in spoken]
     written_stems = [word_stem(word) for word in written]
+    spoken_count = len(spoken_stems)
+    written_count = len(written_stems)
+
     # (S + 1, W + 1): longest common subsequence of what follows
-    longest = np.zeros((len(spoken_stems) + 1, len(written_stems) + 1), np.int32)
-    for i in range(len(spoken_stems) - 1, -1, -1):
-        for j in range(len(written_stems) - 1, -1, -1):
+    longest = np.zeros((spoken_count + 1, written_count + 1), np.int32)
+    for i in range(spoken_count - 1, -1, -1):
+        for j in range(written_count - 1, -1, -1):
             if spoken_stems[i] == written_stems[j]:
                 longest[i, j] = longest[i + 1, j + 1] + 1
             else:
                 longest[i, j] = max(longest[i + 1, j], longest[i, j + 1])
-    places: list[int | None] = [None] * len(written_stems)
-    i = j = 0
-    while i < len(spoken_stems) and j < len(written_stems):
+
+    # its pairs
+    places: list[int | None] = [None] * written_count
+    i = 0
+    j = 0
+    while i < spoken_count and j < written_count:
         if spoken_stems[i] == written_stems[j]:
             places[j] = i
-            i, j = i + 1, j + 1
+            i += 1
+            j += 1
         elif longest[i + 1, j] >= longest[i, j + 1]:
             i += 1
         else:
             j += 1
-    used = {place for place in places if place is not None}
+
+    # words that are said elsewhere
+    free = [number for number in range(spoken_count) if number not in places]
     for j, stem in enumerate(written_stems):
-        free = [i for i, word in enumerate(spoken_stems) if word == stem and i not in used]
-        if places[j] is None and free and len(stem) >= MIN_STEM_CHARS:
-            places[j] = free[0]
-            used.add(free[0])
+        if places[j] is not None or len(stem) < MIN_STEM_CHARS:
+            continue
+        equal = [number for number in free if spoken_stems[number] == stem]
+        if equal:
+            places[j] = equal[0]
+            free.remove(equal[0])
     return places
 
 
 def edit_labels(sentences: Sequence[MarkedSentence]) -> list[EditLabels]:
     """Return what becomes of each spoken word of the sentences; all is dropped where no step is."""
-    steps = [step for sentence in sentences for step in sentence.steps]
-    actions = iter([_action_words(doc) for doc in parse([_as_clause(step) for step in steps])])
+    clauses = []
+    for sentence in sentences:
+        clauses += [_as_clause(step) for step in sentence.steps]
+    actions = iter([_action_words(doc) for doc in parse(clauses)])
     return [_sentence_labels(sentence, actions) for sentence in sentences]
 
 
 def _as_clause(step: str) -> str:
     """Put "you" before an order, which the parser then reads rightly."""
     words = step.split()
-    return " ".join(["you", words[0].lower(), *words[1:]]) if words else "you"
+    if not words:
+        return "you"
+    words[0] = words[0].lower()
+    return " ".join(["you", *words])
 
 
 def _action_words(doc: "object") -> list[tuple[str, bool]]:
@@ -108,26 +126,35 @@ def _action_words(doc: "object") -> list[tuple[str, bool]]:
 def _sentence_labels(sentence: MarkedSentence, actions: "object") -> EditLabels:
     spoken = spoken_words(sentence.text)
     edits = [WORD_EDITS.index("drop")] * len(spoken)
-    first_verb = NO_VERB
+    front_verb = NO_VERB
     for number, _ in enumerate(sentence.steps):
-        words = next(actions)  # type: ignore[call-overload]
-        places = align_words(spoken, [word for word, _ in words])
-        first = next(
-            (n for n, (word, _) in enumerate(words) if word.lower() not in NEGATION_WORDS), 0
-        )
-        for n, ((_, is_action), place) in enumerate(zip(words, places, strict=True)):
+        tagged_words = next(actions)  # type: ignore[call-overload]
+        words = [word for word, _ in tagged_words]
+        places = align_words(spoken, words)
+        first = _first_verb(words)
+        for n, place in enumerate(places):
             if place is None:
                 continue
-            edit: Edit = "next" if is_action else "keep"
+            edit: Edit = "keep"
             if n == first:
                 edit = "verb"
+            elif tagged_words[n][1]:
+                edit = "next"
             edits[place] = WORD_EDITS.index(edit)
         if number == 0 and words and places[first] is None:
-            first_verb = words[first][0].lower()
+            front_verb = words[first].lower()
         _mark_names(edits, spoken, places)
         if first:
             _keep_negation(edits, spoken)
-    return EditLabels(tuple(edits), first_verb)
+    return EditLabels(tuple(edits), front_verb)
+
+
+def _first_verb(words: Sequence[str]) -> int:
+    """Return the place of the first word that forbids nothing: an order begins with its verb."""
+    for place, word in enumerate(words):
+        if word.lower() not in NEGATION_WORDS:
+            return place
+    return 0
 
 
 def _keep_negation(edits: list[int], spoken: Sequence[str]) -> None:
@@ -140,15 +167,21 @@ def _keep_negation(edits: list[int], spoken: Sequence[str]) -> None:
 
 def _mark_names(edits: list[int], spoken: Sequence[str], places: Sequence[int | None]) -> None:
     """Mark the pronouns between two words of the step where the editor wrote something else."""
-    for n, place in enumerate(places):
-        if place is not None:
+    drop = WORD_EDITS.index("drop")
+    for number, own_place in enumerate(places):
+        if own_place is not None:
             continue
-        before = [p for p in places[:n] if p is not None]
-        after = [p for p in places[n + 1 :] if p is not None]
-        begin = max(before[-1:], default=-1)
-        end = min(after[:1], default=len(spoken))
+        # the spoken words between its neighbours
+        begin = -1
+        for place in places[:number]:
+            if place is not None:
+                begin = place
+        end = len(spoken)
+        for place in reversed(places[number + 1 :]):
+            if place is not None:
+                end = place
         for i in range(begin + 1, end):
             is_pronoun = bare_word(spoken[i]) in SPOKEN_PRONOUNS
-            if is_pronoun and edits[i] == WORD_EDITS.index("drop"):
+            if is_pronoun and edits[i] == drop:
                 edits[i] = WORD_EDITS.index("name")
                 return

@@ -88,17 +88,24 @@ def train_marks(
     def samples_of_epoch(rng: np.random.Generator) -> list[_MarkSample]:
         # other windows each time, so that a word has other neighbours
         offset = int(rng.integers(ASKED_WORDS))
-        samples: list[_MarkSample] = []
+        parts: list[_Speech] = []
         for speech in speeches:
-            for part in (speech.words_from(0, offset), speech.words_from(offset, None)):
-                for window in stretch_windows(part.words, tokenizer):
-                    begin = window.spans[0].number
-                    end = begin + len(window.spans[0].starts) - 1
-                    hidden = with_hidden_words(window, settings.hidden_share, rng)
-                    samples.append(_MarkSample(hidden, tuple(part.marks[begin:end])))
+            parts.append(speech.words_from(0, offset))
+            parts.append(speech.words_from(offset, None))
+        samples: list[_MarkSample] = []
+        for part in parts:
+            for window in stretch_windows(part.words, tokenizer):
+                (span,) = window.spans
+                begin = span.number
+                end = begin + len(span.starts) - 1
+                hidden = with_hidden_words(window, settings.hidden_share, rng)
+                samples.append(_MarkSample(hidden, tuple(part.marks[begin:end])))
         return samples
 
-    fit_in_place(network, samples_of_epoch, lambda batch: _mark_loss(network, batch), settings)
+    def loss_of(batch: Sequence[_MarkSample]) -> Tensor:
+        return _mark_loss(network, batch)
+
+    fit_in_place(network, samples_of_epoch, loss_of, settings)
     path = out / MARKS_FILE
     write_network(network, {}, path)
     return path
@@ -114,9 +121,12 @@ def _speech(narration: MarkedNarration) -> _Speech:
     marks: list[int] = []
     for row in narration.sentences:
         row_words = spoken_words(row.text)
-        row_marks = [WORD_MARKS.index(mark_after(word)) for word in row_words]
-        if not narration.is_punctuated:
-            row_marks = [mark if mark == 0 else IGNORED_LABEL for mark in row_marks]
+        row_marks = []
+        for word in row_words:
+            mark = WORD_MARKS.index(mark_after(word))
+            if mark and not narration.is_punctuated:
+                mark = IGNORED_LABEL
+            row_marks.append(mark)
         if row_marks and row_marks[-1] != WORD_MARKS.index("question"):
             row_marks[-1] = WORD_MARKS.index("stop")
         words += row_words
@@ -129,8 +139,10 @@ def _mark_loss(network: AdaptedNetwork, batch: Sequence[_MarkSample]) -> Tensor:
     hidden = encode_windows(network, [sample.window for sample in batch])
     rows = []
     for number, sample in enumerate(batch):
-        words = word_vectors(hidden[number], sample.window.spans[0])  # (W, D)
+        (span,) = sample.window.spans
+        words = word_vectors(hidden[number], span)  # (W, D)
         following = F.pad(words[1:], (0, 0, 0, 1))
         rows.append(torch.cat([words, following], 1))
     marks = torch.tensor([mark for sample in batch for mark in sample.marks])
-    return cross_entropy(network.head("mark", torch.cat(rows)), marks)
+    logits = network.head("mark", torch.cat(rows))
+    return cross_entropy(logits, marks)

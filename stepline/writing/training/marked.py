@@ -107,21 +107,30 @@ def _from_record(record: Record) -> MarkedNarration:
         for number in step.sources[1:]:
             steps.setdefault(number, [])
     rows = []
-    sentences = record.transcript.sentences if record.transcript is not None else ()
-    for number, sentence in enumerate(sentences):
-        kind: Kind | None = "step" if number in steps else None
-        rows.append(MarkedSentence(sentence.text, kind, tuple(steps.get(number, ()))))
+    if record.transcript is not None:
+        for number, sentence in enumerate(record.transcript.sentences):
+            own_steps = tuple(steps.get(number, ()))
+            kind = _kind(number in steps)
+            rows.append(MarkedSentence(sentence.text, kind, own_steps))
     name = record.video.id
     return MarkedNarration(name, name, tuple(rows))
+
+
+def _kind(is_step: bool) -> Kind | None:
+    if is_step:
+        return "step"
+    return None
 
 
 def _from_json(name: str, narration: Mapping[str, Any]) -> MarkedNarration:
     sentences = []
     for row in narration["sentences"]:
-        kind: Kind | None = "step" if row["is_step"] else None
-        steps = tuple(str(step) for step in row.get("key_steps", ()))
-        sentences.append(MarkedSentence(str(row["text"]), kind, steps))
-    return MarkedNarration(name, str(narration["title"]), tuple(sentences))
+        text = str(row["text"])
+        steps = [str(step) for step in row.get("key_steps", ())]
+        kind = _kind(bool(row["is_step"]))
+        sentences.append(MarkedSentence(text, kind, tuple(steps)))
+    title = str(narration["title"])
+    return MarkedNarration(name, title, tuple(sentences))
 
 
 def _read_text(path: Path) -> MarkedNarration:
@@ -129,13 +138,15 @@ def _read_text(path: Path) -> MarkedNarration:
     tabs; of the form "speech", sentences alone."""
     header: dict[str, str] = {}
     sentences = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
         if line.startswith("#"):
             key, _, value = line.lstrip("# ").partition(":")
             header[key.strip()] = value.strip()
-        elif line.strip() and header.get("form") == SPEECH_FORM:
-            sentences.append(MarkedSentence(line.strip(), None))
-        elif line.strip():
+        elif text and header.get("form") == SPEECH_FORM:
+            sentences.append(MarkedSentence(text, None))
+        elif text:
             sentences.append(_read_line(line, f"{path}:{number}"))
     form = header.get("form")
     is_punctuated = form in PUNCTUATED_FORMS
@@ -150,8 +161,11 @@ def _read_line(line: str, place: str) -> MarkedSentence:
     if kind is None or len(columns) < MIN_COLUMNS:
         letters = ", ".join(KIND_LETTERS)
         raise DatasetError(f"{place}: needs a kind ({letters}), a tab and a sentence")
-    step = columns[2].strip() if len(columns) > MIN_COLUMNS else ""
-    is_repeat = step.startswith(REPEAT_MARK.strip())
-    parts = step.removeprefix(REPEAT_MARK.strip()).split(STEP_SEPARATOR)
-    steps = tuple(part.strip() for part in parts if part.strip())
-    return MarkedSentence(columns[1].strip(), kind, steps, is_repeat)
+    step = ""
+    if len(columns) > MIN_COLUMNS:
+        step = columns[2].strip()
+    mark = REPEAT_MARK.strip()
+    is_repeat = step.startswith(mark)
+    parts = step.removeprefix(mark).split(STEP_SEPARATOR)
+    steps = [part.strip() for part in parts if part.strip()]
+    return MarkedSentence(columns[1].strip(), kind, tuple(steps), is_repeat)

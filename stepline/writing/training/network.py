@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import OneCycleLR
 
 from stepline.atomic_files import write_atomic
 from stepline.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, METADATA_KEY
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 LAYER_MATRICES: Final = ("query", "key", "value", "mix", "widen", "narrow")
 HIDDEN_TOKEN: Final = 103  # [MASK]; those up to it are no words
 IGNORED_LABEL: Final = -100  # torch's index of what a cross-entropy leaves out
+NO_ATTENTION: Final = float("-inf")  # what is added to the score of a padded token
 
 Sample = TypeVar("Sample")
 HeadSize: TypeAlias = tuple[int, int]  # inputs in widths of MiniLM, and classes
@@ -58,15 +60,19 @@ class LowRankLinear(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.register_buffer("weight", weight)
         self.register_buffer("bias", bias)
-        width = weight.shape[1]
-        start = torch.randn(rank, width, generator=rng) / math.sqrt(width)
-        self.down = nn.Parameter(start)  # A (R, D in)
-        self.up = nn.Parameter(torch.zeros(weight.shape[0], rank))  # B (D out, R)
+        outputs, inputs = weight.shape
+        down = torch.randn(rank, inputs, generator=rng)
+        down = down / math.sqrt(inputs)
+        self.down = nn.Parameter(down)  # A (R, D in)
+        up = torch.zeros(outputs, rank)
+        self.up = nn.Parameter(up)  # B (D out, R)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the product with the rows (N, D in): (N, D out)."""
-        addition = F.linear(F.linear(rows, self.down), self.up)
-        return F.linear(rows, self.weight, self.bias) + ADDITION_SCALE * addition
+        narrow = F.linear(rows, self.down)  # (N, R)
+        addition = F.linear(narrow, self.up)
+        product = F.linear(rows, self.weight, self.bias)
+        return product + ADDITION_SCALE * addition
 
 
 class AdaptedNetwork(nn.Module):  # type: ignore[misc]
@@ -78,15 +84,23 @@ class AdaptedNetwork(nn.Module):  # type: ignore[misc]
         folder = find_weights("minilm")
         self.config: EncoderConfig = read_encoder_config(folder)
         weights = load_encoder_weights(folder, self.config)
-        self._fixed = {name: torch.tensor(value) for name, value in weights.items()}
+        self._fixed: dict[str, Tensor] = {}
+        for name, values in weights.items():
+            self._fixed[name] = torch.tensor(values)
+
+        # additions
         rng = torch.Generator().manual_seed(settings.seed)
         self.linear = nn.ModuleDict()
         for layer in range(settings.first_layer, self.config.layers):
             part = layer_parts(self.config, layer)
-            for name in LAYER_MATRICES:
-                weight = self._fixed[f"{part[name]}.weight"]
-                bias = self._fixed[f"{part[name]}.bias"]
-                self.linear[_key(part[name])] = LowRankLinear(weight, bias, settings.rank, rng)
+            for matrix in LAYER_MATRICES:
+                name = part[matrix]
+                weight = self._fixed[f"{name}.weight"]
+                bias = self._fixed[f"{name}.bias"]
+                key = _key(name)
+                self.linear[key] = LowRankLinear(weight, bias, settings.rank, rng)
+
+        # heads
         width = self.config.width
         self.heads = nn.ModuleDict()
         for name, (widths, classes) in heads.items():
@@ -101,40 +115,62 @@ class AdaptedNetwork(nn.Module):  # type: ignore[misc]
         hidden = hidden + fixed["embeddings.position_embeddings.weight"][:length]
         hidden = hidden + fixed["embeddings.token_type_embeddings.weight"][0]
         hidden = self._norm("embeddings.LayerNorm", hidden)
-        mask = torch.zeros(ids.shape).masked_fill(~is_token, float("-inf"))[:, None, None]
+        mask = torch.zeros(ids.shape)
+        mask = mask.masked_fill(~is_token, NO_ATTENTION)
+        mask = mask[:, None, None]  # (B, 1, 1, L)
         for layer in range(self.config.layers):
-            hidden = self._layer(layer_parts(self.config, layer), hidden, mask)
+            part = layer_parts(self.config, layer)
+            hidden = self._layer(part, hidden, mask)
         return hidden
 
     def _layer(self, part: Mapping[str, str], hidden: Tensor, mask: Tensor) -> Tensor:
         """Attend, then feed forward, each added and normalised (post-norm)."""
-        inputs = []  # query, key and value, each (B, H, L, D / H)
-        for name in ("query", "key", "value"):
-            rows = self._linear(part[name], hidden)
-            inputs.append(rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2))
-        query, key, value = inputs
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        mixed = self._linear(part["mix"], mixed.transpose(1, 2).flatten(2))
-        hidden = self._norm(part["mix_norm"], hidden + mixed)
-        inner = F.gelu(self._linear(part["widen"], hidden))
-        inner = self._linear(part["narrow"], inner)
-        return self._norm(part["narrow_norm"], hidden + inner)
+        # attention of all heads
+        query = self._split_heads(part["query"], hidden)
+        key = self._split_heads(part["key"], hidden)
+        value = self._split_heads(part["value"], hidden)
+        attend = F.scaled_dot_product_attention
+        mixed = attend(query, key, value, attn_mask=mask)
+        mixed = mixed.transpose(1, 2)
+        mixed = mixed.flatten(2)  # (B, L, D)
+        mixed = self._linear(part["mix"], mixed)
+        hidden = hidden + mixed
+        hidden = self._norm(part["mix_norm"], hidden)
+
+        # feed forward
+        inner = self._linear(part["widen"], hidden)  # (B, L, 4 D)
+        inner = F.gelu(inner)
+        narrow = self._linear(part["narrow"], inner)  # (B, L, D)
+        hidden = hidden + narrow
+        return self._norm(part["narrow_norm"], hidden)
+
+    def _split_heads(self, name: str, hidden: Tensor) -> Tensor:
+        """Return a linear layer's rows, split by head: (B, H, L, D / H)."""
+        rows = self._linear(name, hidden)
+        sizes = (self.config.heads, -1)
+        parts = rows.unflatten(2, sizes)
+        return parts.transpose(1, 2)
 
     def _linear(self, name: str, rows: Tensor) -> Tensor:
         key = _key(name)
         if key in self.linear:
             product: Tensor = self.linear[key](rows)
             return product
-        return F.linear(rows, self._fixed[f"{name}.weight"], self._fixed[f"{name}.bias"])
+        weight = self._fixed[f"{name}.weight"]
+        bias = self._fixed[f"{name}.bias"]
+        return F.linear(rows, weight, bias)
 
     def _norm(self, name: str, hidden: Tensor) -> Tensor:
         scale = self._fixed[f"{name}.weight"]
         shift = self._fixed[f"{name}.bias"]
-        return F.layer_norm(hidden, scale.shape, scale, shift, self.config.epsilon)
+        epsilon = self.config.epsilon
+        return F.layer_norm(hidden, scale.shape, scale, shift, epsilon)
 
     def head(self, name: str, rows: Tensor) -> Tensor:
         """Return the logits of a head for vectors (N, D)."""
-        logits: Tensor = self.heads[name](F.dropout(rows, self.dropout, self.training))
+        head = self.heads[name]
+        rows = F.dropout(rows, self.dropout, self.training)
+        logits: Tensor = head(rows)
         return logits
 
 
@@ -163,9 +199,12 @@ def encode_windows(network: AdaptedNetwork, windows: Sequence[Window]) -> Tensor
 def word_vectors(hidden: Tensor, span: WordSpan) -> Tensor:
     """Return the means of each word's tokens (W, D). hidden: (L, D)."""
     edges = torch.tensor(span.starts)
-    total = F.pad(hidden.cumsum(0), (0, 0, 1, 0))  # (L + 1, D)
-    counts = (edges[1:] - edges[:-1]).clamp(min=1)[:, None]
-    means: Tensor = (total[edges[1:]] - total[edges[:-1]]) / counts
+    first = edges[:-1]
+    last = edges[1:]
+    totals = F.pad(hidden.cumsum(0), (0, 0, 1, 0))  # (L + 1, D)
+    sums = totals[last] - totals[first]  # (W, D)
+    counts = (last - first).clamp(min=1)
+    means: Tensor = sums / counts[:, None]
     return means
 
 
@@ -180,13 +219,18 @@ def fit_in_place(
     The function gets the generator that decides their order too, first.
     """
     parameters = [weight for weight in network.parameters() if weight.requires_grad]
-    rate = settings.learning_rate
-    optimizer = torch.optim.AdamW(parameters, rate, weight_decay=settings.weight_decay)
     rng = np.random.default_rng(settings.seed)
     samples = samples_of_epoch(rng)
+
+    # the optimizer, and its schedule
+    rate = settings.learning_rate
+    decay = settings.weight_decay
+    optimizer = torch.optim.AdamW(parameters, rate, weight_decay=decay)
     steps = math.ceil(len(samples) / settings.batch_windows)
-    total = steps * settings.epochs + 1
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total, pct_start=0.1)
+    step_count = steps * settings.epochs + 1
+    schedule = OneCycleLR(optimizer, rate, step_count, pct_start=0.1)
+
+    # epochs of batches
     network.train()
     for epoch in range(settings.epochs):
         losses = []
@@ -201,7 +245,8 @@ def fit_in_place(
             schedule.step()
             losses.append(float(loss.detach()))
             logger.debug("step %d: loss %.3f", len(losses), losses[-1])
-        logger.info("epoch %d of %d: loss %.3f", epoch + 1, settings.epochs, np.mean(losses))
+        mean_loss = np.mean(losses)
+        logger.info("epoch %d of %d: loss %.3f", epoch + 1, settings.epochs, mean_loss)
     network.eval()
 
 
@@ -216,7 +261,8 @@ def random_batches(
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy of what is labelled; zero where nothing is."""
-    if not (labels != IGNORED_LABEL).any():
+    is_labelled = labels != IGNORED_LABEL
+    if not is_labelled.any():
         return logits.sum() * 0
     return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
 
@@ -231,6 +277,10 @@ def write_network(network: AdaptedNetwork, facts: Mapping[str, Any], path: Path)
     for key, head in network.heads.items():
         tensors[f"head.{key}.weight"] = head.weight
         tensors[f"head.{key}.bias"] = head.bias
-    halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
-    metadata = {**facts, "version": FORMAT_VERSION}
-    write_atomic(path, save(halves, {METADATA_KEY: json.dumps(metadata)}))
+    halves = {}
+    for name, values in tensors.items():
+        half = values.detach().half()
+        halves[name] = half.contiguous()
+    facts = {**facts, "version": FORMAT_VERSION}
+    metadata = {METADATA_KEY: json.dumps(facts)}
+    write_atomic(path, save(halves, metadata))

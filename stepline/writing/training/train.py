@@ -58,10 +58,10 @@ class TaggerTrainSettings(AdditionSettings):
 
 @dataclass(frozen=True)
 class _WindowSample:
-    """A window and what is to be learned of it, a row a span of the window.
+    """A window and what is to be learned of it, a row per span of the window.
 
-    kinds: an index into SENTENCE_KINDS, or UNKNOWN_KIND. verbs: an index or IGNORED_LABEL. edits: an index or
-    IGNORED_LABEL a word.
+    kinds: an index into SENTENCE_KINDS, or UNKNOWN_KIND. verbs: an index or IGNORED_LABEL. edits: an
+    index or IGNORED_LABEL per word.
     """
 
     window: Window
@@ -74,10 +74,12 @@ def train_tagger(
     narrations: Sequence[MarkedNarration], settings: TaggerTrainSettings
 ) -> tuple[AdaptedNetwork, tuple[str, ...]]:
     """Return the trained network and its front verbs. Raises DatasetError without any step."""
-    if not any(row.kind == "step" for narration in narrations for row in narration.sentences):
+    if not any(_has_step(narration) for narration in narrations):
         raise DatasetError("no sentence is marked as a step; give marked narration")
     labels = [edit_labels(narration.sentences) for narration in narrations]
     front_verbs = _front_verbs(labels, settings.front_verbs)
+
+    # the network
     torch.manual_seed(settings.seed)
     heads = {
         "kind": (1, len(SENTENCE_KINDS)),
@@ -85,26 +87,38 @@ def train_tagger(
         "verb": (1, len(front_verbs)),
     }
     network = AdaptedNetwork(settings, heads)
+
+    # windows of sentences
     tokenizer = plain_tokenizer(find_weights("minilm"))
-    sentences: list[_WindowSample] = []
+    all_samples: list[_WindowSample] = []
     for narration, rows in zip(narrations, labels, strict=True):
-        windows = sentence_windows([row.text for row in narration.sentences], tokenizer)
-        sentences += [_sentence_sample(w, narration, rows, front_verbs) for w in windows]
+        texts = [row.text for row in narration.sentences]
+        for window in sentence_windows(texts, tokenizer):
+            all_samples.append(_sentence_sample(window, narration, rows, front_verbs))
 
     def samples_of_epoch(rng: np.random.Generator) -> list[_WindowSample]:
         samples = []
-        for sample in sentences:
+        for sample in all_samples:
             window = with_hidden_words(sample.window, settings.hidden_share, rng)
             samples.append(replace(sample, window=window))
         return samples
 
-    fit_in_place(network, samples_of_epoch, lambda batch: _sentence_loss(network, batch), settings)
+    def loss_of(batch: Sequence[_WindowSample]) -> Tensor:
+        return _sentence_loss(network, batch)
+
+    fit_in_place(network, samples_of_epoch, loss_of, settings)
     return network, front_verbs
 
 
+def _has_step(narration: MarkedNarration) -> bool:
+    return any(row.kind == "step" for row in narration.sentences)
+
+
 def _front_verbs(labels: Sequence[Sequence[EditLabels]], count: int) -> tuple[str, ...]:
-    verbs = Counter(label.verb for rows in labels for label in rows if label.verb != NO_VERB)
-    return (NO_VERB, *sorted(verb for verb, _ in verbs.most_common(count)))
+    verbs = Counter(label.verb for rows in labels for label in rows)
+    del verbs[NO_VERB]
+    commonest = [verb for verb, _ in verbs.most_common(count)]
+    return (NO_VERB, *sorted(commonest))
 
 
 def _sentence_sample(
@@ -119,11 +133,21 @@ def _sentence_sample(
     for span in window.spans:
         row = narration.sentences[span.number]
         label = labels[span.number]
-        kinds.append(UNKNOWN_KIND if row.kind is None else SENTENCE_KINDS.index(row.kind))
+        kind = UNKNOWN_KIND
+        if row.kind is not None:
+            kind = SENTENCE_KINDS.index(row.kind)
+        kinds.append(kind)
+
+        # words and front verbs are learned from steps alone
+        verb = IGNORED_LABEL
         has_steps = bool(row.steps) and not row.is_repeat
-        is_known = has_steps and label.verb in front_verbs
-        verbs.append(front_verbs.index(label.verb) if is_known else IGNORED_LABEL)
-        edits.append(label.edits if row.steps else (IGNORED_LABEL,) * len(label.edits))
+        if has_steps and label.verb in front_verbs:
+            verb = front_verbs.index(label.verb)
+        verbs.append(verb)
+        own_edits = label.edits
+        if not row.steps:
+            own_edits = (IGNORED_LABEL,) * len(label.edits)
+        edits.append(own_edits)
     return _WindowSample(window, tuple(kinds), tuple(verbs), tuple(edits))
 
 
@@ -136,16 +160,24 @@ def _sentence_loss(network: AdaptedNetwork, batch: Sequence[_WindowSample]) -> T
     for row, sample in enumerate(batch):
         for span, labels in zip(sample.window.spans, sample.edits, strict=True):
             words = word_vectors(hidden[row], span)  # (W, D)
-            sentence = words.mean(0) if len(words) else hidden[row, 0]
+            sentence = hidden[row, 0]  # (D,)
+            if len(words):
+                sentence = words.mean(0)
             sentence_rows.append(sentence)
-            word_rows.append(torch.cat([words, sentence.expand_as(words)], 1))
+            context = sentence.expand_as(words)
+            word_rows.append(torch.cat([words, context], 1))  # (W, 2 D)
             edits += labels
     sentence_matrix = torch.stack(sentence_rows)  # (S, D)
+
+    # losses
     kinds = torch.tensor([kind for sample in batch for kind in sample.kinds])
+    kind_logits = network.head("kind", sentence_matrix)
+    loss = _kind_loss(kind_logits, kinds)
     verbs = torch.tensor([verb for sample in batch for verb in sample.verbs])
-    loss = _kind_loss(network.head("kind", sentence_matrix), kinds)
-    loss = loss + cross_entropy(network.head("verb", sentence_matrix), verbs)
-    return loss + cross_entropy(network.head("edit", torch.cat(word_rows)), torch.tensor(edits))
+    verb_logits = network.head("verb", sentence_matrix)
+    loss = loss + cross_entropy(verb_logits, verbs)
+    edit_logits = network.head("edit", torch.cat(word_rows))
+    return loss + cross_entropy(edit_logits, torch.tensor(edits))
 
 
 def _kind_loss(logits: Tensor, kinds: Tensor) -> Tensor:
@@ -155,14 +187,16 @@ def _kind_loss(logits: Tensor, kinds: Tensor) -> Tensor:
     others[:, STEP_COLUMN] = float("-inf")
     no_step = others.logsumexp(1)
     is_unknown = kinds == UNKNOWN_KIND
-    own = log_probabilities.gather(1, kinds.clamp(min=0)[:, None])[:, 0]
-    return -torch.where(is_unknown, no_step, own).mean()
+    columns = kinds.clamp(min=0)[:, None]  # (S, 1)
+    own = log_probabilities.gather(1, columns)[:, 0]
+    likelihoods = torch.where(is_unknown, no_step, own)
+    return -likelihoods.mean()
 
 
 def train_writer_run(sources: Sequence[Path], out: Path, settings: TaggerTrainSettings) -> Path:
     """Train a tagger on all narrations of the sources and return its file, in the folder `out`.
 
-    Where some are punctuated by a writer, what reads punctuation is trained on them, beside it.
+    Where some are punctuated by a writer, what reads punctuation is trained on them too.
     Raises DatasetError for a source that cannot be read or holds no step.
     """
     narrations: list[MarkedNarration] = []

@@ -1,0 +1,357 @@
+"""What belongs to a step besides its verb: objects, places, means and conditions.
+
+No asides, joined clauses or fillers. A complement is what the parser hangs on the verb, a list of
+its tokens in order.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from stepline.writing.extractive.clauses import (
+    CLAUSE_TAKERS,
+    RELATIVE_WORDS,
+    Clause,
+    acts_on_something,
+    tells_more,
+)
+from stepline.writing.extractive.english import word_set
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+MAX_STEP_WORDS = 20  # words a step; a longer one loses its last qualifiers
+MAX_LIST_WORDS = 45  # words of a list of things
+NOUN_TAGS = ("NOUN", "PROPN")
+# Qualifying clauses that belong to the step: until when, under which condition, by what means, for
+# what.
+KEPT_MARKS = word_set("until till if so before without by unless to that while when")
+# Adverbs that order the tale or warm the talk and say nothing of the action.
+HOLLOW_ADVERBS = word_set(
+    """
+    then now first next finally also here there just again too well so anyway basically actually really simply
+    maybe probably definitely already once afterwards obviously instead even only pretty
+    """
+)
+COMPLETE_VERBS = word_set("click tap wait stop pause go come stand sit breathe")  # need no object
+SETTING_VERBS = word_set("set put leave place lay")
+ASIDE_WORDS = word_set("aside side away")
+OBJECT_RELATIONS = word_set("dobj prep prt xcomp ccomp oprd acomp")
+MAX_SHARED_REACH = 4  # tokens from a verb to the one that brings the object of both
+_OTHER_RELATIONS = word_set(
+    "conj cc preconj punct nsubj nsubjpass aux auxpass neg mark intj parataxis dep"
+)
+
+
+Complement: TypeAlias = "list[Token]"  # in order
+KeepChance: TypeAlias = "Callable[[Token], float]"  # P(a word is part of the step)
+
+MIN_PART_KEEP = 0.3  # mean of a complement's words from which it stays; its verb was chosen
+MIN_ASIDE_KEEP = 0.6  # of a clause that says which or where: "a spot where you can walk around it"
+
+
+def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Complement]":
+    """Return what follows the verb in a step, one list of tokens a complement, the condition
+    last.
+
+    keep: what a reader of the narration says of each word; complements that it would leave out go.
+    """
+    verb = clause.verb
+
+    # complements: those after the verb, then conditions before it
+    after = []
+    before = []
+    for child in verb.children:
+        if not _belongs(verb, child):
+            continue
+        if child.i > verb.i:
+            after.append(child)
+        elif child.i < verb.i and (_is_condition(child) or _is_occasion(child)):
+            before.append(child)
+    before += _carriers_qualifiers(verb)
+    parts = []
+    for head in [*after, *before]:
+        part = _with_own_can(tokens_of(head, keep), verb)
+        if keep is None or _mean_keep(part, keep) >= MIN_PART_KEEP:
+            parts.append(part)
+
+    # the object, where the parser has it elsewhere
+    if not _has_object(verb):
+        shared = _shared_object(clause)
+        if shared is not None:
+            parts.insert(0, tokens_of(shared))
+    stray = _stray_object(verb)
+    if stray and not any(stray[-1] in part for part in parts):
+        parts.insert(1, stray)
+    return [part for part in parts if part]
+
+
+def _with_own_can(part: "Complement", verb: "Token") -> "Complement":
+    """Return a complement with the can that the parser takes for the verb's: "the watering CAN"."""
+    if not part:
+        return part
+    is_last = part[-1].i + 1 >= len(verb.doc)
+    if is_last:
+        return part
+    following = part[-1].nbor()
+    is_modal = following.lower_ == "can" and following.tag_ == "MD"
+    is_own = following.head == verb and not any(following.children)
+    if is_modal and is_own and following.i > verb.i:
+        return [*part, following]
+    return part
+
+
+def _belongs(verb: "Token", child: "Token") -> bool:
+    if child.lower_ == "ok" and child.i == verb.i + 1:
+        return True  # the button, which the parser takes for an interjection
+    if child.dep_ == "nsubj" and child.i > verb.i:
+        return True  # "get your bike up": the parser takes some objects for subjects
+    if child.dep_ in _OTHER_RELATIONS:
+        return False
+    if child.dep_ in ("advmod", "npadvmod"):
+        return child.lower_ not in HOLLOW_ADVERBS and child.i > verb.i
+    if child.dep_ == "advcl":
+        return _keeps(child) and not tells_more(child)
+    if child.dep_ == "ccomp":
+        is_relative = any(deep.lower_ in RELATIVE_WORDS for deep in child.subtree)
+        return is_relative or verb.lemma_ in CLAUSE_TAKERS
+    return True
+
+
+def _keeps(clause: "Token") -> bool:
+    """Return whether a qualifying clause belongs to the step: "until it dissolves", "using a
+    ruler", "to lock it"."""
+    has_subject = _has_child(clause, ("aux", "nsubj"))
+    if clause.tag_ == "VBG" and not has_subject:
+        return True
+    if _is_comparison(clause):
+        return True
+    for child in clause.children:
+        is_mark = child.i < clause.i and child.dep_ in ("mark", "aux", "advmod")
+        if is_mark and child.lower_ in KEPT_MARKS:
+            return True
+    return False
+
+
+def _has_child(head: "Token", relations: Sequence[str]) -> bool:
+    return any(child.dep_ in relations for child in head.children)
+
+
+def _is_comparison(clause: "Token") -> bool:
+    """Return whether a clause says how much: "as hard AS YOU CAN"."""
+    measure = clause.head
+    if measure.pos_ not in ("ADJ", "ADV"):
+        return False
+    return _has_as_before(clause) and _has_as_before(measure)
+
+
+def _has_as_before(head: "Token") -> bool:
+    return any(child.lower_ == "as" and child.i < head.i for child in head.children)
+
+
+def _is_condition(child: "Token") -> bool:
+    if child.dep_ != "advcl":
+        return False
+    words = [deep.lower_ for deep in child.children]
+    return "if" in words
+
+
+def _is_occasion(child: "Token") -> bool:
+    """Return whether a phrase before the verb says when or for what: "FOR A SERIOUS BURN, call the
+    doctor"."""
+    if child.dep_ != "prep":
+        return False
+    objects = [deep for deep in child.children if deep.dep_ == "pobj"]
+    things = [deep for deep in objects if deep.pos_ in NOUN_TAGS]
+    if not things:
+        return False
+    if child.lower_ == "for":
+        # not "for example"
+        return _has_child(things[0], ("det", "amod", "compound"))
+    if child.lower_ == "in":
+        return bool(things[0].lower_ == "case")
+    return child.lower_ in ("after", "before", "during")
+
+
+def _carriers_qualifiers(verb: "Token") -> "Complement":
+    """Return the qualifying clauses of the verbs that carry this one: "if it is dry, you want to
+    ADD water"."""
+    qualifiers: list[Token] = []
+    while verb.dep_ == "xcomp":
+        end = verb.i
+        verb = verb.head
+        for child in verb.children:
+            if child.dep_ != "advcl":
+                continue
+            if _is_condition(child) or (child.i > end and _keeps(child)):
+                qualifiers.append(child)
+    return qualifiers
+
+
+def _has_object(verb: "Token") -> bool:
+    return any(child.dep_ in OBJECT_RELATIONS and child.i > verb.i for child in verb.children)
+
+
+def _shared_object(clause: Clause) -> "Token | None":
+    """Return the object that a later verb brings for both: "peel and slice the POTATOES"."""
+    verb = clause.verb
+    is_last = verb.i + 1 >= len(verb.doc)
+    if is_last or verb.lemma_ in COMPLETE_VERBS:
+        return None
+    after = verb.nbor()
+    if after.dep_ not in ("cc", "punct", "conj") and after.lower_ != "then":
+        return None
+    for child in verb.children:
+        is_near = child.i - verb.i <= MAX_SHARED_REACH
+        if child.dep_ != "conj" or child.pos_ != "VERB" or not is_near:
+            continue
+        for deep in child.children:
+            if deep.dep_ == "dobj" and deep.i > child.i:
+                return deep
+        deeper = _shared_object(Clause(child, clause.voice))
+        if deeper is not None and not _has_object(child):
+            return deeper
+    return None
+
+
+def _stray_object(verb: "Token") -> "Complement":
+    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the
+    bottom leaves"."""
+    particles = [child for child in verb.children if child.dep_ == "prt"]
+    has_particle = any(child.i == verb.i + 1 for child in particles)
+    has_object = _has_child(verb, ("dobj", "prep"))
+    if not has_particle or has_object:
+        return []
+    for chunk in verb.doc.noun_chunks:
+        if chunk.start == verb.i + 2:
+            return list(chunk)
+    return []
+
+
+def _mean_keep(part: "Sequence[Token]", keep: "KeepChance") -> float:
+    """Return the mean chance of the words that say something; a pronoun alone stays."""
+    chances = []
+    for token in part:
+        if token.pos_ not in ("DET", "PUNCT", "PRON"):
+            chances.append(keep(token))
+    if not chances:
+        return 1.0
+    return sum(chances) / len(chances)
+
+
+def tokens_of(head: "Token", keep: "KeepChance | None" = None) -> "Complement":
+    """Return the tokens of a complement in order, without asides and hollow adverbs.
+
+    keep: asides that it would keep stay, for they say which or where.
+    """
+    tokens = sorted(head.subtree, key=token_index)
+    dropped = set()
+    for token in tokens:
+        if not _is_aside(token, head):
+            continue
+        aside = list(token.subtree)
+        if keep is None or _mean_keep(aside, keep) < MIN_ASIDE_KEEP:
+            dropped.update(map(token_index, aside))
+    remaining = [token for token in tokens if token.i not in dropped]
+    while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
+        remaining.pop(0)
+    while remaining and (remaining[-1].is_punct or remaining[-1].dep_ == "cc"):
+        remaining.pop()
+    return remaining
+
+
+def token_index(token: "Token") -> int:
+    """Return the place of a token in its sentence, by which tokens are sorted."""
+    return int(token.i)
+
+
+def _is_aside(token: "Token", head: "Token") -> bool:
+    if token is head:
+        return False
+    if token.dep_ in ("relcl", "intj", "parataxis"):
+        return True
+    if token.lower_ == "so" and _has_child(token.head, ("nsubj",)):
+        return False  # "so your knees line up"
+    if _is_as_well_as(token):
+        return False
+    if token.dep_ == "advmod" and token.lower_ in HOLLOW_ADVERBS:
+        if token.head.pos_ in ("VERB", "AUX"):
+            return True
+        if token.head.pos_ == "ADP":
+            return token.lower_ not in ("here", "there")
+    if token.dep_ == "appos":
+        # "the peas, the juice of a lemon and some salt" is a list all the same
+        return not _has_child(token, ("conj", "appos"))
+    if token.dep_ == "conj" and token.pos_ == "VERB":
+        if token.head.pos_ in NOUN_TAGS:
+            return True  # an action that the parser hung on a noun: a step of its own, or talk
+        if token.head.dep_ == "ccomp" and acts_on_something(token):
+            return True  # "let it dry, then sand it": the sanding is a step of its own
+    return token.dep_ == "advcl" and not _keeps(token)
+
+
+def _is_as_well_as(token: "Token") -> bool:
+    """Return whether a "well" joins two things: "the ginger AS WELL AS three cloves of garlic"."""
+    if token.lower_ != "well":
+        return False
+    first = max(0, token.i - 1)
+    around = token.doc[first : token.i + 2]
+    words = [word.lower_ for word in around]
+    return words == ["as", "well", "as"]
+
+
+def shortened(parts: "list[Complement]") -> "list[Complement]":
+    """Leave out qualifiers from the end until the step has at most MAX_STEP_WORDS words; what the verb
+    acts on stays, and a list of things is whole."""
+    qualifiers = [part for part in parts[1:] if not _is_thing(part)]
+    while sum(map(len, parts)) + 1 > MAX_STEP_WORDS and qualifiers:
+        last = qualifiers.pop()
+        parts = [part for part in parts if part is not last]
+    return [part[: _most_words(part)] for part in parts]
+
+
+def _is_thing(part: "Sequence[Token]") -> bool:
+    """Return whether a complement is a thing that the verb acts on."""
+    return any(token.dep_ == "dobj" and token.head not in part for token in part)
+
+
+def _most_words(part: "Sequence[Token]") -> int:
+    """Return how many words of a complement stay."""
+    things = [token for token in part if token.pos_ in NOUN_TAGS]
+    is_list = any(token.dep_ in ("conj", "appos") for token in things)
+    if is_list:
+        return MAX_LIST_WORDS
+    return MAX_STEP_WORDS - 1
+
+
+def is_rest(clause: Clause) -> bool:
+    """Return whether a clause only lets a thing that was set aside be: "set that to the side, LET
+    IT COOL"."""
+    verb = clause.verb
+    before = verb.head
+    if verb.lemma_ != "let" or before is verb or before.lemma_ not in SETTING_VERBS:
+        return False
+    between = verb.doc[before.i : verb.i]
+    words = {token.lower_ for token in between}
+    if words.isdisjoint(ASIDE_WORDS):
+        return False
+    subjects = [token for token in _let(verb) if token.dep_ == "nsubj"]
+    return all(token.pos_ not in NOUN_TAGS for token in subjects)
+
+
+def _let(verb: "Token") -> "Complement":
+    """Return what a "let" lets happen: "it cool for an hour"."""
+    tokens: list[Token] = []
+    for child in verb.children:
+        if child.dep_ == "ccomp":
+            tokens += tokens_of(child)
+    return tokens
+
+
+def rests_of(verb: "Token") -> "Complement":
+    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it
+    cool for an hour"."""
+    for child in verb.children:
+        is_let = child.i > verb.i and child.lemma_ == "let"
+        if is_let and is_rest(Clause(child, "order")):
+            return [token for token in _let(child) if token.dep_ != "nsubj"]
+    return []
