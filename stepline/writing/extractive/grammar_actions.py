@@ -6,12 +6,13 @@ of it (what, with what, how much, until when, where) stays where the tagger keep
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.narration.words import WORD_EDITS, bare_word, spoken_words
+from stepline.narration.words import WORD_EDITS, bare_word, mark_after, spoken_words, word_set
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.complements import NOUN_TAGS, is_rest, parts_of
 from stepline.writing.extractive.english import parse
@@ -33,6 +34,16 @@ MIN_KEPT_OBJECTS: Final = 0.6
 # Words between two actions that may still be one step.
 MAX_WORDS_BETWEEN: Final = 6
 
+# Mean chance of the words of a phrase behind an action, from which it belongs to the step.
+MIN_KEPT_PHRASE: Final = 0.6
+# Words with which a phrase says where, how or until when.
+PHRASE_OPENERS: Final = word_set(
+    """
+    at about above across after against along around before behind below beneath beside between by
+    down during for from in inside into near off on onto out outside over past per right through to
+    toward towards under underneath until till up upon with within without where parallel
+    """
+)
 NEGATION_WORDS: Final = ("not", "never", "dont")
 
 Findings = npt.NDArray[np.float64]
@@ -72,7 +83,46 @@ def grammar_actions(
                 actions[-1] = _joined(actions[-1], action)
             else:
                 actions.append(action)
-    return actions
+    return _with_phrases_behind(actions, text, reading)
+
+
+def _with_phrases_behind(
+    actions: Sequence[GrammarAction], text: str, reading: "SentenceReading"
+) -> list[GrammarAction]:
+    """Return the actions with the phrases behind them that the tagger keeps and the parser hung on
+    something else: "cut off the ends, FROM THE BOTTOM"."""
+    words = spoken_words(text)
+    keep = keep_at(reading.edits)
+    longer = []
+    for action, following in zip_longest(actions, actions[1:]):
+        begin = action.places[-1] + 1
+        limit = len(words)
+        if following is not None:
+            limit = following.places[0]
+        end = begin
+        while end < limit:
+            phrase_end = _end_of_phrase(words, end, limit)
+            chances = [keep(place) for place in range(end, phrase_end)]
+            is_kept = sum(chances) / len(chances) >= MIN_KEPT_PHRASE
+            opens = bare_word(words[end]) in PHRASE_OPENERS
+            if not is_kept or not opens:
+                break
+            end = phrase_end
+        length = len(action.text.split()) + end - begin
+        if end > begin and length <= MAX_JOINED_WORDS:
+            phrase = " ".join(words[begin:end]).strip(" ,.!?;:-")
+            places = (*action.places, *range(begin, end))
+            action = replace(action, text=f"{action.text} {phrase}", places=places)
+        longer.append(action)
+    return longer
+
+
+def _end_of_phrase(words: Sequence[str], begin: int, limit: int) -> int:
+    """Return where the phrase ends that begins at a place: behind its mark."""
+    for place in range(begin, limit):
+        if mark_after(words[place]) != "none":
+            return place + 1
+    return limit
 
 
 def grammar_findings(texts: Sequence[str]) -> Findings:

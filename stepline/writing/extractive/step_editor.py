@@ -145,7 +145,7 @@ class SentenceEditor:
         heads = self._heads(MIN_LIKELIEST_ACTION)
         if not heads:
             return self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
-        chances = self._action_chances
+        chances = self.action_chances
         head = max(heads, key=lambda place: float(chances[place]))
         later_heads = [place for place in heads if place > head]
         after = min(later_heads, default=len(self.words))
@@ -156,7 +156,7 @@ class SentenceEditor:
         return [draft]
 
     @property
-    def _action_chances(self) -> np.ndarray:
+    def action_chances(self) -> np.ndarray:
         """P(an action begins with the word), (W,)."""
         chances: np.ndarray = self._edit_chances("verb") + self._edit_chances("next")
         return chances
@@ -169,7 +169,7 @@ class SentenceEditor:
     def _heads(self, least: float) -> list[int]:
         """Return the places of verbs with which an action begins, by a chance of at least `least`."""
         heads = []
-        for place in np.flatnonzero(self._action_chances >= least).tolist():
+        for place in np.flatnonzero(self.action_chances >= least).tolist():
             if base_form(self.words[place], self.tokens[place]) is not None:
                 heads.append(place)
         return heads

@@ -3,6 +3,8 @@
 before we remove the drain plug             tells what comes later
 the shorter part that we just cut           tells which thing is meant
 without cutting the guide itself            would become its opposite
+instead of pushing it to the side           the same
+to set up for the exercise, adjust ...      tells what something is done for
 I'm going to show you how to jack it up     speaks to the viewer
 you'll see that the sides are even          tells what is seen, not what is done
 we have the right filter                    tells a state, not an action
@@ -44,9 +46,19 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
         return "tells a condition"
     if verb.lemma_ in SEEING_VERBS and _tells_what_is_seen(verb):
         return "tells what is seen, not what is done"
-    if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
+    if _is_left_undone(verb):
         return "tells what is not to be done"
+    if verb.dep_ == "advcl" and verb.i < verb.head.i and "to" in _words(verb, "aux"):
+        return "tells what something is done for"
     return None
+
+
+def _is_left_undone(verb: "Token") -> bool:
+    """Return whether a verb comes after "without" or "instead of"."""
+    if verb.dep_ != "pcomp":
+        return False
+    preposition = verb.head
+    return preposition.lower_ == "without" or "instead" in _words(preposition, "advmod")
 
 
 def _tells_state(verb: "Token") -> bool:
@@ -73,10 +85,11 @@ def _words(verb: "Token", relation: str) -> list[str]:
 
 
 def _tells_what_is_seen(verb: "Token") -> bool:
-    """Return whether "you'll see" or "you can see" is followed by a clause of its own."""
+    """Return whether "you see" has a clause of its own, or "you can see" anything."""
     has_subject = any(child.lower_ in ("you", "we") for child in verb.children)
     has_clause = any(child.dep_ == "ccomp" and child.i > verb.i for child in verb.children)
-    return has_subject and has_clause
+    has_modal = any(child.tag_ == "MD" for child in verb.children)
+    return has_subject and (has_clause or has_modal)
 
 
 def flaw_of_step(doc: "Doc") -> str | None:

@@ -60,6 +60,8 @@ MIN_WARNED_STEP: Final = 0.2
 # Times that words are left out within a step. Of 12 steps of long transcripts with more, read one by
 # one, none was good; of 9 with two, four were.
 MAX_GAPS: Final = 2
+MIN_FURTHER_ACTION: Final = 0.5  # P that an action begins with a verb that the grammar passed over
+MIN_FURTHER_WORDS: Final = 3  # of its step
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
 KIND_REASONS: Final = {
     "warning": "a warning",
@@ -214,16 +216,38 @@ def _drafts(
     *,
     is_sure: bool,
 ) -> list[DraftStep]:
-    """Return the steps of a sentence: by grammar where it finds an action, else word by word; where
+    """Return the steps of a sentence: by grammar, and word by word where it finds no action; where
     it surely tells one, the likeliest."""
     actions = grammar_actions(unit.text, reading, lambda place: namer.name_at(number, place))
-    if actions:
-        return [_as_draft(action, number) for action in actions]
     editor = SentenceEditor(unit.words, reading, doc, number)
+    if actions:
+        drafts = [_as_draft(action, number) for action in actions]
+        if any(_flaw(draft, editor.tokens) is None for draft in drafts):
+            drafts += _drafts_beside(actions, editor, tagger.front_verbs)
+        return sorted(drafts, key=lambda draft: draft.places[0])
     steps = editor.steps(tagger.front_verbs)
     if not steps and is_sure:
         return editor.likeliest_step(tagger.front_verbs)
     return steps
+
+
+def _drafts_beside(
+    actions: Sequence[GrammarAction], editor: SentenceEditor, front_verbs: Sequence[str]
+) -> list[DraftStep]:
+    """Return the steps, word by word, of actions that the grammar passed over: their words are in
+    none of its own."""
+    places: set[int] = set()
+    for action in actions:
+        places.update(action.places)
+    drafts = []
+    for draft in editor.steps(front_verbs):
+        is_new = places.isdisjoint(draft.places)
+        is_order = draft.verb is not None and not draft.is_negated
+        if not is_new or not is_order or len(draft.words) < MIN_FURTHER_WORDS:
+            continue
+        if editor.action_chances[draft.verb] >= MIN_FURTHER_ACTION:
+            drafts.append(draft)
+    return drafts
 
 
 def _as_draft(action: GrammarAction, number: int) -> DraftStep:
