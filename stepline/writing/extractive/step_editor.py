@@ -54,6 +54,8 @@ DETERMINER_WORDS: Final = word_set("a an the my our your his her their some this
 PRONOUN_WORDS: Final = word_set("it this that these those them they him her he she one ones")
 # One speaker's own things are "the" things of a step.
 OWN_WORDS: Final = word_set("my our")
+# These stay with their noun: "the hair on the right side of MY head".
+ARTICLE_WORDS: Final = OWN_WORDS | word_set("a an the your")
 # Endings of a spoken verb, each with what replaces it in the base form.
 PAST_ENDINGS: Final = (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", ""))
 PRESENT_ENDINGS: Final = (("ies", "y"), ("es", ""), ("s", ""))
@@ -430,6 +432,7 @@ def _smoothed(
         stays = float(np.mean(chance[naming])) >= MIN_KEEP
         if stays:
             keep[naming] = True
+            keep[[place for place in places if bare_word(words[place]) in ARTICLE_WORDS]] = True
         else:
             keep[places] = False
 
