@@ -61,6 +61,7 @@ def test_a_verb_that_nobody_said_has_no_flaw():
         ("show you how to jack the car up", "speaks to the viewer"),
         ("make sure your fingers", "its end was lost"),
         ("make sure the hot glue", "its end was lost"),
+        ("if an automatic, make sure", "its end was lost"),
     ],
 )
 def test_what_tells_no_work_is_no_step(step, flaw):

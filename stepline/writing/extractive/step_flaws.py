@@ -100,6 +100,9 @@ def flaw_of_step(doc: "Doc") -> str | None:
             return "speaks to the viewer, and of no work"
     if len(doc) < MAX_SURE_WORDS:
         return None
+    is_make_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
+    if is_make_sure:
+        return "its end was lost"
     if doc[0].lower_ not in ("make", "be") or doc[1].lower_ != "sure":
         return None
     for token in doc[1:]:
