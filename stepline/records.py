@@ -33,15 +33,15 @@ TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
 Basis: TypeAlias = Literal["words", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
-VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
+RECORD_VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
-_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+_MODEL_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class FrozenModel(BaseModel):
     """Base of every stored type: frozen, strict, no unknown fields, no NaN."""
 
-    model_config = _RULES
+    model_config = _MODEL_RULES
 
 
 @validated_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -344,7 +344,7 @@ class Record(FrozenModel):
     warnings: tuple[str, ...] = ()
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     models: dict[str, JsonValue] = Field(default_factory=dict)
-    version: Literal[1] = VERSION  # of this form
+    version: Literal[1] = RECORD_VERSION  # of this form
 
     def to_text(self, output: str) -> str:
         """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for

@@ -16,7 +16,7 @@ from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import StoreError, first_line, printable
 from stepline.limits import RECORD, LimitError, parse_json, read_limited
 from stepline.parquet import BATCH_ROWS, read_text_column
-from stepline.records import VERSION, LinkOrigin, Record, Step, Video
+from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video
 
 # ---------------------------------------------------------------- JSON
 
@@ -59,8 +59,8 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
         cure = "write it again with `stepline steps --force`"
         raise StoreError(f"{source}: not valid JSON ({error}); {cure}") from error
     cure = "`stepline steps` writes one"
-    if not isinstance(tree, dict) or tree.get("version") != VERSION:
-        raise StoreError(f"{source}: not a Stepline record of version {VERSION}; {cure}")
+    if not isinstance(tree, dict) or tree.get("version") != RECORD_VERSION:
+        raise StoreError(f"{source}: not a Stepline record of version {RECORD_VERSION}; {cure}")
     try:
         return Record.model_validate_json(json.dumps(_unflatten(tree)))
     except (ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
@@ -162,7 +162,7 @@ def write_parquet(records: Iterable[Record], path: Path | str) -> int:
 
     text = arrow.string()
     columns = {"id": text, "video": text, "task": text, "steps": arrow.int32(), "record": text}
-    schema = arrow.schema(columns.items(), metadata={"stepline_version": str(VERSION)})
+    schema = arrow.schema(columns.items(), metadata={"stepline_version": str(RECORD_VERSION)})
     count = 0
     stream = iter(records)
     with atomic_path(Path(path)) as partial, parquet.ParquetWriter(partial, schema) as writer:

@@ -14,7 +14,7 @@ from stepline.child_processes import THREAD_VARIABLES
 from stepline.curate.execution.worker import peak_memory
 from stepline.curate.plan import Plan, VideoStatus, video_status
 from stepline.curate.stage import Collection, DatasetContext, Stage, VideoItem
-from stepline.curate.store.manifests import MANIFESTS, write_manifest
+from stepline.curate.store.manifests import MANIFESTS_FOLDER, write_manifest
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, inventory
 from stepline.errors import StoreError
@@ -41,7 +41,7 @@ def run_dataset_stage(
     key = plan.dataset_key(stage, videos, collection.refused)
     failures = {video.item.id: video.failure for video in videos if video.failure is not None}
     digest = plan.dataset_digest(stage, failures.values(), inventory(out).content)
-    write_manifest(out / f"{MANIFESTS}/{stage.name}.json", {"of": digest, "key": key})
+    write_manifest(out / f"{MANIFESTS_FOLDER}/{stage.name}.json", {"of": digest, "key": key})
 
     folders = StageFolders(out)
     if not folders.is_complete(stage.name, key):

@@ -21,7 +21,7 @@ import numpy as np
 from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import FEATURES, check_zip, parse_json
-from stepline.records import VERSION, FeatureSequence, Matrix
+from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
 READABLE_SUFFIXES = (".npy", ".npz", ".safetensors", *TORCH_SUFFIXES)
@@ -169,7 +169,11 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
     """Write features as safetensors, float16, with rate and backbone as metadata."""
     from safetensors.numpy import save
 
-    metadata = {"rate": repr(features.rate), "backbone": features.backbone, "version": str(VERSION)}
+    metadata = {
+        "rate": repr(features.rate),
+        "backbone": features.backbone,
+        "version": str(RECORD_VERSION),
+    }
     write_atomic(path, save({"values": features.values.astype(np.float16)}, metadata=metadata))
 
 

@@ -115,7 +115,7 @@ def find_matrix(path: Path) -> ShardMatrix:
 
 
 SHARDS_WITH_TEXTS = 4  # shards whose texts stay in memory
-WHOLE = slice(None)  # all rows of an item
+ALL_ROWS = slice(None)  # all rows of an item
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
@@ -180,7 +180,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             )
         return names[0] if names else ""
 
-    def matrix(self, id: str, rows: slice = WHOLE) -> Matrix:
+    def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
         """Return the rows (T, D) of an item, or some that follow each other, as float32; no others
         are read.
 
@@ -189,7 +189,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         values: Matrix = self._rows(self[id], rows).astype(np.float32)
         return values
 
-    def read(self, id: str, rows: slice = WHOLE) -> FeatureSequence:
+    def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
         """Return the features of a video, or a part. Raises StoreError where there are none,
         ShapeError for NaN."""
         try:
@@ -215,7 +215,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         self._texts.cache_clear()
         self._digests.cache_clear()
 
-    def _rows(self, location: FeatureLocation, rows: slice = WHOLE) -> Half:
+    def _rows(self, location: FeatureLocation, rows: slice = ALL_ROWS) -> Half:
         path = self._shard_file(location.shard)
         if location.shard not in self._matrices:
             self._matrices[location.shard] = find_matrix(path)

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from stepline.errors import StoreError
 from stepline.media.addresses import is_public
-from stepline.remote.settings import MIB, RemoteSettings
+from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
 
 FILESYSTEM_KINDS = {
     "s3": "s3",
@@ -34,8 +34,8 @@ FILESYSTEM_KINDS = {
 EXTRA_OF_KIND = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
 PAGE_OBJECTS = 1000  # objects of a listing that one request gives; the most of S3 and of Google
 GS_FIELDS = "items(name,size,etag),nextPageToken"  # of a listing, a tenth of what Google would tell
-MAX_WHOLE_BYTES = 5 * MIB  # bytes from which gcsfs uploads a file in parts
-MAX_LISTING_BYTES = 16 * MIB  # bytes of a page that lists files
+MAX_WHOLE_BYTES = 5 * BYTES_PER_MIB  # bytes from which gcsfs uploads a file in parts
+MAX_LISTING_BYTES = 16 * BYTES_PER_MIB  # bytes of a page that lists files
 MAX_FOLDER_DEPTH = 32  # folders in folders that are listed over http
 RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 
@@ -161,7 +161,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
                     if asked
                     else MAX_LISTING_BYTES
                     if is_page
-                    else settings.largest * MIB
+                    else settings.largest * BYTES_PER_MIB
                 )
                 parts, size = [], 0
                 async for part in self.content.iter_any():

@@ -31,7 +31,7 @@ from stepline.errors import StoreError
 from stepline.limits import is_storable
 from stepline.remote.filesystems import filesystem, list_objects, request
 from stepline.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
-from stepline.remote.settings import MIB, RemoteSettings
+from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class RemotePath(FileAddress):
             raise StoreError(
                 f"{self.display_url}: its server does not tell its size; download it, and give the file"
             )
-        if self.local is None and size > self.settings.largest * MIB:
+        if self.local is None and size > self.settings.largest * BYTES_PER_MIB:
             limit = f"places.largest={self.settings.largest} MiB"
             raise StoreError(
                 f"{self.display_url}: {size} bytes are more than {limit}; leave it out, or raise that"
@@ -229,7 +229,11 @@ class RemotePath(FileAddress):
         """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks
         off, is not kept."""
         size, fingerprint = self._size_and_fingerprint()
-        size, block, began = self._checked_size(size), self.settings.block * MIB, time.monotonic()
+        size, block, began = (
+            self._checked_size(size),
+            self.settings.block * BYTES_PER_MIB,
+            time.monotonic(),
+        )
         with atomic_path(path) as partial, partial.open("wb") as file:
             for start in range(0, size, block):
                 file.write(self.read(start, min(start + block, size)))
@@ -254,7 +258,7 @@ class RemotePath(FileAddress):
         if (path := self.local) is not None:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
         size = self.size()
-        at_once = min(buffer or self.settings.block * MIB, max(size, 1))
+        at_once = min(buffer or self.settings.block * BYTES_PER_MIB, max(size, 1))
         return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), at_once))
 
     def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
@@ -297,7 +301,7 @@ class RemotePath(FileAddress):
             raise StoreError(
                 f"{self.display_url}: a part of a file cannot be written; write the file anew"
             )
-        blocks = 1 + size // (self.settings.block * MIB)
+        blocks = 1 + size // (self.settings.block * BYTES_PER_MIB)
         return filesystem(self.url, self.settings), self.settings.seconds * blocks
 
     def _request_once(self, verb: str, **options: Any) -> Any:
@@ -336,7 +340,7 @@ class RangeReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """Return all that is left."""
-        return b"".join(iter(lambda: self.read(self._path.settings.block * MIB), b""))
+        return b"".join(iter(lambda: self.read(self._path.settings.block * BYTES_PER_MIB), b""))
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as the file goes; return how many bytes came."""

@@ -17,7 +17,7 @@ from stepline.chat.servers import Server, open_server
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import (
     KIND_NAMES,
-    QUESTIONS,
+    YES_ANSWERS,
     AnnotatorAgreement,
     Said,
     Verdict,
@@ -152,7 +152,7 @@ def model_agreements(
 def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return what people say together of each text."""
     yes_count: Counter[str] = Counter()
-    for question in QUESTIONS:
+    for question in YES_ANSWERS:
         for kind in KIND_NAMES:
             for id, mean in mean_answers(sample, verdicts, question, kind).items():
                 yes_count[id] += mean >= YES_FROM

@@ -80,7 +80,7 @@ def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
 
 KIND_NAMES: dict[TextKind, str] = {"narration": "raw narration", "step": "steps of the dataset"}
 # which verdicts answer a question with yes
-QUESTIONS: dict[str, frozenset[Said]] = {
+YES_ANSWERS: dict[str, frozenset[Said]] = {
     "alignable": frozenset({"aligned", "misplaced"}),
     "well aligned": frozenset({"aligned"}),
 }
@@ -167,7 +167,7 @@ def mean_answers(
     answers: dict[str, list[bool]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.asked in ids and verdict.said != "unsure":
-            answers[verdict.asked].append(verdict.said in QUESTIONS[question])
+            answers[verdict.asked].append(verdict.said in YES_ANSWERS[question])
     return {id: sum(votes) / len(votes) for id, votes in answers.items()}
 
 
@@ -191,7 +191,7 @@ def annotator_agreements(
         rows[text.video].append(row)
     groups = list(rows.values()) if len(rows) > 1 else [[row] for row in range(len(shared))]
     agreements = []
-    for question, yes in QUESTIONS.items():
+    for question, yes in YES_ANSWERS.items():
         table = [[answers[text.id][person] in yes for person in people] for text in shared]
         votes = np.array(table, dtype=np.int64)
         kappa, same = _kappa(votes)

@@ -32,7 +32,7 @@ from stepline.curate.plan import StageTask
 from stepline.curate.stage import FailureKind, StageFailure, never, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 START_SECONDS = 180.0  # that a process may take to start
 MAX_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
@@ -61,7 +61,7 @@ class WorkerProcess:
         self._setup = setup
         self._log = log
         self._limits = setup.recipe.limits
-        self._max_bytes = self._limits.memory * MIB
+        self._max_bytes = self._limits.memory * BYTES_PER_MIB
         self.has_gpu = setup.device != "cpu"
         self.requests: Sequence[TaskRequest] = ()  # that it works on
         self.request_count = 0  # times that it got some since its process started

@@ -27,7 +27,7 @@ from stepline.curate.stage import Recipe, Stage, VideoItem
 from stepline.curate.store.results import remove_partials
 from stepline.device import core_count
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 # Of every process of Ray: its servers log nothing on stderr, and an actor without a GPU sees what
 # CUDA_VISIBLE_DEVICES says.
@@ -37,7 +37,7 @@ RAY_ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
 LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
-OBJECT_STORE_BYTES = 80 * MIB  # near the least that Ray takes: nothing is stored in it
+OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothing is stored in it
 MAX_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
 REPLY_SECONDS = 1.0  # to wait for the first reply
 GATHER_SECONDS = 0.02  # to wait for more, so that a thousand actors are not asked for each

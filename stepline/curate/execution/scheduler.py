@@ -27,7 +27,7 @@ from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.remote import RemotePath
 from stepline.remote.retry import OutOfReachError
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 FILE_POLL_INTERVAL = 0.02  # seconds to wait while a file is on its way and every worker is free
 
@@ -217,7 +217,7 @@ class Scheduler:
         self._most_open = engine.ahead * workers  # videos open together
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
-        self._fetcher = Fetcher(scratch, engine.cache * MIB, recipe.remote)
+        self._fetcher = Fetcher(scratch, engine.cache * BYTES_PER_MIB, recipe.remote)
         self._pool = WorkerPool(worker_setup(phase), workers, run_log, scratch, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:

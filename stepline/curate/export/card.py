@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from stepline.curate.export.shards import COLUMNS, ExportedFile
+from stepline.curate.export.shards import RECORD_COLUMNS, ExportedFile
 from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.report.sections import biases
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
-from stepline.records import VERSION, Record
+from stepline.records import RECORD_VERSION, Record
 from stepline.version import __version__
 from stepline.weights import known_weights
 
@@ -61,7 +61,7 @@ def dataset_card(
         media=settings.webdataset and settings.media,
         dataset=dataset,
         review=dataset.get("review"),
-        columns=COLUMNS,
+        columns=RECORD_COLUMNS,
         settings=_settings_lines(_mapping(dataset["settings"]), stages),
         papers=papers or list(PAPERS_BY_STAGE.values())[:1],
     )
@@ -225,7 +225,7 @@ def describe_dataset(
         "name": settings.name,
         "licence": settings.licence,
         "stepline": __version__,
-        "record_version": VERSION,
+        "record_version": RECORD_VERSION,
         "videos": counts.kept_videos,
         "left_out": losses[0].entered - counts.kept_videos,
         "hours": round(counts.hours, 4),

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from stepline.curate.export.shards import (
-    COLUMNS,
     INTEGER_KIND,
     LEFT_OUT,
     NUMBER_KIND,
     NUMBERS_KIND,
-    TEST,
+    RECORD_COLUMNS,
+    TEST_SPLIT,
     TEXTS_KIND,
-    TRAIN,
+    TRAIN_SPLIT,
     ExportedFile,
 )
 from stepline.curate.settings import ExportSettings
@@ -27,8 +27,8 @@ FORMATS_BY_SUFFIX = {
     ".tar": "application/x-tar",
 }
 SPLIT_MEANINGS = {
-    TRAIN: "a video a record",
-    TEST: "a video a record, of those held out from training",
+    TRAIN_SPLIT: "a video a record",
+    TEST_SPLIT: "a video a record, of those held out from training",
     LEFT_OUT: "the videos that are left out, with the reasons",
 }
 DATA_TYPES = {NUMBER_KIND: "sc:Float", NUMBERS_KIND: "sc:Float", INTEGER_KIND: "sc:Integer"}
@@ -120,7 +120,7 @@ def _records(split: str) -> dict[str, object]:
             **({"repeated": True} if column.kind in (TEXTS_KIND, NUMBERS_KIND) else {}),
             "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
         }
-        for column in COLUMNS
+        for column in RECORD_COLUMNS
     ]
     return {
         "@type": "cr:RecordSet",

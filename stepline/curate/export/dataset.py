@@ -22,8 +22,8 @@ from stepline.curate.export.card import (
 from stepline.curate.export.croissant import croissant
 from stepline.curate.export.shards import (
     LEFT_OUT,
-    TEST,
-    TRAIN,
+    TEST_SPLIT,
+    TRAIN_SPLIT,
     DatasetRow,
     copy_features,
     write_shards,
@@ -34,7 +34,7 @@ from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.manifests import files_in
 from stepline.records import Record, Rejected, Video
 from stepline.remote import RemotePath
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 if TYPE_CHECKING:
     from stepline.features import FeatureStore
@@ -75,10 +75,14 @@ def export_dataset(
     take it.
     """
     facts = DatasetFacts()
-    shard_bytes = settings.shard * MIB
-    files = write_shards(_counted_rows(contents, facts, TRAIN), TRAIN, folder, settings.rows)
+    shard_bytes = settings.shard * BYTES_PER_MIB
+    files = write_shards(
+        _counted_rows(contents, facts, TRAIN_SPLIT), TRAIN_SPLIT, folder, settings.rows
+    )
     if contents.held_out:
-        files += write_shards(_counted_rows(contents, facts, TEST), TEST, folder, settings.rows)
+        files += write_shards(
+            _counted_rows(contents, facts, TEST_SPLIT), TEST_SPLIT, folder, settings.rows
+        )
     if contents.left_out:
         files += write_shards(_left_out_rows(contents), LEFT_OUT, folder, settings.rows)
     store = contents.features
@@ -89,7 +93,7 @@ def export_dataset(
             files += copy_features(ids, store, folder, shard_bytes)
     if settings.webdataset:
         media = contents.media if settings.media else {}
-        files += write_tars(_published(contents, TRAIN), folder, shard_bytes, media)
+        files += write_tars(_published(contents, TRAIN_SPLIT), folder, shard_bytes, media)
     losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
     tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
     if contents.review is not None:
@@ -104,7 +108,7 @@ def _published(contents: DatasetContents, split: str) -> Iterator[Record]:
     """Yield the records of a split as others may see them: their videos by the address in the
     source."""
     for record in contents.records():
-        if (record.id in contents.held_out) != (split == TEST):
+        if (record.id in contents.held_out) != (split == TEST_SPLIT):
             continue
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})

@@ -20,7 +20,7 @@ from stepline.atomic_files import atomic_path, write_atomic
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.outputs import webvtt
-from stepline.records import VERSION, Record
+from stepline.records import RECORD_VERSION, Record
 from stepline.remote import RemotePath
 from stepline.storage import to_json
 from stepline.weights import sha256
@@ -42,7 +42,7 @@ class Column:
     meaning: str
 
 
-COLUMNS = (
+RECORD_COLUMNS = (
     Column("id", TEXT_KIND, "the item's id; rows are sorted by it"),
     Column("video", TEXT_KIND, "the video's id in its source"),
     Column("path", TEXT_KIND, "where the video lies in its source, or its public address"),
@@ -128,8 +128,8 @@ class DatasetRow:
 
 DATA_FOLDER = "data"
 # splits
-TRAIN = "train"
-TEST = "test"
+TRAIN_SPLIT = "train"
+TEST_SPLIT = "test"
 LEFT_OUT = "left_out"
 MAX_SHARD_CHARS = 128 * 2**20  # of JSON, which bounds the memory of writing a shard
 NAME_DIGITS = 16  # of a sha256 in a file's name, in hex
@@ -197,8 +197,8 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
         TEXTS_KIND: arrow.list_(arrow.string()),
         NUMBERS_KIND: arrow.list_(arrow.float64()),
     }
-    fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
-    schema = arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
+    fields = [(column.name, kinds[column.kind]) for column in RECORD_COLUMNS]
+    schema = arrow.schema(fields, metadata={"stepline_version": str(RECORD_VERSION)})
     table = arrow.Table.from_pylist(block, schema=schema)
     with atomic_path(path) as partial:
         parquet.write_table(table, partial, compression="zstd", row_group_size=ROW_GROUP)

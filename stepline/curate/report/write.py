@@ -19,8 +19,8 @@ from stepline.curate.report.page import Frames, key_frames, render_page, small_j
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
 from stepline.curate.store.manifests import files_in
-from stepline.curate.store.results import FAILURES
-from stepline.curate.store.run_log import ITEMS, RUN, read_items, read_recipe
+from stepline.curate.store.results import FAILURES_FOLDER
+from stepline.curate.store.run_log import ITEMS_FILE, RUN_FILE, read_items, read_recipe
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Record
@@ -50,7 +50,7 @@ def read_dataset(out: RemotePath) -> Iterator[Record]:
 
 def read_failures(out: RemotePath) -> list[StageFailure]:
     """Return every failure that the run noted, sorted by stage and id."""
-    folder = out / FAILURES
+    folder = out / FAILURES_FOLDER
     failures = []
     for entry in files_in(folder):
         if entry.name.endswith(".json"):
@@ -62,7 +62,7 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
 def report_recipe(out: RemotePath) -> Recipe:
     """Return the recipe of the run on OUT, with the settings of its report; the usual one where
     there was no run."""
-    return read_recipe(out) if (out / RUN).exists() else Recipe()
+    return read_recipe(out) if (out / RUN_FILE).exists() else Recipe()
 
 
 # below OUT
@@ -88,7 +88,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
     # What the dataset and the run record of themselves, as JSON.
     provenance = {}
-    for path in (out / DATASET_FOLDER / "dataset.json", out / RUN):
+    for path in (out / DATASET_FOLDER / "dataset.json", out / RUN_FILE):
         if path.exists():
             provenance[path.name] = path.read().decode("utf-8", "replace")
     run = parse_json(provenance.get("run.json", "{}"))
@@ -147,7 +147,7 @@ def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[st
     paths: by id, as the records name them.
     """
     addresses = {id: path for id, path in paths.items() if path is not None}
-    for item in read_items(out) if (out / ITEMS).exists() else ():
+    for item in read_items(out) if (out / ITEMS_FILE).exists() else ():
         if item.id in paths and item.video:
             addresses[item.id] = item.video
     return addresses

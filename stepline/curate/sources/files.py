@@ -30,7 +30,7 @@ from stepline.pipeline.captions_alone import FOLDER_SUFFIXES
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.remote import FileEntry, RemotePath
 from stepline.remote.filesystems import allow_host, host_of, may_lead
-from stepline.remote.settings import MIB, RemoteSettings
+from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
 CAPTIONS_SUFFIXES = (
@@ -305,7 +305,7 @@ def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
         if len(line) == MAX_LINE_CHARS:
             what = f"{source.display_url}: a line has {MAX_LINE_CHARS} characters and more"
             raise DatasetError(f"{what}; write the list again")
-        if source.local is None and size > source.settings.largest * MIB:
+        if source.local is None and size > source.settings.largest * BYTES_PER_MIB:
             what = f"{source.display_url}: unpacks to more than places.largest"
             raise DatasetError(f"{what}; raise that")
         yield line

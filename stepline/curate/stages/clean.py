@@ -13,8 +13,8 @@ from stepline.curate.export.dataset import DatasetContents, export_dataset
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import (
-    FEATURES,
-    RECORDS,
+    FEATURES_FOLDER,
+    RECORDS_FILE,
     last_folder,
     last_records,
     read_left_out,
@@ -53,7 +53,7 @@ def clean(dataset: DatasetContext) -> None:
     reason."""
     settings = dataset.recipe.clean
     left_out = read_left_out(last_folder(dataset))
-    gathered = read_parquet(dataset.folders["gather"] / RECORDS)
+    gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
     grounded = {record.id: record.steps for record in gathered}
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
@@ -144,7 +144,7 @@ def visible(dataset: DatasetContext) -> None:
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
     records: list[Record] = []
-    for record in read_parquet(source / RECORDS):
+    for record in read_parquet(source / RECORDS_FILE):
         visible = visible_record(record, settings)
         is_judged = any(sentence.shown is not None for sentence in record.sentences)
         if is_judged and len(visible.steps) >= settings.least:
@@ -185,7 +185,7 @@ def export(dataset: DatasetContext) -> None:
     """Write the dataset into the stage's folder; `stepline.curate.driver` publishes it in
     OUT/dataset."""
     recipe = dataset.recipe
-    features = dataset.folders["gather"] / FEATURES
+    features = dataset.folders["gather"] / FEATURES_FOLDER
     media = {}
     for item in dataset.items:
         if item.video is not None:

@@ -48,9 +48,9 @@ from stepline.training.gather import Flaw
 from stepline.version import __version__
 
 # in a stage's folder
-RECORDS = "records.parquet"
+RECORDS_FILE = "records.parquet"
 LEFT_OUT = "left_out.jsonl"
-FEATURES = "features"
+FEATURES_FOLDER = "features"
 # stages with records; a stage reads those of the first of these in the recipe
 RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
 
@@ -62,7 +62,7 @@ def write_dataset(
 
     Lines do not say how often a video was tried: a run that was retried makes the same dataset.
     """
-    count = write_parquet(records, folder / RECORDS)
+    count = write_parquet(records, folder / RECORDS_FILE)
     _write_left_out(folder, left_out)
     return count
 
@@ -95,7 +95,7 @@ def last_folder(dataset: DatasetContext) -> Path:
 
 def last_records(dataset: DatasetContext) -> Iterator[Record]:
     """Yield the records that a dataset stage goes on with."""
-    return read_parquet(last_folder(dataset) / RECORDS)
+    return read_parquet(last_folder(dataset) / RECORDS_FILE)
 
 
 Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
@@ -106,7 +106,7 @@ def gather(dataset: DatasetContext) -> None:
     repeated = _find_repeated(dataset)
     left_out = _failures(dataset) | repeated
     writer = dataset.recipe.steps.writing.writer
-    with FeatureWriter(dataset.folder / FEATURES) as store:
+    with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
         count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
     counts = f"{count} videos gathered, {len(repeated)} that came before"
@@ -126,7 +126,7 @@ def features(dataset: DatasetContext) -> None:
     makes of them."""
     left_out = _failures(dataset)
     count = 0
-    with FeatureWriter(dataset.folder / FEATURES) as store:
+    with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         for item, data in dataset.results("encode"):
             flaw = _add_features(store, item.id, data)
             if flaw is None:

@@ -17,8 +17,8 @@ from stepline.curate.settings import PlacingSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.stages.gather import (
-    FEATURES,
-    RECORDS,
+    FEATURES_FOLDER,
+    RECORDS_FILE,
     last_folder,
     read_left_out,
     write_dataset,
@@ -53,7 +53,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     settings = dataset.recipe.sieve_swap
     if settings.base is None:
         raise SettingsError("sieve_swap.base is not set; name the folder of a text base")
-    source = dataset.folders["gather"] / RECORDS
+    source = dataset.folders["gather"] / RECORDS_FILE
     base, out = open_base(settings.base), dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
     run(Job(source, base, out, swap, say=dataset.say))
@@ -79,7 +79,10 @@ def train(dataset: DatasetContext) -> None:
     killed."""
     from stepline.nasva.train import AlignerSources, PreparedAligner, train_run
 
-    features, steps = dataset.folders["gather"] / FEATURES, str(last_folder(dataset) / RECORDS)
+    features, steps = (
+        dataset.folders["gather"] / FEATURES_FOLDER,
+        str(last_folder(dataset) / RECORDS_FILE),
+    )
     if not any(features.glob("shard-*")):
         what = "no video with features is left to train on"
         raise DatasetError(f"{what}; `stepline curate status OUT` tells why")
@@ -113,12 +116,12 @@ def refine(dataset: DatasetContext) -> None:
     settings = dataset.recipe.refine
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
     folder = dataset.folder / RUN_FOLDER
-    records_path = str(last_folder(dataset) / RECORDS)
+    records_path = str(last_folder(dataset) / RECORDS_FILE)
     encoder = text_source(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
         records_path,
-        dataset.folders["gather"] / FEATURES,
+        dataset.folders["gather"] / FEATURES_FOLDER,
         step_vectors=encoder,
         narrations=records_path,
         narration_vectors=encoder,

@@ -36,7 +36,7 @@ from stepline.limits import parse_json
 if TYPE_CHECKING:
     from stepline.remote import FileEntry, RemotePath
 
-MANIFESTS = "manifests"  # below OUT
+MANIFESTS_FOLDER = "manifests"  # below OUT
 # keys that are held as Python's numbers, 70 bytes each, before they join the others
 MAX_LOOSE_KEYS = 65536
 # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
@@ -155,7 +155,7 @@ def _npz(arrays: Mapping[str, Any]) -> bytes:
 
 
 def _cells_path(out: "RemotePath", stage: str) -> "RemotePath":
-    return out / f"{MANIFESTS}/cells-{stage}.npz"
+    return out / f"{MANIFESTS_FOLDER}/cells-{stage}.npz"
 
 
 def _settled(mark: int, now: int) -> int:
@@ -249,7 +249,7 @@ def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> No
 def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
     """Return a stage's failures, by the number of the task's key; only those that are new are
     read."""
-    path = out / f"{MANIFESTS}/failures-{stage}.json"
+    path = out / f"{MANIFESTS_FOLDER}/failures-{stage}.json"
     folder = out / f"failures/{stage}"
     local = folder.local
     if local is not None and not local.is_dir():
@@ -293,7 +293,7 @@ def phase_keys(
     digest: of all that decides them. named_keys: stage and key of every task; asked only where no
     manifest of that digest is there.
     """
-    path = out / f"{MANIFESTS}/tasks-{first_stage}.npz"
+    path = out / f"{MANIFESTS_FOLDER}/tasks-{first_stage}.npz"
     manifest = read_arrays(path)
     if str(manifest.pop("digest", "")) == digest:
         return manifest

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 
 from stepline.atomic_files import PARTIAL_SUFFIX
 from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
-from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, files_in, save_store_keys
+from stepline.curate.store.manifests import (
+    MANIFESTS_FOLDER,
+    KeySet,
+    disk_keys,
+    files_in,
+    save_store_keys,
+)
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.weights import cache_folder
@@ -27,21 +33,21 @@ if TYPE_CHECKING:
     from stepline.remote import RemotePath
 
 # folders below OUT
-CELLS = "cells"
-FAILURES = "failures"
-STAGES = "stages"
+CELLS_FOLDER = "cells"
+FAILURES_FOLDER = "failures"
+STAGES_FOLDER = "stages"
 # of a digest of OUT's address, which names its folder in the cache
 DIGEST_DIGITS = 16
 
 
 def result_path(stage: Stage, key: str) -> str:
     """Return where a result lies below OUT."""
-    return f"{CELLS}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
+    return f"{CELLS_FOLDER}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
 
 
 def failure_path(stage: Stage, key: str) -> str:
     """Return where a failure lies below OUT."""
-    return f"{FAILURES}/{stage.name}/{key}.json"
+    return f"{FAILURES_FOLDER}/{stage.name}/{key}.json"
 
 
 def remove_partials(out: "RemotePath") -> None:
@@ -50,12 +56,12 @@ def remove_partials(out: "RemotePath") -> None:
         return
     folders = (
         "",
-        f"{CELLS}/*/*/",
-        f"{FAILURES}/*/",
-        f"{STAGES}/*/",
+        f"{CELLS_FOLDER}/*/*/",
+        f"{FAILURES_FOLDER}/*/",
+        f"{STAGES_FOLDER}/*/",
         f"{DATASET_FOLDER}/**/",
         "features/",
-        f"{MANIFESTS}/",
+        f"{MANIFESTS_FOLDER}/",
     )
     for folder in folders:
         for partial in out.local.glob(f"{folder}.*{PARTIAL_SUFFIX}*"):
@@ -81,7 +87,7 @@ class ResultStore:
     def has(self, stage: Stage, key: str) -> bool:
         """Tell whether a result is there."""
         if self._listed:
-            return key in self._keys(self._done_keys, CELLS, stage.name)
+            return key in self._keys(self._done_keys, CELLS_FOLDER, stage.name)
         return (self.out / result_path(stage, key)).exists()
 
     def read(self, stage: Stage, key: str) -> bytes:
@@ -105,7 +111,7 @@ class ResultStore:
         file = self.out / path
         if not self._listed:
             return StageFailure.from_json(file.read(), path) if file.exists() else None
-        if key not in self._keys(self._failed_keys, FAILURES, stage.name):
+        if key not in self._keys(self._failed_keys, FAILURES_FOLDER, stage.name):
             return None
         if path not in self._failures:
             self._failures[path] = StageFailure.from_json(file.read(), path)
@@ -131,7 +137,7 @@ class ResultStore:
         """
         for stage in stages:
             if self._listed:
-                keys = self._keys(self._done_keys, CELLS, stage).numbers()
+                keys = self._keys(self._done_keys, CELLS_FOLDER, stage).numbers()
                 save_store_keys(self.out, stage, keys, owner or "")
             elif owner is None and self.out.local is not None:
                 disk_keys(self.out, stage)
@@ -153,7 +159,7 @@ class StageFolders:
     def __init__(self, out: "RemotePath") -> None:
         self._out = out
         if out.local is not None:
-            self._home = out.local / STAGES
+            self._home = out.local / STAGES_FOLDER
         else:
             digest = hashlib.sha256(out.url.encode()).hexdigest()
             self._home = cache_folder() / "curate-stages" / digest[:DIGEST_DIGITS]
@@ -185,7 +191,7 @@ class StageFolders:
                 files[name] = path.stat().st_size
         if self._out.local is None:
             for name in sorted(files):
-                (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
+                (self._out / f"{STAGES_FOLDER}/{stage}/{key}/{name}").put(folder / name)
         content = json.dumps(files, indent=1, sort_keys=True)
         self._mark(stage, key).write(content)
 
@@ -199,7 +205,7 @@ class StageFolders:
             for name, size in files.items():
                 copy = folder / name
                 if not copy.is_file() or copy.stat().st_size != size:
-                    (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(copy)
+                    (self._out / f"{STAGES_FOLDER}/{stage}/{key}/{name}").fetch(copy)
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
@@ -216,11 +222,11 @@ class StageFolders:
         """
         sizes: Counter[str] = Counter()
         for stage, ours in keys.items():
-            for entry in files_in(self._out / f"{STAGES}/{stage}"):
+            for entry in files_in(self._out / f"{STAGES_FOLDER}/{stage}"):
                 key, inside, _ = entry.name.partition("/")
                 if inside and key != ours:
-                    sizes[f"{STAGES}/{stage}/{key}"] += entry.size
+                    sizes[f"{STAGES_FOLDER}/{stage}/{key}"] += entry.size
         return dict(sorted(sizes.items()))
 
     def _mark(self, stage: str, key: str) -> "RemotePath":
-        return self._out / f"{STAGES}/{stage}/{key}.json"
+        return self._out / f"{STAGES_FOLDER}/{stage}/{key}.json"

@@ -26,7 +26,7 @@ from pydantic import JsonValue
 
 from stepline.atomic_files import atomic_path
 from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
-from stepline.curate.store.manifests import MANIFESTS, files_in, read_json, write_manifest
+from stepline.curate.store.manifests import MANIFESTS_FOLDER, files_in, read_json, write_manifest
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Rejected
@@ -40,10 +40,10 @@ T = TypeVar("T")
 LogLine: TypeAlias = Mapping[str, JsonValue]
 
 # below OUT
-RUN = "run.json"
-ITEMS = "items.jsonl"
-REFUSED = "refused.jsonl"
-TIMINGS = "timings"
+RUN_FILE = "run.json"
+ITEMS_FILE = "items.jsonl"
+REFUSED_FILE = "refused.jsonl"
+TIMINGS_FOLDER = "timings"
 # seconds between the copies of a log that an object store gets: it cannot append
 COPY_INTERVAL = 60.0
 MAX_COPY_BYTES = 2**22  # of a log that is copied whole to a store: then another file begins
@@ -113,11 +113,11 @@ class RunLog:
         self._copied_at = time.monotonic()
         self._totals = LogTotals()
         self._begin_file()
-        self._totals_name = f"{MANIFESTS}/log-{self._path.stem}.json"
+        self._totals_name = f"{MANIFESTS_FOLDER}/log-{self._path.stem}.json"
 
     def _begin_file(self) -> None:
         process = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
-        self._name = f"{TIMINGS}/{process}-{next(_file_number)}.jsonl"
+        self._name = f"{TIMINGS_FOLDER}/{process}-{next(_file_number)}.jsonl"
         self._path = self._home / self._name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("ab", buffering=0)
@@ -154,14 +154,14 @@ class RunLog:
 def log_totals(out: "RemotePath") -> list[LogTotals]:
     """Return what each log comes to: what its process has written of it, with the lines since
     then."""
-    folder = out / TIMINGS
+    folder = out / TIMINGS_FOLDER
     sizes = {entry.name: entry.size for entry in files_in(folder)}
     totals = []
-    for entry in files_in(out / MANIFESTS):
+    for entry in files_in(out / MANIFESTS_FOLDER):
         if not entry.name.startswith("log-"):
             continue
         with contextlib.suppress(TypeError):  # of another form: a cache, so the lines are read
-            log = LogTotals(**read_json(out / MANIFESTS / entry.name))
+            log = LogTotals(**read_json(out / MANIFESTS_FOLDER / entry.name))
             if all(sizes.get(file, -1) >= size for file, size in log.read.items()):
                 totals.append(log)
     logs = {file: log for log in totals for file in log.read}
@@ -179,7 +179,7 @@ def log_totals(out: "RemotePath") -> list[LogTotals]:
 
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
     """Yield every whole line of every log below OUT, in the order of the files' names."""
-    folder = out / TIMINGS
+    folder = out / TIMINGS_FOLDER
     for name in sorted(entry.name for entry in files_in(folder)):
         yield from _whole_lines((folder / name).read())
 
@@ -204,9 +204,9 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
         "refused": len(collection.refused),
         "recipe": recipe.model_dump(mode="json"),
     }
-    (out / RUN).write(json.dumps(about, indent=1))
-    _write_lines(out / ITEMS, collection.items)
-    _write_lines(out / REFUSED, collection.refused)
+    (out / RUN_FILE).write(json.dumps(about, indent=1))
+    _write_lines(out / ITEMS_FILE, collection.items)
+    _write_lines(out / REFUSED_FILE, collection.refused)
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,8 @@ class InventoryCounts:
 def inventory(out: "RemotePath") -> InventoryCounts:
     """Return what the inventory of the last run holds; written down until one of its files
     changes."""
-    path = out / f"{MANIFESTS}/items.json"
-    files = [out / ITEMS, out / REFUSED]
+    path = out / f"{MANIFESTS_FOLDER}/items.json"
+    files = [out / ITEMS_FILE, out / REFUSED_FILE]
     marks = [file.fingerprint() for file in files]
     with contextlib.suppress(TypeError):  # no manifest, or one of another form
         counts = InventoryCounts(**read_json(path))
@@ -254,7 +254,7 @@ def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
 
 def read_recipe(out: "RemotePath") -> Recipe:
     """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
-    path = out / RUN
+    path = out / RUN_FILE
     if not path.exists():
         what = f"{out.display_url}: no run of `stepline curate` has begun here"
         raise StoreError(f"{what}; give the folder that --out named")
@@ -263,14 +263,14 @@ def read_recipe(out: "RemotePath") -> Recipe:
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
     """Yield the items of the last run on OUT, sorted by id."""
-    with (out / ITEMS).open() as file:
+    with (out / ITEMS_FILE).open() as file:
         for line in file:
             yield from_json_line(VideoItem, line)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
     """Yield what the source of the last run on OUT refused."""
-    with (out / REFUSED).open() as file:
+    with (out / REFUSED_FILE).open() as file:
         for line in file:
             yield from_json_line(rejected_video, line)
 
@@ -290,5 +290,5 @@ def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
-        what = f"{ITEMS}: a line is none that Stepline wrote ({error})"
+        what = f"{ITEMS_FILE}: a line is none that Stepline wrote ({error})"
         raise StoreError(f"{what}; run again") from error

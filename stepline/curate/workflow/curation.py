@@ -15,7 +15,7 @@ from stepline.atomic_files import write_atomic
 from stepline.curate.driver import RunRequest, curate, source_items
 from stepline.curate.forecast.dry_run import FORECAST_FOLDER, dry_run, format_bytes, format_seconds
 from stepline.curate.stage import StageFailure, VideoItem
-from stepline.curate.stages.gather import FEATURES, RECORDS, read_left_out
+from stepline.curate.stages.gather import FEATURES_FOLDER, RECORDS_FILE, read_left_out
 from stepline.curate.store.results import StageFolders
 from stepline.curate.store.run_log import log_totals, read_items
 from stepline.device import core_count
@@ -133,7 +133,7 @@ class Curation:
     @cached_property
     def features(self) -> FeatureStore | None:
         """The features of its videos; None where no video has a picture."""
-        folder = self.folder / FEATURES
+        folder = self.folder / FEATURES_FOLDER
         return FeatureStore(folder) if any(folder.glob("shard-*")) else None
 
     @cached_property
@@ -175,7 +175,7 @@ def curate_videos(request: RunRequest) -> Curation:
     return Curation(
         out=out.local,
         folder=folder,
-        records=tuple(read_parquet(folder / RECORDS)),
+        records=tuple(read_parquet(folder / RECORDS_FILE)),
         left_out=read_left_out(folder),
         items={item.id: item for item in read_items(out)},
         settings=outcome.plan.settings,
