@@ -19,8 +19,8 @@ from stepline.curate.audit.verdicts import (
     KIND_NAMES,
     YES_ANSWERS,
     AnnotatorAgreement,
-    Said,
     Verdict,
+    VerdictAnswer,
     annotator_agreements,
     mean_answers,
 )
@@ -132,7 +132,7 @@ def model_agreements(
     judge = []
     for text in sample.of_kind("narration"):
         if text.score is not None:
-            answer: Said = "aligned" if text.score >= YES_FROM else "not shown"
+            answer: VerdictAnswer = "aligned" if text.score >= YES_FROM else "not shown"
             judge.append(Verdict(asked=text.id, annotator=JUDGE_NAME, said=answer))
     models = defaultdict(list)
     for verdict in by_model:
@@ -156,7 +156,11 @@ def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]
         for kind in KIND_NAMES:
             for id, mean in mean_answers(sample, verdicts, question, kind).items():
                 yes_count[id] += mean >= YES_FROM
-    answers: tuple[Said, Said, Said] = ("not shown", "misplaced", "aligned")
+    answers: tuple[VerdictAnswer, VerdictAnswer, VerdictAnswer] = (
+        "not shown",
+        "misplaced",
+        "aligned",
+    )
     return [
         Verdict(asked=id, annotator=PEOPLE_NAME, said=answers[count])
         for id, count in yes_count.items()

@@ -152,7 +152,8 @@ def _amount(line: LogLine, quantity: str) -> float:
     if quantity != "tokens":
         return log_number(line, quantity)
     token_names = [name for name in line if name.startswith("tokens")]
-    return sum(log_number(line, name) for name in token_names)
+    numbers = [log_number(line, name) for name in token_names]
+    return sum(numbers)
 
 
 def _lead(log: Sequence[LogLine]) -> float:

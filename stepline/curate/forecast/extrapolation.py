@@ -81,12 +81,13 @@ def extrapolate_totals(
     else:
         fixed = _row_means(y)
         slope = np.zeros(len(y))
-    by_size = slope[:, None] * x
-    rest = y - fixed[:, None] - by_size  # (B, n)
+    rest = y - fixed[:, None] - slope[:, None] * x  # (B, n)
 
     # What the others take by each draw, as far from the first as Student's t wants.
-    level = fixed + _row_means(rest)
-    expected = level * others + slope * other_sizes
+    rest_means = _row_means(rest)
+    level = fixed + rest_means
+    by_size = slope * other_sizes
+    expected = level * others + by_size
     chance = resamples.others @ rest[0]
     estimates = expected + chance
     first = estimates[0]

@@ -35,7 +35,8 @@ def known_sizes(items: Sequence[VideoItem]) -> ItemSizes:
     if all(are_numbers):
         file_bytes = np.array(sizes, dtype=np.float64)
         return ItemSizes("bytes", file_bytes)
-    alike = np.ones(len(items))
+    count = len(items)
+    alike = np.ones(count)
     return ItemSizes("alike", alike)
 
 
