@@ -32,11 +32,11 @@ from stepline.weights import cache_folder
 if TYPE_CHECKING:
     from stepline.remote import RemotePath
 
-# folders below OUT
+# Folders below OUT.
 CELLS_FOLDER = "cells"
 FAILURES_FOLDER = "failures"
 STAGES_FOLDER = "stages"
-# of a digest of OUT's address, which names its folder in the cache
+# Of a digest of OUT's address, which names its folder in the cache.
 DIGEST_DIGITS = 16
 
 
@@ -54,6 +54,7 @@ def remove_partials(out: "RemotePath") -> None:
     """Remove what killed processes left half-written on a disk; nobody else ever reads it."""
     if out.local is None:
         return
+    # Patterns below OUT.
     folders = (
         "",
         f"{CELLS_FOLDER}/*/*/",
@@ -85,20 +86,24 @@ class ResultStore:
         self._failed_keys: dict[str, KeySet] = {}
 
     def has(self, stage: Stage, key: str) -> bool:
-        """Tell whether a result is there."""
+        """Return whether a result is there."""
         if self._listed:
-            return key in self._keys(self._done_keys, CELLS_FOLDER, stage.name)
-        return (self.out / result_path(stage, key)).exists()
+            keys = self._done(stage.name)
+            return key in keys
+        return self._result(stage, key).exists()
 
     def read(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
-        return (self.out / result_path(stage, key)).read()
+        return self._result(stage, key).read()
 
     def write(self, stage: Stage, key: str, data: bytes) -> None:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no
         permission."""
-        (self.out / result_path(stage, key)).write(data)
+        self._result(stage, key).write(data)
         self.add_key(stage, key)
+
+    def _result(self, stage: Stage, key: str) -> "RemotePath":
+        return self.out / result_path(stage, key)
 
     def add_key(self, stage: Stage, key: str) -> None:
         """Know of a result that another process has written."""
@@ -110,20 +115,26 @@ class ResultStore:
         path = failure_path(stage, key)
         file = self.out / path
         if not self._listed:
-            return StageFailure.from_json(file.read(), path) if file.exists() else None
-        if key not in self._keys(self._failed_keys, FAILURES_FOLDER, stage.name):
+            if not file.exists():
+                return None
+            return StageFailure.from_json(file.read(), path)
+        keys = self._keys(self._failed_keys, FAILURES_FOLDER, stage.name)
+        if key not in keys:
             return None
         if path not in self._failures:
-            self._failures[path] = StageFailure.from_json(file.read(), path)
+            data = file.read()
+            self._failures[path] = StageFailure.from_json(data, path)
         return self._failures[path]
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
         """Keep a failure, with the attempts of earlier runs added; return it."""
         before = self.failure(stage, key)
         if before is not None:
-            failure = replace(failure, attempts=failure.attempts + before.attempts)
+            attempts = failure.attempts + before.attempts
+            failure = replace(failure, attempts=attempts)
         path = failure_path(stage, key)
-        content = json.dumps(asdict(failure), indent=1)
+        fields = asdict(failure)
+        content = json.dumps(fields, indent=1)
         (self.out / path).write(content)
         self._failures.pop(path, None)
         if stage.name in self._failed_keys:
@@ -137,15 +148,19 @@ class ResultStore:
         """
         for stage in stages:
             if self._listed:
-                keys = self._keys(self._done_keys, CELLS_FOLDER, stage).numbers()
-                save_store_keys(self.out, stage, keys, owner or "")
+                numbers = self._done(stage).numbers()
+                save_store_keys(self.out, stage, numbers, owner or "")
             elif owner is None and self.out.local is not None:
                 disk_keys(self.out, stage)
+
+    def _done(self, stage: str) -> KeySet:
+        return self._keys(self._done_keys, CELLS_FOLDER, stage)
 
     def _keys(self, by_stage: dict[str, KeySet], folder: str, stage: str) -> KeySet:
         """Return the keys that a stage has in a folder of an object store, listed once."""
         if stage not in by_stage:
-            by_stage[stage] = KeySet.in_folder(self.out / f"{folder}/{stage}")
+            stage_folder = self.out / f"{folder}/{stage}"
+            by_stage[stage] = KeySet.in_folder(stage_folder)
         return by_stage[stage]
 
 
@@ -161,11 +176,13 @@ class StageFolders:
         if out.local is not None:
             self._home = out.local / STAGES_FOLDER
         else:
-            digest = hashlib.sha256(out.url.encode()).hexdigest()
-            self._home = cache_folder() / "curate-stages" / digest[:DIGEST_DIGITS]
+            address = out.url.encode()
+            digest = hashlib.sha256(address).hexdigest()
+            homes = cache_folder() / "curate-stages"
+            self._home = homes / digest[:DIGEST_DIGITS]
 
     def is_complete(self, stage: str, key: str) -> bool:
-        """Tell whether a stage's folder is complete."""
+        """Return whether a stage's folder is complete."""
         return self._mark(stage, key).exists()
 
     def begin(self, stage: Stage, key: str) -> Path:
@@ -178,7 +195,8 @@ class StageFolders:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             what = f"{folder}: cannot be written ({error.strerror})"
-            raise StoreError(f"{what}; give another --out") from error
+            cure = "give another --out"
+            raise StoreError(f"{what}; {cure}") from error
         return folder
 
     def complete(self, stage: str, key: str) -> None:
@@ -191,7 +209,8 @@ class StageFolders:
                 files[name] = path.stat().st_size
         if self._out.local is None:
             for name in sorted(files):
-                (self._out / f"{STAGES_FOLDER}/{stage}/{key}/{name}").put(folder / name)
+                copy = self._remote_folder(stage, key) / name
+                copy.put(folder / name)
         content = json.dumps(files, indent=1, sort_keys=True)
         self._mark(stage, key).write(content)
 
@@ -199,19 +218,26 @@ class StageFolders:
         """Return a complete folder on this machine, fetched from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            content = self._mark(stage, key).read()
+            mark = self._mark(stage, key)
+            content = mark.read()
             files: dict[str, int] = parse_json(content)
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name
-                if not copy.is_file() or copy.stat().st_size != size:
-                    (self._out / f"{STAGES_FOLDER}/{stage}/{key}/{name}").fetch(copy)
+                is_whole = copy.is_file() and copy.stat().st_size == size
+                if not is_whole:
+                    original = self._remote_folder(stage, key) / name
+                    original.fetch(copy)
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
         """Return the folders of those needs that are dataset stages, on this machine. keys: of
         those stages."""
-        return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
+        folders = {}
+        for need in needs:
+            if need in keys:
+                folders[need] = self.local_folder(need, keys[need])
+        return folders
 
     def unused(self, keys: Mapping[str, str]) -> dict[str, int]:
         """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the
@@ -221,12 +247,16 @@ class StageFolders:
         removes them.
         """
         sizes: Counter[str] = Counter()
-        for stage, ours in keys.items():
-            for entry in files_in(self._out / f"{STAGES_FOLDER}/{stage}"):
-                key, inside, _ = entry.name.partition("/")
-                if inside and key != ours:
-                    sizes[f"{STAGES_FOLDER}/{stage}/{key}"] += entry.size
+        for stage, own_key in keys.items():
+            home = f"{STAGES_FOLDER}/{stage}"
+            for entry in files_in(self._out / home):
+                key, slash, _ = entry.name.partition("/")
+                if slash and key != own_key:
+                    sizes[f"{home}/{key}"] += entry.size
         return dict(sorted(sizes.items()))
+
+    def _remote_folder(self, stage: str, key: str) -> "RemotePath":
+        return self._out / f"{STAGES_FOLDER}/{stage}/{key}"
 
     def _mark(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}.json"

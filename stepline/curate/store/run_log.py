@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LogLine: TypeAlias = Mapping[str, JsonValue]
 
-# below OUT
+# Files and a folder below OUT.
 RUN_FILE = "run.json"
 ITEMS_FILE = "items.jsonl"
 REFUSED_FILE = "refused.jsonl"
@@ -80,8 +80,9 @@ class LogTotals:
             self.began = at
         if event in ("end", "dataset"):
             stage = str(line.get("stage"))
+            cpu = log_number(line, "cpu")
             self.tasks[stage] = self.tasks.get(stage, 0) + 1
-            self.cpu[stage] = self.cpu.get(stage, 0.0) + log_number(line, "cpu")
+            self.cpu[stage] = self.cpu.get(stage, 0.0) + cpu
             self.last = at
             self.gpu_looks += log_number(line, "gpu_looks")
             self.gpu_busy += log_number(line, "gpu_busy")
@@ -91,7 +92,9 @@ class LogTotals:
 def log_number(line: LogLine, name: str) -> float:
     """Return a number of a log's line; 0 where it has none of that name."""
     value = line.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    if not isinstance(value, (int, float)):
+        return 0.0
+    return float(value)
 
 
 class RunLog:
@@ -124,10 +127,13 @@ class RunLog:
 
     def write(self, event: str, **fields: JsonValue) -> None:
         """Add one line."""
-        line: dict[str, JsonValue] = {"event": event, "at": round(time.time(), 3), **fields}
-        size = self._file.write(json.dumps(line).encode() + b"\n")
+        now = round(time.time(), 3)
+        line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
+        data = json.dumps(line).encode()
+        size = self._file.write(data + b"\n")
+        file_name = self._path.name
         sizes = self._totals.read
-        sizes[self._path.name] = sizes.get(self._path.name, 0) + size
+        sizes[file_name] = sizes.get(file_name, 0) + size
         self._totals.add(line)
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
             self.copy()
@@ -142,7 +148,8 @@ class RunLog:
         """Have the lines so far where OUT is, and what they come to."""
         self._copied_at = time.monotonic()
         if self._is_remote:
-            (self._out / self._name).write(self._path.read_bytes())
+            copy = self._out / self._name
+            copy.write(self._path.read_bytes())
         write_manifest(self._out / self._totals_name, asdict(self._totals))
         full = self._is_remote and self._path.stat().st_size > MAX_COPY_BYTES
         if full and not self._file.closed:
@@ -156,21 +163,30 @@ def log_totals(out: "RemotePath") -> list[LogTotals]:
     then."""
     folder = out / TIMINGS_FOLDER
     sizes = {entry.name: entry.size for entry in files_in(folder)}
+
+    # What processes have written of their logs, unless a log is shorter now.
     totals = []
-    for entry in files_in(out / MANIFESTS_FOLDER):
+    manifests = out / MANIFESTS_FOLDER
+    for entry in files_in(manifests):
         if not entry.name.startswith("log-"):
             continue
         with contextlib.suppress(TypeError):  # of another form: a cache, so the lines are read
-            log = LogTotals(**read_json(out / MANIFESTS_FOLDER / entry.name))
+            log = LogTotals(**read_json(manifests / entry.name))
             if all(sizes.get(file, -1) >= size for file, size in log.read.items()):
                 totals.append(log)
-    logs = {file: log for log in totals for file in log.read}
+    logs = {}
+    for log in totals:
+        for file in log.read:
+            logs[file] = log
+
+    # The lines since then.
     for file in sorted(sizes):
         log = logs.get(file) or LogTotals()
         start = log.read.get(file, 0)
         if start == sizes[file]:
             continue
-        for line in _whole_lines((folder / file).read(start)):
+        data = (folder / file).read(start)
+        for line in _whole_lines(data):
             log.add(line)
         if file not in logs:
             totals.append(log)
@@ -180,8 +196,10 @@ def log_totals(out: "RemotePath") -> list[LogTotals]:
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
     """Yield every whole line of every log below OUT, in the order of the files' names."""
     folder = out / TIMINGS_FOLDER
-    for name in sorted(entry.name for entry in files_in(folder)):
-        yield from _whole_lines((folder / name).read())
+    names = [entry.name for entry in files_in(folder)]
+    for name in sorted(names):
+        data = (folder / name).read()
+        yield from _whole_lines(data)
 
 
 def _whole_lines(data: bytes) -> Iterator[LogLine]:
@@ -231,13 +249,16 @@ def inventory(out: "RemotePath") -> InventoryCounts:
         if counts.files == marks:
             return counts
     digest = hashlib.sha256()
-    lines = [0, 0]
-    for number, file in enumerate(files):
-        with file.open() as opened:
-            while part := opened.read(MAX_COPY_BYTES):
+    line_counts = []
+    for file in files:
+        line_count = 0
+        with file.open() as stream:
+            while part := stream.read(MAX_COPY_BYTES):
                 digest.update(part)
-                lines[number] += part.count(b"\n")
-    counts = InventoryCounts(marks, lines[0], lines[1], digest.hexdigest())
+                line_count += part.count(b"\n")
+        line_counts.append(line_count)
+    items, refused = line_counts
+    counts = InventoryCounts(marks, items, refused, digest.hexdigest())
     write_manifest(path, asdict(counts))
     return counts
 
@@ -281,7 +302,10 @@ def to_json_line(entry: SourceEntry) -> str:
     if isinstance(entry, Rejected):
         fields = {"id": entry.id, "reason": entry.reason}
     else:
-        fields = {name: value for name, value in asdict(entry).items() if value is not None}
+        fields = {}
+        for name, value in asdict(entry).items():
+            if value is not None:
+                fields[name] = value
     return json.dumps(fields, ensure_ascii=False)
 
 
