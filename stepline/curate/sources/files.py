@@ -1,10 +1,8 @@
-"""The files behind a run's videos: found by id, with a stamp that shows a change, named without this
-machine.
+"""The files behind a run's videos: found by id, with a stamp that shows a change.
 
 names       which id a file's name gives, and what kind of file it is
 FileIndex   the files of a folder by id, in arrays and not in objects: a million take some 100 MiB
 FileStamps  stamps of files that a list names one by one, some looked at alone, many of one folder by its listing
-addresses   whole ones from relative ones, and back; a dataset names no folder of a machine
 CaptionIndex, SideFolders    what belongs to the videos, by id, in files and folders that the settings name
 """
 
@@ -22,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.curate.settings import SourceSettings
+from stepline.curate.sources.addresses import absolute_path
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
@@ -29,7 +28,6 @@ from stepline.language_tags import language_of_tag, split_language
 from stepline.pipeline.captions_alone import FOLDER_SUFFIXES
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.remote import FileEntry, RemotePath
-from stepline.remote.filesystems import allow_host, host_of, may_lead
 from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
@@ -43,7 +41,6 @@ CAPTIONS_SUFFIXES = (
     ".json",
     ".csv",
 )  # the first that is there is used
-LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 ABOUT_SUFFIX = ".info.json"  # what downloaders note of a video; no captions
 # Field of a VideoItem -> the field of its stamp.
 STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
@@ -83,11 +80,6 @@ def features_id(name: str) -> tuple[str, int] | None:
     if id is None:
         return None
     return id, 0
-
-
-def is_list(name: str) -> bool:
-    """Return whether a file's name says that it is a list of videos."""
-    return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -314,36 +306,6 @@ class FileStamps:
         return FileIndex(path, path.list(), lambda name: (name, 0))
 
 
-def absolute_path(path: RemotePath) -> RemotePath:
-    """Return a path that processes with another working folder find, too."""
-    if path.local is None or path.url.startswith("file://"):
-        return path
-    return RemotePath(os.path.abspath(path.local), path.settings)
-
-
-def root_of(source: str) -> str:
-    """Return what the addresses of a source are relative to: a folder itself, the folder that a
-    file is in."""
-    bare = RemotePath(source).display_url.rstrip("/")
-    if not is_list(bare) and not bare.endswith(".tar"):
-        return bare or "/"
-    folder, _, _ = bare.rpartition("/")
-    if folder:
-        return folder
-    if bare.startswith("/"):
-        return "/"
-    return "."
-
-
-def whole_address(value: str, root: str) -> str:
-    """Return a value as it is where it is a URL or an absolute path, else below the root."""
-    if "://" in value or value.startswith("/"):
-        return value
-    folder = root.rstrip("/")
-    relative = value.removeprefix("./")
-    return f"{folder}/{relative}"
-
-
 MAX_LINE_CHARS = 2**20  # of a list
 
 
@@ -364,50 +326,6 @@ def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
             what = f"{source.display_url}: unpacks to more than places.largest"
             raise DatasetError(f"{what}; raise that")
         yield line
-
-
-def refusal_reason(address: str, source: RemotePath) -> str | None:
-    """Return why a list may not name an address; None where it may, as a list of this machine
-    always does.
-
-    One from elsewhere names files of its own host, unless the settings allow others or files of
-    this machine.
-    """
-    if source.local is not None:
-        return None
-    whole = RemotePath(address)
-    while whole.byte_range is not None:
-        whole = whole.byte_range[0]
-    if whole.local is not None:
-        if source.settings.files:
-            return None
-        return "its row names a file of this machine; where you trust it, --set places.files=true"
-    if not address.isprintable() or "\\" in address:
-        return "its row names no plain address; correct the list"
-    host = host_of(whole.url)
-    source_host = host_of(source.url)
-    if may_lead(source_host, host, source.settings):
-        return None
-    return f"its row names another host; {allow_host(host)}"
-
-
-def relative_address(url: str, source: str) -> str:
-    """Return where a file is relative to its source.
-
-    One from elsewhere keeps its URL without user, password and query; a path of this machine keeps
-    its name alone.
-    """
-    root = root_of(source).rstrip("/") + "/"
-    path = RemotePath(url)
-    bare = path.display_url
-    is_url = "://" in bare
-    if bare.startswith(root):
-        return bare.removeprefix(root)
-    if root == "./" and not is_url and not bare.startswith("/"):
-        return bare.removeprefix("./")
-    if is_url and not bare.startswith("file://"):
-        return bare
-    return path.name
 
 
 # A character for each byte: what the structure of JSON needs, and offsets in bytes.

@@ -13,16 +13,14 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
 from stepline.curate.settings import ColumnsSettings
+from stepline.curate.sources.addresses import refusal_reason, root_of, whole_address
 from stepline.curate.sources.files import (
     STAMP_FIELDS,
     AmbiguousCaptionsError,
     FileStamps,
     SideFolders,
     StampedFile,
-    refusal_reason,
-    root_of,
     text_lines,
-    whole_address,
     with_file,
 )
 from stepline.curate.sources.select import SourceFilter

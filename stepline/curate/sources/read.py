@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 
 from stepline.curate.settings import SourceSettings
+from stepline.curate.sources.addresses import absolute_path, is_list, relative_address
 from stepline.curate.sources.external_sort import sort_by_id
 from stepline.curate.sources.files import (
     AmbiguousCaptionsError,
@@ -16,10 +17,7 @@ from stepline.curate.sources.files import (
     FileIndex,
     FileStamps,
     SideFolders,
-    absolute_path,
     captions_id,
-    is_list,
-    relative_address,
     video_id,
     with_file,
 )
