@@ -85,8 +85,8 @@ def tsne(vectors: Matrix) -> npt.NDArray[np.floating]:
     except ImportError as error:
         what = "scikit-learn: not installed, and t-SNE needs it"
         raise ModelError(f"{what}; pip install 'stepline[report]'") from error
-    third = (len(vectors) - 1) / 3
-    perplexity = min(MAX_PERPLEXITY, third)
+    neighbours = len(vectors) - 1
+    perplexity = min(MAX_PERPLEXITY, neighbours / 3)
     reducer = TSNE(perplexity=perplexity, init="pca", random_state=TSNE_SEED, n_jobs=1)
     points = reducer.fit_transform(vectors)
     return np.asarray(points, dtype=np.float64)
@@ -113,7 +113,10 @@ def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> lis
 
     A document is of a task when its title has the same normal words, "how to" left out.
     """
-    tasks = {_title_words(task): task for task in sorted(aligned)}
+    tasks = {}
+    for name in sorted(aligned):
+        title = _title_words(name)
+        tasks[title] = name
     steps: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for document in documents:
@@ -126,8 +129,12 @@ def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> lis
     for task, in_documents in steps.items():
         row = TaskStepCounts(task, aligned[task], in_documents, counts[task])
         rows.append(row)
-    rows.sort(key=lambda row: (-row.in_documents, row.task))
+    rows.sort(key=_most_steps_first)
     return rows[:MAX_TASKS]
+
+
+def _most_steps_first(row: TaskStepCounts) -> tuple[int, str]:
+    return -row.in_documents, row.task
 
 
 def _title_words(text: str) -> tuple[str, ...]:
@@ -183,6 +190,7 @@ def collect(
     compare tasks with.
     provenance: lines that say where the dataset comes from. stages: of the recipe, in its order.
     """
+    # What the one pass over the records fills.
     seed = settings.seed
     counts = DatasetCounts()
     sampler = AuditSampler(videos=settings.audit_videos, texts=settings.audit_texts, seed=seed)
@@ -261,10 +269,11 @@ def _task_map(
     """Return the map of a task, else of the task with most steps; why there is none becomes a
     note."""
     sizes = counts.task_steps
-    task = task or min(sizes, key=lambda name: (-sizes[name], name), default=None)
-    if task is None:
+    if not task and not sizes:
         notes.append("No step map: no video names its task.")
         return None
+    if not task:
+        task = min(sizes, key=lambda name: (-sizes[name], name))
     steps = []
     if task in by_task:
         steps = by_task[task].values()
@@ -307,7 +316,8 @@ def _reason_rows(
         groups[key].append(failure.id)
     rows = []
     for (stage, kind, reason), ids in groups.items():
-        first_ids = sorted(ids)[:MAX_NAMED_VIDEOS]
+        ids.sort()
+        first_ids = ids[:MAX_NAMED_VIDEOS]
         row = ReasonRow(stage, kind, reason, len(ids), tuple(first_ids))
         rows.append(row)
     rows.sort(key=lambda row: (row.stage, -row.count, row.reason))
