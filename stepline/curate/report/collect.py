@@ -323,7 +323,9 @@ def _reason_rows(
     rows.sort(key=lambda row: (row.stage, -row.count, row.reason))
 
     # Stages that the recipe does not name come last.
-    ranks = {stage: rank for rank, stage in enumerate(stages)}
+    ranks = {}
+    for rank, stage in enumerate(stages):
+        ranks[stage] = rank
     last = len(ranks)
     rows.sort(key=lambda row: ranks.get(row.stage, last))
     return tuple(rows)

@@ -15,7 +15,7 @@ from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoIte
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
-    LEFT_OUT,
+    LEFT_OUT_FILE,
     RECORDS_FILE,
     DuplicateFinder,
     mean_thumbnails,
@@ -202,7 +202,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
     network = "run/aligner.safetensors"
     for name in (
         f"refine/{RECORDS_FILE}",
-        f"refine/{LEFT_OUT}",
+        f"refine/{LEFT_OUT_FILE}",
         f"refine/{network}",
         f"train/{network}",
     ):
@@ -223,7 +223,7 @@ def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> N
 
 
 def test_a_damaged_list_of_what_is_left_out_is_told(tmp_path: Path) -> None:
-    (tmp_path / LEFT_OUT).write_text("{]\n")
+    (tmp_path / LEFT_OUT_FILE).write_text("{]\n")
     with pytest.raises(StoreError, match="not a list of what is left out"):
         read_left_out(tmp_path)
 
