@@ -132,7 +132,9 @@ def model_agreements(
     judge = []
     for text in sample.of_kind("narration"):
         if text.score is not None:
-            answer: VerdictAnswer = "aligned" if text.score >= YES_FROM else "not shown"
+            answer: VerdictAnswer = "not shown"
+            if text.score >= YES_FROM:
+                answer = "aligned"
             judge.append(Verdict(asked=text.id, annotator=JUDGE_NAME, said=answer))
     models = defaultdict(list)
     for verdict in by_model:

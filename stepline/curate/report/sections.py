@@ -25,9 +25,15 @@ from stepline.plots import WaterfallLevel, histogram
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
 TOP_TASKS = 10  # that are counted together
-# biases of every dataset
-JUDGE_BIAS = "P(shown) comes from models that judge words and pictures; where they err, the dataset errs with them."
-SPEECH_BIAS = "Steps are what is said: what is shown in silence has no step, unless a recipe describes pictures."
+# Biases of every dataset.
+JUDGE_BIAS = (
+    "P(shown) comes from models that judge words and pictures; "
+    "where they err, the dataset errs with them."
+)
+SPEECH_BIAS = (
+    "Steps are what is said: what is shown in silence has no step, "
+    "unless a recipe describes pictures."
+)
 
 
 def biases(counts: DatasetCounts) -> list[str]:
