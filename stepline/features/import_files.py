@@ -162,7 +162,7 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
 
 
 def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:
-    """Yield the members that may hold features; `ending` is all that stands behind the key."""
+    """Yield the members that may hold features; `ending` is all that follows the key."""
     for member in archive:
         key = _key(member)
         own_ending = _ending(member)
@@ -174,14 +174,14 @@ def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.T
 
 
 def _key(member: tarfile.TarInfo) -> str:
-    """Return what stands before the first dot of a member's name, without folders."""
+    """Return what precedes the first dot of a member's name, without folders."""
     _, _, name = member.name.rpartition("/")
     key, _, _ = name.partition(".")
     return key
 
 
 def _ending(member: tarfile.TarInfo) -> str:
-    """Return what stands behind a member's key, from its first dot on."""
+    """Return what follows a member's key, from its first dot on."""
     _, _, name = member.name.rpartition("/")
     return name.removeprefix(_key(member))
 

@@ -57,7 +57,7 @@ Half: TypeAlias = npt.NDArray[np.float16]
 
 
 TENSOR_NAME = "values"  # of the one tensor
-HEADER_LENGTH = 8  # bytes that tell how long the header is; safetensors' format
+HEADER_LENGTH = 8  # bytes that hold the length of the header; safetensors' format
 
 
 def write_shard(values: Half, path: Path) -> None:

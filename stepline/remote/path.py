@@ -200,7 +200,7 @@ class RemotePath(FileAddress):
             self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
-        """Write a file where none is, whole and in one step; tell whether it was this call that
+        """Write a file where none is, whole and in one step; return whether it was this call that
         did.
 
         By a hard link on a local disk; by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk

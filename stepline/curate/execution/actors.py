@@ -65,7 +65,7 @@ class Actor:
             devices.append(device)
         self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
         self._until_end.callback(self._scheduler.close)
-        # A thread of its own works, and is told by commands.
+        # A thread of its own works, and takes commands.
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._end: Future[None] = Future()  # of the thread, with what ended it
         thread = threading.Thread(target=self._work, daemon=True, name="scheduler")

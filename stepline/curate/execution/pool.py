@@ -74,7 +74,7 @@ class WorkerProcess:
 
     @property
     def is_free(self) -> bool:
-        """Tell whether it can take requests."""
+        """Return whether it can take requests."""
         return self._ready and not self.requests
 
     @property
@@ -83,7 +83,7 @@ class WorkerProcess:
         return time.monotonic() - self._began
 
     def can_do(self, request: TaskRequest) -> bool:
-        """Tell whether it has the GPU that a request may ask."""
+        """Return whether it has the GPU that a request may ask."""
         return self.has_gpu or not request.gpu
 
     def submit(self, requests: Sequence[TaskRequest]) -> None:

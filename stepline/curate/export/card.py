@@ -1,4 +1,4 @@
-"""The dataset card: a README that people read, whose head tells dataset hubs how to load it.
+"""The dataset card: a README that people read, whose head says how dataset hubs load it.
 
 Its numbers are those of `dataset.json`, which `describe_dataset` makes when the last record is
 written.

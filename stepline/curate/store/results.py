@@ -51,7 +51,7 @@ def failure_path(stage: Stage, key: str) -> str:
 
 
 def remove_partials(out: "RemotePath") -> None:
-    """Remove what killed processes left half-written on a disk; nobody else ever reads it."""
+    """Remove what killed processes left half-written on a disk; no other process reads it."""
     if out.local is None:
         return
     # Patterns below OUT.

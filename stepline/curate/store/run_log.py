@@ -101,7 +101,7 @@ class RunLog:
     """The log of one process. Where OUT is an object store it is kept on this machine and copied
     there now and then.
 
-    What its lines come to is written next to it as often, so that nobody has to read them all.
+    What its lines come to is written next to it as often, so that a reader need not read them all.
     """
 
     def __init__(self, out: "RemotePath") -> None:

@@ -1,4 +1,4 @@
-"""A workflow from its videos to a published data set: every stage in its order, each told in a line.
+"""A workflow from its videos to a published data set: every stage in its order, each with a line.
 
     forecast    what the run will take, from a sample
     curate      the recipe over all videos (stepline.curate.driver)
