@@ -310,7 +310,8 @@ class VideoStatus:
         keys = []
         for need in needs:
             if need in self.stages:
-                keys.append(self.key(need))
+                key = self.key(need)
+                keys.append(key)
         return keys
 
 

@@ -107,7 +107,11 @@ def _stage_costs(ends: Sequence[LogLine], items: Sequence[str]) -> StageCosts:
     for keys in by_item.values():
         units.extend(keys.values())
         counts.append(len(keys))
-    failed = sum(not unit[-1]["ok"] for unit in units)
+    failed = 0
+    for unit in units:
+        last_line = unit[-1]
+        if not last_line["ok"]:
+            failed += 1
     unit_count = len(units)
     costs = StageCosts({}, {}, unit_count, failed)
 

@@ -61,7 +61,8 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
             file = folder / entry.name
             failure = StageFailure.from_json(file.read(), file.display_url)
             failures.append(failure)
-    return sorted(failures, key=lambda failure: (failure.stage, failure.id))
+    failures.sort(key=lambda failure: (failure.stage, failure.id))
+    return failures
 
 
 def report_recipe(out: RemotePath) -> Recipe:

@@ -213,7 +213,8 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
         if keys is None or mark != old_mark:
             changed = True
             mark = _settled(mark, now)
-            keys = _numbers(os.listdir(entry.path))
+            file_names = os.listdir(entry.path)
+            keys = _numbers(file_names)
         names.append(entry.name)
         marks.append(mark)
         parts.append(keys)
@@ -263,7 +264,8 @@ def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
     lowest = prefix << 56
     highest = lowest | (2**56 - 1)
     bounds = np.array([lowest, highest], np.uint64)
-    first, last = np.searchsorted(keys, bounds)
+    rows = np.searchsorted(keys, bounds)
+    first, last = rows
     saved = keys[first:last]
     if owner:  # it has written more since
         is_listed = are_among(saved, sample)
@@ -282,8 +284,9 @@ def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> No
     Raises StoreError where it cannot be written: an older one would be believed.
     """
     arrays = {"keys": keys, "owner": np.array(owner)}
+    data = _npz(arrays)
     path = _cells_path(out, stage)
-    path.write(_npz(arrays))
+    path.write(data)
 
 
 def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:

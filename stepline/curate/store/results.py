@@ -117,7 +117,8 @@ class ResultStore:
         if not self._listed:
             if not file.exists():
                 return None
-            return StageFailure.from_json(file.read(), path)
+            data = file.read()
+            return StageFailure.from_json(data, path)
         keys = self._keys(self._failed_keys, FAILURES_FOLDER, stage.name)
         if key not in keys:
             return None
@@ -206,7 +207,8 @@ class StageFolders:
         for path in folder.rglob("*"):
             if path.is_file():
                 name = path.relative_to(folder).as_posix()
-                files[name] = path.stat().st_size
+                size = path.stat().st_size
+                files[name] = size
         if self._out.local is None:
             for name in sorted(files):
                 copy = self._remote_folder(stage, key) / name
@@ -224,7 +226,9 @@ class StageFolders:
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name
-                is_whole = copy.is_file() and copy.stat().st_size == size
+                is_whole = False
+                if copy.is_file():
+                    is_whole = copy.stat().st_size == size
                 if not is_whole:
                     original = self._remote_folder(stage, key) / name
                     original.fetch(copy)
@@ -253,7 +257,8 @@ class StageFolders:
                 key, slash, _ = entry.name.partition("/")
                 if slash and key != own_key:
                     sizes[f"{home}/{key}"] += entry.size
-        return dict(sorted(sizes.items()))
+        by_name = sorted(sizes.items())
+        return dict(by_name)
 
     def _remote_folder(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}"

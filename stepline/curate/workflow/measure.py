@@ -187,8 +187,10 @@ def measure_aligner(
             record_hits.append(record_count)
             totals.append(count)
     below = np.array(totals, dtype=np.float64)
-    own = Ratio(np.array(network_hits, dtype=np.float64), below)
-    baseline = Ratio(np.array(record_hits, dtype=np.float64), below)
+    network_above = np.array(network_hits, dtype=np.float64)
+    record_above = np.array(record_hits, dtype=np.float64)
+    own = Ratio(network_above, below)
+    baseline = Ratio(record_above, below)
     return _measure("nasva", "R@1", "the grounding", (own, baseline), seed)
 
 
