@@ -144,6 +144,7 @@ def audited_mean(
     audited_videos = {videos[text] for text in texts}
     names = sorted(audited_videos)
     video_count = len(names)
+    # The corrections of each video: its texts resemble one another.
     differences = np.zeros(video_count)
     counts = np.zeros(video_count)
     for text in texts:

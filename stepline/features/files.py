@@ -59,6 +59,7 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
     """Return the feature file of a video: in the folder, else in one of the folders in it."""
     if not video_id or Path(video_id).name != video_id:
         raise StoreError(f"video id {video_id!r}: not a file name; rename the video")
+    # The folder itself comes first, then the folders in it by name.
     subfolders = [child for child in folder.iterdir() if child.is_dir()]
     for candidate in (folder, *sorted(subfolders)):
         for suffix in FEATURE_SUFFIXES:
@@ -103,6 +104,7 @@ def read_text_features(path: Path) -> TextFeatures:
         raise StoreError(
             f"{path}: no 'text' beside the features; give {{'text': [...], 'features': (K, D)}}"
         )
+    # Other arrays of the file are of no concern here.
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
     arrays = {key: value for key, value in content.items() if key in ARRAY_NAMES}
     values = _matrix(path, _pick(path, arrays))
@@ -160,6 +162,7 @@ def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> f
 
 def unit_rows(values: Matrix) -> Matrix:
     """Return the rows (N, D) scaled to length 1; a row of zeros stays zero."""
+    # A length of 1 leaves a row of zeros as it is.
     length: Matrix = np.linalg.norm(values, axis=1, keepdims=True)
     length[length == 0] = 1
     return values / length

@@ -80,6 +80,7 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
     if source.is_dir():
         paths = files_below(source)
     files = (file for path in paths for file in _in_file(path, ending))
+    # Without a first file there is nothing to import.
     first = next(files, None)
     if first is None:
         kind = f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
@@ -293,10 +294,12 @@ class _Importer:
             )
 
     def _add_item(self, item: FeatureItem, location: str) -> None:
+        # What an earlier run stored from this file is counted, not added.
         first = self._locations.setdefault(item.id, location)
         if item.id in self._writer and item.id not in self.added and first == location:
             self.already += 1
             return
+        # What cannot be added is noted with its reason.
         rejection = self._writer.rejection_reason(item.id, item.values, item.texts)
         if item.own_id not in (None, item.id):
             rejection = OTHER_ID, str(item.own_id)
@@ -307,6 +310,7 @@ class _Importer:
             row = Rejected("features", reason, id=item.id, value=value, location=location)
             self.dropped.append(row)
             return
+        # The rate is the file's own where it states one, the backbone the call's.
         rate = stated_rate(item.id, item.metadata, self._rate)
         backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
         self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)

@@ -94,6 +94,7 @@ def write_index(
         "start": arrow.list_(real),
         "end": arrow.list_(real),
     }
+    # A row per item; the last three columns are empty where its rows are of no texts.
     rows = []
     for location, row_texts in zip(locations, texts, strict=True):
         row = {name: getattr(location, name, VALUE_DTYPE) for name in LOCATION_COLUMNS}

@@ -233,6 +233,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             raise StoreError(
                 f"{matrix.path}: {location.id} lies outside of it; import the features again"
             )
+        # The part of the item's rows that was asked for.
         first, stop, _ = rows.indices(location.rows)
         return matrix.read(location.first + first, max(0, stop - first))
 
@@ -378,6 +379,7 @@ class FeatureWriter:
         Raises ShapeError for values that are no features, StoreError for an id that is there
         already.
         """
+        # What cannot be added is an error here; an import asks first.
         rejection = self.rejection_reason(id, values, texts)
         if rejection is not None:
             reason, value = rejection
@@ -386,6 +388,7 @@ class FeatureWriter:
             if reason in (REPEATED_ID, BAD_ID):
                 raise StoreError(message)
             raise ShapeError(message)
+        # The rows follow those that wait to be written.
         first = sum(map(len, self._values))
         self._values.append(values.astype(np.float16))
         rows, width = values.shape
@@ -401,6 +404,7 @@ class FeatureWriter:
         """Write what was added as a shard: first its rows, then its index, which makes it count."""
         if not self._locations:
             return
+        # Two writers would overwrite each other's shards.
         if index_path(self._folder, self._shard).exists():
             cure = "let one of them finish, then start the other again"
             raise StoreError(

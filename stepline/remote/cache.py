@@ -89,6 +89,7 @@ def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
     if cached.names:
         cached.fetch(cached.names)
         return cached.folder
+    # A single file, for its address lists nothing.
     remote = RemotePath(url, settings)
     fingerprint = remote.fingerprint()
     path = _folder_of(url, [fingerprint]) / remote.name
@@ -116,6 +117,7 @@ def _fetch_once(
     with _fetching:
         lock = _locks.setdefault(path, threading.Lock())
     path.parent.mkdir(parents=True, exist_ok=True)
+    # One thread of one process fetches it; the others find it then.
     with lock, path.with_name(f".{path.name}.lock").open("ab") as file:
         while not lock_file_now(file):
             time.sleep(LOCK_PAUSE_SECONDS)
@@ -146,6 +148,7 @@ def _make_room(size: int, most: int | None) -> None:
     limit = most
     if limit is None:
         limit = (total_bytes + shutil.disk_usage(root).free) // 2
+    # Those that were used the longest ago go first.
     for used_at, shard_bytes, path in sorted(shards):
         if total_bytes <= limit or now - used_at < IN_USE_SECONDS:
             break

@@ -190,6 +190,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
                 return MAX_LISTING_BYTES
             return settings.largest * BYTES_PER_MIB
 
+    # The client, with these three checks.
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(check_redirect)
     connector = aiohttp.TCPConnector(socket_factory=checked_socket, happy_eyeballs_delay=None)

@@ -175,6 +175,7 @@ class RemotePath(FileAddress):
             return whole.read(first + start, last)
         if (path := self.local) is not None:
             return self._try(lambda: read_range(path, start, end))
+        # One request of the bytes that are asked for.
         limits: dict[str, int | None] = {}
         if end is not None or start:
             limits = {"start": start, "end": end}
@@ -237,6 +238,7 @@ class RemotePath(FileAddress):
     def fetch(self, path: Path) -> str:
         """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks
         off, is not kept."""
+        # Block by block, so that a lost connection costs one block.
         size, fingerprint = self._size_and_fingerprint()
         size = self._checked_size(size)
         block = self.settings.block * BYTES_PER_MIB
@@ -281,6 +283,7 @@ class RemotePath(FileAddress):
         if (path := self.local) is not None:
             yield from local_files(self._try(lambda: existing_folder(path)), skipped)
             return
+        # A listing from elsewhere may be endless.
         for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
             if number == self.settings.most:
                 raise StoreError(
@@ -385,6 +388,7 @@ def fingerprint_of(about: dict[str, Any]) -> str:
 def create_local(path: Path, data: bytes) -> bool:
     """Write a file of this machine where none is; return whether that was done."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A link to a whole file is made in one step, or fails where a file is.
     whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
     try:
         whole.write_bytes(data)
@@ -449,6 +453,7 @@ def local_files(
             ) from error
         skipped.append((prefix or "/", f"its folder cannot be read ({error.strerror})"))
         return
+    # A link that leads back to a folder above is not followed.
     within = above | {(status.st_dev, status.st_ino)}
     for entry in inside:
         name = prefix + entry.name

@@ -127,6 +127,7 @@ def knows_no_conditions(error: BaseException) -> bool:
 
 def failure_reason(error: BaseException) -> str:
     """Return what is wrong and what to do about it."""
+    # The most specific sign first.
     names = _class_names(error)
     code = _code(error)
     if names & NO_CREDENTIALS:

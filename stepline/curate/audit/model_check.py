@@ -82,6 +82,7 @@ def check_by_model(
     server = server or open_server(settings)
     annotator = annotator_name(settings)
     notes = []
+    # The texts of each video are asked about together.
     seconds: dict[str, tuple[float, ...]] = {}
     requests = tokens = answered = count = 0
     try:
@@ -110,6 +111,7 @@ def check_by_model(
         cost = f"{requests} requests and {tokens} tokens"
         notes.append(f"dry run: a vision-language model would be asked at most {cost}")
         return ModelCheck(0, 0, count, tuple(notes))
+    # What the report says next to the numbers.
     if settings.machine is not None or settings.corrected is not None:
         weights = "witness.machine and witness.corrected weigh answers about where steps are shown"
         notes.append(f"{weights}; they decide nothing here")

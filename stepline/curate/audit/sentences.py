@@ -98,6 +98,7 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
         ids = {text.id for text in texts}
         verdicts = [verdict for verdict in Verdicts(file) if verdict.asked in ids]
     else:
+        # Answers of `annotate vnd` name sentences by their number.
         ids_by_clip = {}
         for number, text in enumerate(texts):
             ids_by_clip[f"{record.id}:{number}"] = text.id

@@ -253,6 +253,7 @@ def describe_dataset(
     """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides
     it."""
     counts = facts.counts
+    # What each stage left out.
     stages: list[JsonValue] = []
     for loss in losses:
         stages.append(

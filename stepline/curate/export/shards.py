@@ -101,6 +101,7 @@ class DatasetRow:
         steps = record.steps
         video = record.video
         sentences = record.sentences
+        # What not every record has.
         language = None
         if record.transcript:
             language = record.transcript.language

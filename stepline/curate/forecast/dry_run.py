@@ -178,11 +178,13 @@ def format_forecast(forecast: Forecast) -> str:
         if stage.kind == "video":
             failed = f"{100 * stage.failed:.0f} %"
         rows.append((stage.name, cpu, interval, disk, failed))
+    # A table of the stages, each column as wide as its widest cell.
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = map(str.ljust, row, widths)
         lines.append("  ".join(cells).rstrip())
+    # What the whole takes.
     size_names = {
         "duration": "the videos' seconds",
         "bytes": "the files' sizes",

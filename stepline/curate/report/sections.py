@@ -131,6 +131,7 @@ def quality_estimates(
     aligner's P(shown) of a step is about the whole video: it answers "alignable". The other two are
     known from an audit alone.
     """
+    # What people found, and what the models believe of all texts.
     narration, steps = audit_table(findings.sample, verdicts)
     judge, aligner = findings.counts.narration_shown, findings.counts.steps_shown
     by_judge = proportion(judge.sums, judge.texts)

@@ -49,6 +49,7 @@ def read_howto100m(
     captions = settings.captions or _published_captions(folder)
     settings = settings.model_copy(update={"captions": captions})
     side_folders = SideFolders(settings, remote)
+    # The rows of the table, one video each.
     lengths, titles = _tables(folder)
     for row in _rows(table):
         id = row["video_id"]

@@ -141,11 +141,13 @@ def _item(
         captions = _captions(members, with_json=is_captions)
     except AmbiguousCaptionsError as error:
         return rejected_video(key, str(error))
+    # What the members of the key are.
     files = {
         "video": next(iter(videos), None),
         "captions": captions,
         "features": next((member for member in members if features_id(member.name)), None),
     }
+    # Each file is a range of the tar's bytes.
     item = VideoItem(key, **about)  # type: ignore[arg-type]   # the fields' own types
     for field, file in files.items():
         if file is not None:

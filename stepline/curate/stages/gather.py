@@ -213,6 +213,7 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
     transcript = coarse.transcript
     steps = coarse.steps
     warnings = coarse.warnings
+    # Who made what: later stages replace what earlier ones say.
     models: dict[str, JsonValue] = {
         "stepline": __version__,
         "asr": None,
@@ -233,6 +234,7 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
         transcript = judged.transcript
         models["judge"] = judged.judge
     models["asr"] = transcript.recogniser
+    # The record, with what the source knows of the video.
     video = Video(
         id=item.id,
         duration=coarse.duration,  # of the sound and the pictures, in seconds

@@ -66,6 +66,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
 
     Raises SettingsError where the disk has less room than that.
     """
+    # A forecast holds for the same videos, recipe and limit.
     entries = list(source_items(request))
     content = request.recipe.model_dump_json(exclude=WITHOUT_COST)
     digest = hashlib.sha256(content.encode())
@@ -74,6 +75,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
         digest.update(f"{entry.id}\n{stamp}\n".encode())
     digest.update(str(request.limit).encode())
     source = digest.hexdigest()
+    # An earlier one, or one from a sample.
     forecast = _stored_forecast(folder / FORECAST_FILE, source)
     if forecast is None:
         request.say("forecast: a sample of the videos is worked on")

@@ -224,6 +224,7 @@ def measure_detector(
         for place in step_places(record, is_held_out=False):
             if review.verdicts.get(place.id) is not None:
                 by_video.setdefault(record.id, []).append(place)
+    # P(shown) of each clip by the detector and by the grounding.
     labels: list[float] = []
     scores: list[float] = []
     baselines: list[float] = []
@@ -239,6 +240,7 @@ def measure_detector(
             is_shown = review.verdicts[place.id] is True
             labels.append(float(is_shown))
             video.append(number)
+    # Both areas, over the same clips.
     truth = np.array(labels, dtype=np.float64)
     index = np.array(video, dtype=np.int64)
     count = len(by_video)

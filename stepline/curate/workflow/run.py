@@ -329,6 +329,7 @@ class _Workflow:
         lines = list(map(str, findings.recommendations))
         lines += map(str, findings.measures)
         records = [reviewed_record(record, review) for record in findings.curation.records]
+        # What the card says of the review.
         facts = ReviewFacts(
             videos=len(records) - len(findings.held_out),
             held_out=len(findings.held_out),
@@ -348,6 +349,7 @@ class _Workflow:
             settings=recipe.export,
             home=self.home,
         )
+        # The aligner goes along where it is better.
         run = None
         for measure in findings.measures:
             if measure.network == "nasva" and measure.is_better:
