@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.forecast.model import fit_line
+from stepline.curate.forecast.extrapolation import fit_line
 from stepline.evaluate.bootstrap import Floats
 
 TYPICAL = 1e-9  # s; below it a stage was not reached

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from stepline.curate.forecast.costs import SampleCosts, StageCosts, read_costs
-from stepline.curate.forecast.model import draw_stratified, forecast, known_sizes, next_sample
+from stepline.curate.forecast.model import forecast, next_sample
+from stepline.curate.forecast.video_sample import draw_stratified, known_sizes
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.store.run_log import read_items, read_timings
 from stepline.remote import RemotePath

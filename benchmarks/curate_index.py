@@ -25,14 +25,14 @@ import numpy as np
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.stage import StageFailure, VideoItem, load_recipe, resolve_stages
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.status import run_status
 from stepline.curate.store import manifests
 from stepline.curate.store.manifests import KeySet
 from stepline.curate.store.results import ResultStore, result_path
 from stepline.curate.store.run_log import (
-    ITEMS,
-    REFUSED,
+    ITEMS_FILE,
+    REFUSED_FILE,
     LogTotals,
     from_json_line,
     inventory,
@@ -122,9 +122,9 @@ def planned() -> Plan:
     """Return the plan of the paper's recipe."""
     recipe = load_recipe("howtostep")
     recipe = recipe.model_copy(
-        update={"stages": tuple(name for name in recipe.stages if name in STAGES)}
+        update={"stages": tuple(name for name in recipe.stages if name in STAGE_TABLE)}
     )
-    return Plan.from_recipe(recipe, resolve_stages(recipe, STAGES))
+    return Plan.from_recipe(recipe, resolve_stages(recipe, STAGE_TABLE))
 
 
 def planning() -> dict[str, object]:
@@ -174,7 +174,7 @@ def listing() -> dict[str, object]:
 
 def cells(folder: Path) -> dict[str, object]:
     """Measure cells as files against one packed file, written, asked for and read."""
-    stage = STAGES["transcribe"]
+    stage = STAGE_TABLE["transcribe"]
     body = os.urandom(MEAN_CELL)
     keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
     kept = ResultStore(RemotePath(str(folder)))
@@ -246,8 +246,8 @@ def status_time(folder: Path) -> dict[str, object]:
     names = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video")
     place, draw, told = RemotePath(str(folder)), np.random.default_rng(0), dict[str, object]()
     (place / "run.json").write(json.dumps({"recipe": plan.recipe.model_dump(mode="json")}))
-    (place / REFUSED).write("")
-    with (folder / ITEMS).open("w") as file:
+    (place / REFUSED_FILE).write("")
+    with (folder / ITEMS_FILE).open("w") as file:
         file.writelines(to_json_line(item(number)) + "\n" for number in range(WHOLE))
     content = inventory(place).content
     columns = {
@@ -296,7 +296,7 @@ def status_time(folder: Path) -> dict[str, object]:
         )
         manifests.write_manifest(place / f"manifests/log-{number}.json", asdict(took))
     began, states = time.monotonic(), []
-    told["status, whole, cpu_s"] = cpu(lambda: states.append(run_status(place, STAGES)))
+    told["status, whole, cpu_s"] = cpu(lambda: states.append(run_status(place, STAGE_TABLE)))
     told["status, whole, wall_s"] = time.monotonic() - began
     told["status, whole, peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     told["counted"] = {

@@ -34,7 +34,7 @@ from benchmarks.cluster_simulation import (
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.plan import Plan
 from stepline.curate.stage import resolve_stages
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import read_items, read_recipe, read_timings
 from stepline.evaluate.bootstrap import Floats
@@ -101,14 +101,14 @@ def lengths(out: Path) -> list[float]:
     """Return the seconds of each video as `probe` found them; 0 of one that it could not read."""
     place = RemotePath(str(out))
     recipe = read_recipe(place)
-    plan = Plan.from_recipe(recipe, resolve_stages(recipe, STAGES))
+    plan = Plan.from_recipe(recipe, resolve_stages(recipe, STAGE_TABLE))
     results = ResultStore(place)
     found = []
     for item in read_items(place):
         unit = next(unit for unit in plan.tasks(item) if unit.stage == "probe")
-        there = results.has(STAGES["probe"], unit.key)
+        there = results.has(STAGE_TABLE["probe"], unit.key)
         found.append(
-            float(json.loads(results.read(STAGES["probe"], unit.key))["duration"] or 0.0)
+            float(json.loads(results.read(STAGE_TABLE["probe"], unit.key))["duration"] or 0.0)
             if there
             else 0.0
         )

@@ -40,10 +40,11 @@ ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]
 # NVIDIA's driver; where it is not, torch need not be loaded (1 s) to know that there is no GPU.
 CUDA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 GPU_BATCH = 16  # times as many inputs at once as fit the caches of a CPU best; for speed alone
-# How CUDA tells, through torch or CTranslate2, that memory is short or the card is gone; a faulty
+# How CUDA says, through torch or CTranslate2, that memory is short or the card is gone; a faulty
 # kernel is neither.
 GAVE_OUT = re.compile(
-    r"(CUDA|cuBLAS|cuDNN|HIP|MPS).*(out of memory|ALLOC_FAILED|ECC error|no CUDA-capable device|busy or unavailable|"
+    r"(CUDA|cuBLAS|cuDNN|HIP|MPS).*"
+    r"(out of memory|ALLOC_FAILED|ECC error|no CUDA-capable device|busy or unavailable|"
     r"unknown error|GPU is lost)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -66,12 +67,15 @@ class Device:
     @property
     def kind(self) -> str:
         """Its name without a number."""
-        return self.name.partition(":")[0]
+        kind, _, _ = self.name.partition(":")
+        return kind
 
     @property
     def label(self) -> str:
         """What a record says of it, such as "cuda:0 bf16"."""
-        return self.name if self.compute in ("auto", "float32") else f"{self.name} {self.compute}"
+        if self.compute in ("auto", "float32"):
+            return self.name
+        return f"{self.name} {self.compute}"
 
     @property
     def needs_torch(self) -> bool:
@@ -86,12 +90,16 @@ class Device:
 
         if self.compute in ("auto", "float32"):
             return nullcontext()
-        dtype = torch.float16 if self.compute == "float16" else torch.bfloat16
+        dtype = torch.bfloat16
+        if self.compute == "float16":
+            dtype = torch.float16
         return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
 
     def batch(self, on_cpu: int) -> int:
-        """Return how many inputs to give a network at once where a CPU would get so many."""
-        return on_cpu if self.kind == "cpu" else on_cpu * GPU_BATCH
+        """Return how many inputs to give a network together where a CPU would get `on_cpu`."""
+        if self.kind == "cpu":
+            return on_cpu
+        return on_cpu * GPU_BATCH
 
     def recognition(self, on_cpu: str) -> dict[str, Any]:
         """Return device, device_index and compute_type as CTranslate2 takes them. on_cpu: its type
@@ -100,19 +108,25 @@ class Device:
         It knows CUDA alone: where it sees no such GPU, recognition stays on the CPU, and a warning
         says so.
         """
-        index = int(self.name.partition(":")[2] or 0)
+        index = _gpu_index(self.name)
         if self.kind == "cuda" and _ctranslate2_gpus() > index:
-            wanted: ComputeType = (
-                "float32" if self.compute == "auto" and on_cpu == "float32" else self.compute
-            )
+            compute = self.compute
+            if compute == "auto" and on_cpu == "float32":
+                compute = "float32"
             return {
                 "device": "cuda",
                 "device_index": index,
-                "compute_type": RECOGNITION_TYPES.get(wanted, "float16"),
+                "compute_type": RECOGNITION_TYPES.get(compute, "float16"),
             }
         if self.kind != "cpu":
             log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
         return {"device": "cpu", "device_index": 0, "compute_type": on_cpu}
+
+
+def _gpu_index(device: str) -> int:
+    """Return the number in a name such as cuda:1; 0 without one."""
+    _, _, number = device.partition(":")
+    return int(number or 0)
 
 
 def cpu_threads(beside: int = 0) -> int:
@@ -121,8 +135,10 @@ def cpu_threads(beside: int = 0) -> int:
 
     beside: threads that other work takes at the same time; at least one core is left.
     """
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdecimal() and int(given) else max(1, core_count() - beside)
+    variable = os.environ.get("OMP_NUM_THREADS", "")
+    if variable.isdecimal() and int(variable):
+        return int(variable)
+    return max(1, core_count() - beside)
 
 
 @contextmanager
@@ -141,33 +157,38 @@ def one_torch_thread() -> Iterator[None]:
 
 def core_count() -> int:
     """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def choose_device(wanted: str = "auto", compute: ComputeType = "auto") -> Device:
+def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
     """Return the device that is meant by auto, cpu, cuda, cuda:N or mps.
 
     Raises SettingsError for another word, ModelError where the device is not there.
     """
-    if not re.fullmatch(DEVICE_PATTERN, wanted):
+    if not re.fullmatch(DEVICE_PATTERN, name):
         raise SettingsError(
-            f"device {wanted!r}: there is no such kind; give auto, cpu, cuda, cuda:N or mps"
+            f"device {name!r}: there is no such kind; give auto, cpu, cuda, cuda:N or mps"
         )
-    if wanted in ("auto", "cpu"):
-        return Device("cuda:0" if wanted == "auto" and cuda_gpus() else "cpu", compute)
-    if wanted == "mps":
+    if name == "auto" and cuda_gpus():
+        return Device("cuda:0", compute)
+    if name in ("auto", "cpu"):
+        return Device("cpu", compute)
+    if name == "mps":
         import torch
 
         if not torch.backends.mps.is_available():
             raise ModelError("device mps: torch sees no GPU of Apple's here; use --device cpu")
         return Device("mps", compute)
-    count, index = cuda_gpus(), int(wanted.partition(":")[2] or 0)
+    count = cuda_gpus()
+    index = _gpu_index(name)
     if not count:
         cure = "install torch with CUDA (pytorch.org), or use --device cpu"
-        raise ModelError(f"device {wanted}: torch sees no GPU here; {cure}")
+        raise ModelError(f"device {name}: torch sees no GPU here; {cure}")
     if index >= count:
         raise ModelError(
-            f"device {wanted}: torch sees {count} GPUs here, from cuda:0 on; give one of them"
+            f"device {name}: torch sees {count} GPUs here, from cuda:0 on; give one of them"
         )
     return Device(f"cuda:{index}", compute)
 
@@ -187,11 +208,14 @@ def cuda_gpus() -> int:
         import torch
     except ModuleNotFoundError:
         return 0
-    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+    if not torch.cuda.is_available():
+        return 0
+    return int(torch.cuda.device_count())
 
 
 def gpu_gave_out(error: BaseException) -> bool:
-    """Tell whether an error of torch or CTranslate2 says that a GPU is short of memory, or lost."""
+    """Return whether an error of torch or CTranslate2 says that a GPU is short of memory, or
+    lost."""
     return isinstance(error, RuntimeError) and GAVE_OUT.search(str(error)) is not None
 
 
@@ -201,35 +225,40 @@ def _ctranslate2_gpus() -> int:
     return int(ctranslate2.get_cuda_device_count())
 
 
-_wanted: tuple[str, ComputeType] = ("auto", "auto")  # of this process; `--device` sets it
+_requested: tuple[str, ComputeType] = ("auto", "auto")  # of this process; `--device` sets it
 _current: Device | None = None
 
 
-def set_device(wanted: str = "auto", compute: ComputeType = "auto") -> None:
+def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
     """Have networks that this process loads from now on run on a device. Raises as `choose_device`
     does.
 
     "auto" is decided where the first network is loaded.
     """
-    global _wanted, _current
-    _current = None if wanted == "auto" else choose_device(wanted, compute)
-    _wanted = wanted, compute
+    global _requested, _current
+    device = None
+    if name != "auto":
+        device = choose_device(name, compute)
+    _current = device
+    _requested = name, compute
 
 
 def requested_device() -> str:
     """Return what `--device` says, "auto" where it is not given."""
-    return _wanted[0]
+    name, _ = _requested
+    return name
 
 
 def requested_compute() -> ComputeType:
     """Return what `--compute-type` says, "auto" where it is not given."""
-    return _wanted[1]
+    _, compute = _requested
+    return compute
 
 
 def current_device() -> Device:
     """Return where a network that is loaded now belongs."""
     global _current
-    _current = _current or choose_device(*_wanted)
+    _current = _current or choose_device(*_requested)
     return _current
 
 
@@ -237,11 +266,11 @@ def device_of_run(setting: str) -> Device:
     """Return where a run belongs that names a device itself (train.device); what `--device` says
     wins.
 
-    What the run loads beside its network, such as an encoder of texts, goes there as well.
+    What the run loads next to its network, such as an encoder of texts, goes there as well.
     """
     global _current
-    if _wanted[0] == "auto":
-        _current = choose_device(setting, _wanted[1])
+    if requested_device() == "auto":
+        _current = choose_device(setting, requested_compute())
     return current_device()
 
 

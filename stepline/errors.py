@@ -58,10 +58,13 @@ EXTRA_PACKAGES = {
 def missing_extra(error: BaseException) -> str | None:
     """Return in one line which package is not installed, and the extra that brings it; None for any
     other error."""
-    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    package, _, _ = (error.name or "").partition(".")
     if package not in EXTRA_PACKAGES:
         return None
-    return f"needs {package}, which is not installed; pip install 'stepline[{EXTRA_PACKAGES[package]}]'"
+    cure = f"pip install 'stepline[{EXTRA_PACKAGES[package]}]'"
+    return f"needs {package}, which is not installed; {cure}"
 
 
 class SteplineError(Exception):

@@ -53,15 +53,14 @@ def load_plugin(kind: Kind, name: str) -> Any:
     """
     points = [point for point in _points(kind) if point.name == name]
     if not points:
-        known = ", ".join(plugin_names(kind)) or "none is installed"
+        names = ", ".join(plugin_names(kind)) or "none is installed"
         raise SettingsError(
-            f"{name!r}: no plugin of stepline.{kind} has that name ({known}); install its package"
+            f"{name!r}: no plugin of stepline.{kind} has that name ({names}); install its package"
         )
     if len({point.value for point in points}) > 1:
         claims = ", ".join(sorted(point.value for point in points))
-        raise SettingsError(
-            f"{name!r}: several packages offer it to stepline.{kind} ({claims}); uninstall all but one"
-        )
+        what = f"{name!r}: several packages offer it to stepline.{kind} ({claims})"
+        raise SettingsError(f"{what}; uninstall all but one")
     try:
         return points[0].load()
     except Exception as error:
@@ -78,37 +77,41 @@ def plugin_identities(named: dict[Kind, str]) -> dict[str, str]:
     Of the code that is the sha256 of the Python files of the module, or of the package, that the
     entry point names.
     """
-    found: dict[str, str] = {}
+    identities: dict[str, str] = {}
     for kind, name in named.items():
-        points = (
-            []
-            if name in OWN_NAMES.get(kind, ())
-            else [point for point in _points(kind) if point.name == name]
-        )
-        for point in points[:1]:
-            package = (
-                f"{point.dist.name} {point.dist.version}"
-                if point.dist is not None
-                else "no package"
-            )
-            digest = hashlib.sha256()
-            for file in _code(point.module.partition(".")[0]):
-                digest.update(
-                    f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode()
-                )
-            found[kind] = f"{package}, {point.value}, {digest.hexdigest()}"
-    return found
+        if name in OWN_NAMES.get(kind, ()):
+            continue
+        points = [point for point in _points(kind) if point.name == name]
+        if not points:
+            continue
+        point = points[0]
+        package = "no package"
+        if point.dist is not None:
+            package = f"{point.dist.name} {point.dist.version}"
+        module, _, _ = point.module.partition(".")
+        identities[kind] = f"{package}, {point.value}, {_code_digest(module)}"
+    return identities
+
+
+def _code_digest(module: str) -> str:
+    digest = hashlib.sha256()
+    for file in _code(module):
+        file_digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest.update(f"{file.name} {file_digest}\n".encode())
+    return digest.hexdigest()
 
 
 def _code(module: str) -> list[Path]:
     """Return the Python files of a top-level module or package, without importing it."""
     spec = find_spec(module)
-    if spec is None:  # to load it tells
+    if spec is None:  # an error says so when it is loaded
         return []
     folders = spec.submodule_search_locations
     if folders is not None:
         return sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
-    return [Path(spec.origin)] if spec.origin is not None and spec.has_location else []
+    if spec.origin is None or not spec.has_location:
+        return []
+    return [Path(spec.origin)]
 
 
 def choice(kind: Kind) -> "AfterValidator":
@@ -118,15 +121,16 @@ def choice(kind: Kind) -> "AfterValidator":
 
     own = OWN_NAMES[kind]
 
-    def known(name: str) -> str:
-        if name in own or name in plugin_names(kind):
+    def check_name(name: str) -> str:
+        names = (*own, *plugin_names(kind))
+        if name in names:
             return name
-        offered = [repr(word) for word in (*own, *plugin_names(kind))]
+        *first_words, last_word = map(repr, names)
         raise PydanticCustomError(
-            "choice", f"Input should be {', '.join(offered[:-1])} or {offered[-1]}"
+            "choice", f"Input should be {', '.join(first_words)} or {last_word}"
         )
 
-    return AfterValidator(known)
+    return AfterValidator(check_name)
 
 
 def _points(kind: Kind) -> tuple[EntryPoint, ...]:

@@ -33,15 +33,15 @@ TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
 Basis: TypeAlias = Literal["words", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
-VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
+RECORD_VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
-_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+_MODEL_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class FrozenModel(BaseModel):
     """Base of every stored type: frozen, strict, no unknown fields, no NaN."""
 
-    model_config = _RULES
+    model_config = _MODEL_RULES
 
 
 @validated_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -72,7 +72,9 @@ class Span:
 
     def overlap(self, other: "Span") -> float:
         """Seconds that both spans cover."""
-        return max(0.0, min(self.end, other.end) - max(self.start, other.start))
+        start = max(self.start, other.start)
+        end = min(self.end, other.end)
+        return max(0.0, end - start)
 
     def iou(self, other: "Span") -> float:
         """Intersection over union, in [0, 1]."""
@@ -86,10 +88,15 @@ class Span:
 
 def covering_span(spans: Iterable[Span | None]) -> Span | None:
     """Return the shortest span that covers all the known ones; None when none is known."""
-    known = [span for span in spans if span is not None]
-    if not known:
+    starts = []
+    ends = []
+    for span in spans:
+        if span is not None:
+            starts.append(span.start)
+            ends.append(span.end)
+    if not starts:
         return None
-    return Span(min(span.start for span in known), max(span.end for span in known))
+    return Span(min(starts), max(ends))
 
 
 class LinkChapter(FrozenModel):
@@ -212,12 +219,16 @@ class Step(FrozenModel):
     @property
     def start(self) -> float | None:
         """Second at which its best span starts; None where it has none."""
-        return self.spans[0].start if self.spans else None
+        if not self.spans:
+            return None
+        return self.spans[0].start
 
     @property
     def end(self) -> float | None:
         """Second at which its best span ends; None where it has none."""
-        return self.spans[0].end if self.spans else None
+        if not self.spans:
+            return None
+        return self.spans[0].end
 
 
 class Amount(FrozenModel):
@@ -344,7 +355,7 @@ class Record(FrozenModel):
     warnings: tuple[str, ...] = ()
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     models: dict[str, JsonValue] = Field(default_factory=dict)
-    version: Literal[1] = VERSION  # of this form
+    version: Literal[1] = RECORD_VERSION  # of this form
 
     def to_text(self, output: str) -> str:
         """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for
@@ -372,27 +383,25 @@ class Record(FrozenModel):
     @property
     def sentences(self) -> tuple[Sentence, ...]:
         """What is said in the video; nothing where it was not transcribed."""
-        return self.transcript.sentences if self.transcript else ()
+        if not self.transcript:
+            return ()
+        return self.transcript.sentences
 
     @model_validator(mode="after")
     def _sources_exist(self) -> "Record":
-        known = len(self.sentences)
         for step in self.steps:
-            if step.sources and max(step.sources) >= known:
-                raise ValueError(
-                    f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}"
-                )
+            self._check_sources(f"step {step.id!r}", step.sources)
         for thing in (*self.materials, *self.tools, *self.yields):
-            if thing.sources and max(thing.sources) >= known:
-                raise ValueError(
-                    f"{thing.name!r} cites sentence {max(thing.sources)}; there are {known}"
-                )
+            self._check_sources(f"{thing.name!r}", thing.sources)
         for time in self.times:
-            if time.sources and max(time.sources) >= known:
-                raise ValueError(
-                    f"the {time.kind} time cites sentence {max(time.sources)}; there are {known}"
-                )
+            self._check_sources(f"the {time.kind} time", time.sources)
         return self
+
+    def _check_sources(self, name: str, sources: tuple[int, ...]) -> None:
+        count = len(self.sentences)
+        last = max(sources, default=-1)
+        if last >= count:
+            raise ValueError(f"{name} cites sentence {last}; there are {count}")
 
 
 @dataclass(frozen=True)
@@ -411,9 +420,8 @@ class FeatureSequence:
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ShapeError(f"feature rate must be rows per second > 0, not {self.rate}")
         if len(self.values) / self.rate > LATEST:
-            raise ShapeError(
-                f"{len(self.values)} rows at {self.rate:g} a second are more than {LATEST:.0f} s of video"
-            )
+            rows = f"{len(self.values)} rows at {self.rate:g} a second"
+            raise ShapeError(f"{rows} are more than {LATEST:.0f} s of video")
         if not np.isfinite(self.values).all():
             raise ShapeError(
                 f"features of backbone {self.backbone!r} hold NaN or infinity; extract them again"
@@ -447,14 +455,17 @@ class Alignment:
     kind: Literal["cosine", "probability"]
 
     def __post_init__(self) -> None:
-        if self.scores.ndim != 2 or len(self.scores) != len(self.texts):
-            raise ShapeError(
-                f"scores must be ({len(self.texts)}, T) for {len(self.texts)} texts, not {self.scores.shape}"
-            )
-        low = -1.0 if self.kind == "cosine" else 0.0
-        if self.scores.size and not (
-            self.scores.min() >= low - 1e-4 and self.scores.max() <= 1 + 1e-4
-        ):
+        count = len(self.texts)
+        if self.scores.ndim != 2 or len(self.scores) != count:
+            rule = f"scores must be ({count}, T) for {count} texts"
+            raise ShapeError(f"{rule}, not {self.scores.shape}")
+        low = 0.0
+        if self.kind == "cosine":
+            low = -1.0
+        if not self.scores.size:
+            return
+        is_inside = self.scores.min() >= low - 1e-4 and self.scores.max() <= 1 + 1e-4
+        if not is_inside:
             raise ShapeError(f"{self.kind} scores must lie in [{low}, 1] and hold no NaN")
 
     def rows(self, span: Span) -> slice:
@@ -472,12 +483,21 @@ class Alignment:
 
 
 def _rows(span: Span, rate: float, count: int) -> slice:
-    start = min(count, math.floor(span.start * rate + 1e-6))
-    return slice(start, min(count, max(start, math.ceil(span.end * rate - 1e-6))))
+    first = math.floor(span.start * rate + 1e-6)
+    last = math.ceil(span.end * rate - 1e-6)
+    start = min(count, first)
+    stop = min(count, max(start, last))
+    return slice(start, stop)
 
 
 def _runs(row: Matrix, floor: float, rate: float) -> list[Span]:
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], (row >= floor).astype(np.int8), [0]))))
-    pairs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-    pairs.sort(key=lambda pair: (-float(row[pair[0] : pair[1]].max()), pair[0]))
-    return [Span(a / rate, b / rate) for a, b in pairs]
+    is_high = (row >= floor).astype(np.int8)
+    padded = np.concatenate(([0], is_high, [0]))
+    edges = np.flatnonzero(np.diff(padded))
+    # A run begins at every other edge, and ends at the next one.
+    runs = []
+    for start, stop in zip(edges[::2], edges[1::2], strict=True):
+        best = float(row[start:stop].max())
+        runs.append((-best, int(start), int(stop)))
+    runs.sort()
+    return [Span(start / rate, stop / rate) for _, start, stop in runs]

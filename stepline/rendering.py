@@ -6,15 +6,16 @@ from typing import Any, TypeAlias
 
 Renderer: TypeAlias = Callable[[Any, str], str]  # of a Record, whose module imports this one
 
-_installed: dict[str, Renderer] = {}  # one, by the name "renderer"
+_renderers: list[Renderer] = []  # one at most
 
 
 def install_renderer(renderer: Renderer) -> None:
     """Use `renderer` from now on; the package's root installs the one of `stepline.outputs`."""
-    _installed["renderer"] = renderer
+    _renderers.clear()
+    _renderers.append(renderer)
 
 
 def render_record(record: Any, output: str) -> str:
     """Return an output of a Record that is text, by its name in docs/outputs.md."""
-    renderer = _installed["renderer"]
+    renderer = _renderers[0]
     return renderer(record, output)

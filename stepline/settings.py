@@ -127,7 +127,8 @@ def load_settings(
     """
     tree, names = _user_settings(kind)
     for file in (preset, path):
-        tree = _merged(tree, _read_toml(file) if file is not None else {})
+        if file is not None:
+            tree = _merged(tree, _read_toml(file))
     for override in overrides:
         _apply(tree, override, f"--set {override!r}")
     try:
@@ -143,11 +144,15 @@ def config_file() -> Path | None:
     config folder."""
     import platformdirs
 
-    given = os.environ.get(f"{VARIABLE_PREFIX}CONFIG")
+    variable = os.environ.get(f"{VARIABLE_PREFIX}CONFIG")
+    if variable is not None:
+        if not variable:
+            return None
+        return Path(variable).expanduser()
     path = platformdirs.user_config_path("stepline", appauthor=False) / "config.toml"
-    if given is not None:
-        return Path(given).expanduser() if given else None
-    return path if path.is_file() else None
+    if not path.is_file():
+        return None
+    return path
 
 
 def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
@@ -157,32 +162,31 @@ def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
     names = []
     path = config_file()
     if path is not None:
-        tree = {
-            section: value
-            for section, value in _read_toml(path).items()
-            if _concerns(kind, section, str(path))
-        }
-        names += [str(path)] if tree else []
-    for name in sorted(
-        name for name in os.environ if name.startswith(VARIABLE_PREFIX) and "__" in name
-    ):
+        for section, value in _read_toml(path).items():
+            if _concerns(kind, section, str(path)):
+                tree[section] = value
+        if tree:
+            names.append(str(path))
+    for name in sorted(os.environ):
+        if not name.startswith(VARIABLE_PREFIX) or "__" not in name:
+            continue
         key = name.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
-        if _concerns(kind, key.partition(".")[0], name):
+        section, _, _ = key.partition(".")
+        if _concerns(kind, section, name):
             _apply(tree, f"{key}={os.environ[name]}", name)
             names.append(name)
     return tree, names
 
 
 def _concerns(kind: type[BaseModel], section: str, origin: str) -> bool:
-    """Tell whether `kind` has a section. Raises SettingsError for one that the settings of no
+    """Return whether `kind` has a section. Raises SettingsError for one that the settings of no
     command have."""
     if section in kind.model_fields:
         return True
     if section in SECTION_NAMES:
         return False
-    raise SettingsError(
-        f"{origin}: unknown section {section!r}; {_nearest(section, sorted(kind.model_fields))}"
-    )
+    cure = _nearest(section, sorted(kind.model_fields))
+    raise SettingsError(f"{origin}: unknown section {section!r}; {cure}")
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,9 +205,12 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
     A section whose default sets some of its fields keeps them where the tree gives only others.
     "none" is None wherever a setting may be None.
     """
-    values = _with_none(kind, tree)
-    defaults = {name: field.default for name, field in kind.model_fields.items()}
-    whole = {name: _over(defaults.get(name), value) for name, value in values.items()}
+    whole = {}
+    for name, value in _with_none(kind, tree).items():
+        default = None
+        if name in kind.model_fields:
+            default = kind.model_fields[name].default
+        whole[name] = _over(default, value)
     try:
         return kind.model_validate_json(json.dumps(whole, default=str))
     except ValidationError as error:
@@ -215,23 +222,23 @@ def _over(default: object, value: object) -> object:
     class."""
     if not (isinstance(default, BaseModel) and isinstance(value, Mapping)):
         return value
-    own = default.model_dump(mode="json", exclude_unset=True)
-    return own | {name: _over(getattr(default, name, None), below) for name, below in value.items()}
+    whole = default.model_dump(mode="json", exclude_unset=True)
+    for name, below in value.items():
+        whole[name] = _over(getattr(default, name, None), below)
+    return whole
 
 
 def admits_none(annotation: object) -> bool:
-    """Tell whether None is a value of a field of this type."""
+    """Return whether None is a value of a field of this type."""
     return NoneType in _alternatives(annotation)
 
 
 def section_class(annotation: object) -> type[BaseModel] | None:
     """Return the settings class of a field that is a section; None where it is no section."""
     for choice in _alternatives(annotation):
-        if (
-            isinstance(choice, type)
-            and get_origin(choice) is None
-            and issubclass(choice, BaseModel)
-        ):
+        if not isinstance(choice, type) or get_origin(choice) is not None:
+            continue
+        if issubclass(choice, BaseModel):
             return choice
     return None
 
@@ -259,16 +266,22 @@ def _item_type(annotation: object) -> object:
 
 def _with_none(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tree with None for each "none" of a field that may be None."""
-    fields = kind.model_fields
-    types = {name: fields[name].annotation for name in tree if name in fields}
-    return {name: _none_read(types.get(name), value) for name, value in tree.items()}
+    values = {}
+    for name, value in tree.items():
+        annotation = None
+        if name in kind.model_fields:
+            annotation = kind.model_fields[name].annotation
+        values[name] = _none_read(annotation, value)
+    return values
 
 
 def _none_read(annotation: object, value: object) -> object:
     if value == NONE_WORD:
         choices = _alternatives(annotation)
         is_choice = any(NONE_WORD in get_args(choice) for choice in choices)
-        return None if NoneType in choices and not is_choice else value
+        if NoneType in choices and not is_choice:
+            return None
+        return value
     section = section_class(annotation)
     if isinstance(value, Mapping) and section is not None:
         return _with_none(section, value)
@@ -319,27 +332,33 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     path = tuple(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        text = repr(first.get("input"))
-        given = (
-            f" (given: {text if len(text) <= MAX_VALUE_CHARS else text[:MAX_VALUE_CHARS] + '...'})"
-        )
-        secret = any("key" in part or "url" in part for part in path)  # the value may be a password
-        beyond = (
-            _range(kind, path) if first["type"].startswith(("greater_than", "less_than")) else ""
-        )
-        rule = f"it must be {beyond}" if beyond else first["msg"]
+        rule = first["msg"]
+        if first["type"].startswith(("greater_than", "less_than")):
+            number_range = _range(kind, path)
+            if number_range:
+                rule = f"it must be {number_range}"
         if _may_be_none(kind, path):
             rule += f", or {NONE_WORD}"
-        return f"setting {'.'.join(path)}: {rule}{'' if secret else given}"
-    return f"unknown setting {'.'.join(path)!r}; {_nearest(path[-1], _keys(kind, path[:-1]), path[:-1])}"
+        may_be_secret = any("key" in part or "url" in part for part in path)
+        if not may_be_secret:
+            text = repr(first.get("input"))
+            if len(text) > MAX_VALUE_CHARS:
+                text = f"{text[:MAX_VALUE_CHARS]}..."
+            rule += f" (given: {text})"
+        return f"setting {'.'.join(path)}: {rule}"
+    above = path[:-1]
+    cure = _nearest(path[-1], _keys(kind, above), above)
+    return f"unknown setting {'.'.join(path)!r}; {cure}"
 
 
 def _may_be_none(kind: type[BaseModel], path: Sequence[str]) -> bool:
     if not path:  # a rule of the whole section
         return False
     owner = _section(kind, path[:-1])
-    field = owner.model_fields.get(path[-1]) if owner else None
-    return field is not None and admits_none(field.annotation)
+    if owner is None or path[-1] not in owner.model_fields:
+        return False
+    field = owner.model_fields[path[-1]]
+    return admits_none(field.annotation)
 
 
 BOUND_NAMES = {
@@ -354,32 +373,32 @@ def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
     """Return the range of the number at `path` below `kind` in words; nothing where it is no
     number."""
     owner = _section(kind, path[:-1])
-    schema: dict[str, Any] = (
-        owner.model_json_schema()["properties"].get(path[-1], {}) if owner else {}
-    )
-    forms: list[dict[str, Any]] = [schema, *schema.get("anyOf", ())]
-    number = next((form for form in forms if BOUND_NAMES.keys() & form.keys()), {})
-    return " and ".join(
-        f"{word} {number[bound]:g}" for bound, word in BOUND_NAMES.items() if bound in number
-    )
+    if owner is None:
+        return ""
+    schema: dict[str, Any] = owner.model_json_schema()["properties"].get(path[-1], {})
+    for form in (schema, *schema.get("anyOf", ())):
+        bounds = [bound for bound in BOUND_NAMES if bound in form]
+        if bounds:
+            return " and ".join(f"{BOUND_NAMES[bound]} {form[bound]:g}" for bound in bounds)
+    return ""
 
 
-def _nearest(key: str, known: Sequence[str], path: Sequence[str] = ()) -> str:
+def _nearest(key: str, keys: Sequence[str], path: Sequence[str] = ()) -> str:
     """Return the known key most like an unknown one, with the path to it; all of them where none is
     like it."""
-    near = difflib.get_close_matches(key, known, n=1)
-    return (
-        f"did you mean {'.'.join((*path, near[0]))!r}?"
-        if near
-        else f"known here: {', '.join(known)}"
-    )
+    near = difflib.get_close_matches(key, keys, n=1)
+    if near:
+        return f"did you mean {'.'.join((*path, near[0]))!r}?"
+    return f"known here: {', '.join(keys)}"
 
 
 def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
     """Return the field names of the settings class at `path` below `kind`; none where no class is
     there."""
     owner = _section(kind, path)
-    return sorted(owner.model_fields) if owner else []
+    if owner is None:
+        return []
+    return sorted(owner.model_fields)
 
 
 def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
@@ -387,6 +406,8 @@ def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | No
     annotation: object = kind
     for part in path:
         section = section_class(annotation)
-        field = section.model_fields.get(part) if section else None
-        annotation = field.annotation if field is not None else _item_type(annotation)
+        if section is not None and part in section.model_fields:
+            annotation = section.model_fields[part].annotation
+        else:
+            annotation = _item_type(annotation)
     return section_class(annotation)

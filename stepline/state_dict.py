@@ -12,7 +12,7 @@ import math
 import os
 import pickletools
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -35,10 +35,8 @@ STORAGE_DTYPES: Final = {
     "CharStorage": "i1",
     "ByteStorage": "u1",
 }
-TENSOR_REBUILDER, PARAMETER_REBUILDER = (
-    "torch._utils _rebuild_tensor_v2",
-    "torch._utils _rebuild_parameter",
-)
+TENSOR_REBUILDER: Final = "torch._utils _rebuild_tensor_v2"
+PARAMETER_REBUILDER: Final = "torch._utils _rebuild_parameter"
 MAPPING_NAME: Final = "collections OrderedDict"
 ALLOWED_NAMES: Final = {TENSOR_REBUILDER, PARAMETER_REBUILDER, MAPPING_NAME} | {
     f"torch {storage}" for storage in STORAGE_DTYPES
@@ -92,10 +90,10 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
     except (OSError, ValueError) as error:
         reason = first_line(error)[:200]
         raise ModelError(f"{path}: not {network}'s weights ({reason}); {cure}") from error
-    return {
-        name: value.astype(np.float32) if value.dtype.kind == "f" else value
-        for name, value in tensors.items()
-    }
+    for name, value in tensors.items():
+        if value.dtype.kind == "f":
+            tensors[name] = value.astype(np.float32)
+    return tensors
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:
@@ -108,16 +106,20 @@ def read_state_dict(path: Path) -> dict[str, Array]:
     with path.open("rb") as file:
         zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
         file.seek(0)
+        open_content = _open_pickles
+        if zipped:
+            open_content = _open_zip
         try:
-            views, read = _open_zip(file) if zipped else _open_pickles(file)
+            views, read_storage = open_content(file)
             if isinstance(views, dict) and isinstance(views.get(TRAINER_KEY), dict):
                 views = views[TRAINER_KEY]
-            if not isinstance(views, dict) or not all(
-                isinstance(view, TensorView) for view in views.values()
-            ):
+            if not isinstance(views, dict) or not _are_tensors(views.values()):
                 raise ValueError(f"holds a {type(views).__name__}, no tensors by name")
-            storages = {view.storage: read(view.storage) for view in views.values()}
-            return {str(name): _view(view, storages[view.storage]) for name, view in views.items()}
+            storages = {view.storage: read_storage(view.storage) for view in views.values()}
+            tensors = {}
+            for name, view in views.items():
+                tensors[str(name)] = _view(view, storages[view.storage])
+            return tensors
         except (
             zipfile.BadZipFile,
             LookupError,
@@ -129,23 +131,31 @@ def read_state_dict(path: Path) -> dict[str, Array]:
             raise ValueError(f"no state dict ({type(error).__name__}: {error})") from error
 
 
+def _are_tensors(values: Iterable[object]) -> bool:
+    return all(isinstance(value, TensorView) for value in values)
+
+
 def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
     """Return the content of an archive, and what reads a storage of it."""
     archive = zipfile.ZipFile(file)
 
-    def stored(name: str) -> bytes:
-        # torch packs nothing; such may unpack endlessly
+    def read_member(name: str) -> bytes:
+        # torch packs nothing. What is packed may unpack endlessly.
         if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
             raise ValueError(f"{name} is compressed")
         return archive.read(name)
 
-    content = next((name for name in archive.namelist() if name.endswith("data.pkl")), "data.pkl")
+    def read_storage(storage: Storage) -> bytes:
+        return read_member(f"{root}data/{storage.key}")
+
+    names = archive.namelist()
+    content = next((name for name in names if name.endswith("data.pkl")), "data.pkl")
     root = content.removesuffix("data.pkl")
-    if f"{root}byteorder" in archive.namelist() and stored(f"{root}byteorder") != b"little":
+    byte_order = f"{root}byteorder"
+    if byte_order in names and read_member(byte_order) != b"little":
         raise ValueError("its numbers are big-endian")
-    return interpret(io.BytesIO(stored(content))), lambda storage: stored(
-        f"{root}data/{storage.key}"
-    )
+    pickled = io.BytesIO(read_member(content))
+    return interpret(pickled), read_storage
 
 
 def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
@@ -153,29 +163,31 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
     each key's numbers."""
     if interpret(file) != MAGIC_NUMBER:
         raise ValueError("no state dict")
-    _, machine, content = interpret(file), interpret(file), interpret(file)
+    interpret(file)  # the version
+    machine = interpret(file)
+    content = interpret(file)
     if not machine["little_endian"]:
         raise ValueError("its numbers are big-endian")
-    places: dict[str, tuple[int, int]] = {}  # first byte and count of numbers
-    sizes = {
-        s.key: np.dtype(STORAGE_DTYPES[s.kind]).itemsize
-        for s in (view.storage for view in _views(content))
-    }
+    sizes = {}  # bytes of a number
+    for view in _views(content):
+        storage = view.storage
+        sizes[storage.key] = np.dtype(STORAGE_DTYPES[storage.kind]).itemsize
+    locations: dict[str, tuple[int, int]] = {}  # first byte and count of numbers
     for key in interpret(file):
         count = int.from_bytes(file.read(8), "little")
-        places[key] = file.tell(), count
+        locations[key] = file.tell(), count
         if count > os.fstat(file.fileno()).st_size:
             raise ValueError(f"{count} numbers, more than the file holds")
         file.seek(count * sizes[key], io.SEEK_CUR)
 
-    def read(storage: Storage) -> bytes:
-        start, count = places[storage.key]
+    def read_storage(storage: Storage) -> bytes:
+        start, count = locations[storage.key]
         if count != storage.length:
             raise ValueError(f"{count} numbers in place of {storage.length}")
         file.seek(start)
         return file.read(count * sizes[storage.key])
 
-    return content, read
+    return content, read_storage
 
 
 def _views(content: Any) -> list[TensorView]:
@@ -194,23 +206,28 @@ def _view(view: TensorView, data: bytes) -> Array:
     storage."""
     storage, offset, shape, stride = view
     kind = np.dtype(STORAGE_DTYPES[storage.kind])
-    if len(data) != storage.length * kind.itemsize:
-        raise ValueError(f"{len(data)} bytes in place of {storage.length * kind.itemsize}")
-    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    whole = np.frombuffer(data, kind)
-    if (
-        min((offset, *shape, *stride)) < 0
-        or math.prod(shape) > len(whole)
-        or (0 not in shape and last >= len(whole))
-    ):
-        raise ValueError(f"a tensor {shape} that {len(whole)} numbers cannot hold")
+    size = storage.length * kind.itemsize
+    if len(data) != size:
+        raise ValueError(f"{len(data)} bytes in place of {size}")
+
+    # Every number of it must lie in the storage.
+    last = offset
+    for count, step in zip(shape, stride, strict=True):
+        last += (count - 1) * step
+    numbers = np.frombuffer(data, kind)
+    is_negative = min((offset, *shape, *stride)) < 0
+    is_too_large = math.prod(shape) > len(numbers)
+    reaches_beyond = 0 not in shape and last >= len(numbers)
+    if is_negative or is_too_large or reaches_beyond:
+        raise ValueError(f"a tensor {shape} that {len(numbers)} numbers cannot hold")
+
     steps = [step * kind.itemsize for step in stride]
-    array = np.lib.stride_tricks.as_strided(whole[offset:], shape, steps).copy()
-    return (
-        (array.astype(np.uint32) << 16).view(np.float32)
-        if storage.kind == "BFloat16Storage"
-        else array
-    )
+    array = np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps).copy()
+    if storage.kind != "BFloat16Storage":
+        return array
+    # The 16 bits of a bfloat16 are the upper ones of a float32.
+    bits = array.astype(np.uint32) << 16
+    return bits.view(np.float32)
 
 
 def interpret(stream: IO[bytes]) -> Any:
@@ -239,50 +256,66 @@ def interpret(stream: IO[bytes]) -> Any:
         elif name == "TUPLE":
             stack.append(tuple(pop_marked()))
         elif name in TUPLE_SIZES:
-            stack[-TUPLE_SIZES[name] :] = [tuple(stack[-TUPLE_SIZES[name] :])]
+            size = TUPLE_SIZES[name]
+            stack[-size:] = [tuple(stack[-size:])]
         elif name in ("BINPUT", "LONG_BINPUT"):
             memo[value] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
             stack.append(memo[value])
-        elif name in ("SETITEM", "SETITEMS"):
-            items = pop_marked() if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
+        elif name == "SETITEM":
+            key = stack.pop(-2)
+            item = stack.pop()
+            stack[-1].update({key: item})
+        elif name == "SETITEMS":
+            items = pop_marked()
             stack[-1].update(zip(items[::2], items[1::2], strict=True))
-        elif name in ("APPEND", "APPENDS"):
-            items = pop_marked() if name == "APPENDS" else [stack.pop()]
+        elif name == "APPEND":
+            item = stack.pop()
+            stack[-1].extend([item])
+        elif name == "APPENDS":
+            items = pop_marked()
             stack[-1].extend(items)
         elif name == "GLOBAL" and value in ALLOWED_NAMES:
             stack.append(value)
         elif name == "BINPERSID":
             stack.append(_storage(*stack.pop()))
         elif name == "REDUCE":
-            given = stack.pop()
-            stack.append(_put_together(stack.pop(), given))
+            arguments = stack.pop()
+            callable_name = stack.pop()
+            stack.append(_put_together(callable_name, arguments))
         elif name == "BUILD":  # a state dict's `_metadata`: versions of its modules, of no use here
             stack.pop()
         elif name == "STOP":
             return stack.pop()
+        elif name == "GLOBAL":
+            raise ValueError(f"holds {value}, which no state dict has")
         elif name not in ("PROTO", "FRAME"):
-            raise ValueError(
-                f"holds {value if name == 'GLOBAL' else name}, which no state dict has"
-            )
+            raise ValueError(f"holds {name}, which no state dict has")
     raise ValueError("a pickle without an end")
 
 
-def _storage(what: str, kind: str, key: str, place: str, count: int, view: None = None) -> Storage:  # noqa: ARG001
-    """Return a storage by its persistent id. place: the device that it was saved from."""
+def _storage(
+    what: str,
+    kind: str,
+    key: str,
+    device: str,  # noqa: ARG001
+    count: int,
+    view: None = None,
+) -> Storage:
+    """Return a storage by its persistent id. device: that it was saved from."""
     if what != "storage" or view is not None or not isinstance(count, int):
         raise ValueError(f"holds a {what}, which no state dict has")
     return Storage(kind.removeprefix("torch "), str(key), count)
 
 
-def _put_together(name: str, given: Any) -> Any:
+def _put_together(name: str, arguments: Any) -> Any:
     """Return what one of the allowed names makes of its arguments."""
-    if name == MAPPING_NAME and not given:
+    if name == MAPPING_NAME and not arguments:
         return {}
     if name == TENSOR_REBUILDER:
-        storage, offset, shape, stride = given[:4]
+        storage, offset, shape, stride = arguments[:4]
         if isinstance(storage, Storage):
             return TensorView(storage, offset, shape, stride)
-    if name == PARAMETER_REBUILDER and isinstance(given[0], TensorView):
-        return given[0]
+    if name == PARAMETER_REBUILDER and isinstance(arguments[0], TensorView):
+        return arguments[0]
     raise ValueError(f"calls {name}, which no state dict does")

@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
@@ -16,10 +16,11 @@ from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import StoreError, first_line, printable
 from stepline.limits import RECORD, LimitError, parse_json, read_limited
 from stepline.parquet import BATCH_ROWS, read_text_column
-from stepline.records import VERSION, LinkOrigin, Record, Step, Video
+from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video
 
 # ---------------------------------------------------------------- JSON
 
+Tree: TypeAlias = dict[str, Any]  # parsed JSON of a record or of a part of it
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
 # Fields that JSON holds only where there is something in them.
 KNOWN_ONLY_FIELDS: dict[type, tuple[str, ...]] = {
@@ -40,13 +41,14 @@ def to_json(record: Record) -> str:
         _drop_unknown(tree["video"]["origin"], LinkOrigin)
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
-            sentence.update(sentence.pop("span"))
-            for word in sentence["words"]:
-                span = word.pop("span")
-                word.update(span or {"start": None, "end": None})
+            _flatten_sentence(sentence)
     for field in STEP_FIELDS:
         tree[field] = [_flatten_step(step) for step in tree[field]]
-    ordered = {"version": tree.pop("version"), "id": tree.pop("id")} | tree
+    # The version and the id come first.
+    ordered: Tree = {}
+    ordered["version"] = tree.pop("version")
+    ordered["id"] = tree.pop("id")
+    ordered |= tree
     text = json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)
     return printable(text) + "\n"
 
@@ -59,16 +61,18 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
         cure = "write it again with `stepline steps --force`"
         raise StoreError(f"{source}: not valid JSON ({error}); {cure}") from error
     cure = "`stepline steps` writes one"
-    if not isinstance(tree, dict) or tree.get("version") != VERSION:
-        raise StoreError(f"{source}: not a Stepline record of version {VERSION}; {cure}")
+    if not isinstance(tree, dict) or tree.get("version") != RECORD_VERSION:
+        raise StoreError(f"{source}: not a Stepline record of version {RECORD_VERSION}; {cure}")
     try:
-        return Record.model_validate_json(json.dumps(_unflatten(tree)))
-    except (ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        nested = _unflatten(tree)
+        return Record.model_validate_json(json.dumps(nested))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        reason = f"{field}: {first['msg']}"
+        raise StoreError(f"{source}: not a Stepline record ({reason}); {cure}") from error
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         reason = first_line(error)
-        if isinstance(error, ValidationError):
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            reason = f"{place}: {first['msg']}"
         raise StoreError(f"{source}: not a Stepline record ({reason}); {cure}") from error
 
 
@@ -76,11 +80,11 @@ def read_record(path: Path | str) -> Record:
     """Return the record in a JSON file."""
     path = Path(path)
     try:
-        return from_json(read_limited(path, RECORD), str(path))
+        content = read_limited(path, RECORD)
+        return from_json(content, str(path))
     except LimitError as error:
-        raise StoreError(
-            f"{path}: {error}, so no record of one video; `stepline steps` writes one"
-        ) from error
+        cure = "`stepline steps` writes one"
+        raise StoreError(f"{path}: {error}, so no record of one video; {cure}") from error
     except OSError as error:
         cure = "give a file that `stepline steps` wrote"
         raise StoreError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
@@ -91,88 +95,138 @@ def write_record(record: Record, path: Path | str) -> None:
     write_atomic(Path(path), to_json(record))
 
 
-def _drop_unknown(tree: dict[str, Any], kind: type) -> None:
+def _drop_unknown(tree: Tree, kind: type) -> None:
     """Take the fields of KNOWN_ONLY_FIELDS out of the tree that hold nothing."""
     for field in KNOWN_ONLY_FIELDS[kind]:
-        if tree.get(field) in (None, [], {}):
+        value = tree.get(field)
+        if value in (None, [], {}):
             tree.pop(field, None)
 
 
-def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
+def _flatten_sentence(sentence: Tree) -> None:
+    """Give a sentence, and each of its words, `start` and `end` instead of a span."""
+    sentence.update(sentence.pop("span"))
+    for word in sentence["words"]:
+        span = word.pop("span")
+        if not span:
+            span = {"start": None, "end": None}
+        word.update(span)
+
+
+def _flatten_step(step: Tree) -> Tree:
     """Return a step with its best span as `start` and `end`, and its spans as pairs."""
-    spans = [[span["start"], span["end"]] for span in step["spans"]]
-    start, end = spans[0] if spans else (None, None)
-    flat = {"id": step.pop("id"), "text": step.pop("text"), "start": start, "end": end}
+    spans = [_pair(span) for span in step["spans"]]
+    best = [None, None]
+    if spans:
+        best = spans[0]
+    flat = {"id": step.pop("id"), "text": step.pop("text"), "start": best[0], "end": best[1]}
     narrated = step["said"]
     _drop_unknown(step, Step)
     flat |= step
     flat["spans"] = spans
-    flat["said"] = [narrated["start"], narrated["end"]] if narrated else None
+    flat["said"] = None
+    if narrated:
+        flat["said"] = _pair(narrated)
     return flat
 
 
-def _unflatten(tree: dict[str, Any]) -> dict[str, Any]:
+def _pair(span: Tree) -> list[Any]:
+    return [span["start"], span["end"]]
+
+
+def _unflatten(tree: Tree) -> Tree:
     """Return the tree of a record as its fields hold it."""
     tree = dict(tree)
     if tree.get("transcript") is not None:
         transcript = dict(tree["transcript"])
-        transcript["sentences"] = list(map(_unflatten_sentence, transcript["sentences"]))
+        sentences = transcript["sentences"]
+        transcript["sentences"] = list(map(_unflatten_sentence, sentences))
         tree["transcript"] = transcript
     for field in STEP_FIELDS:
-        tree[field] = list(map(_unflatten_step, tree.get(field, [])))
+        steps = tree.get(field, [])
+        tree[field] = list(map(_unflatten_step, steps))
     return tree
 
 
-def _unflatten_sentence(sentence: dict[str, Any]) -> dict[str, Any]:
+def _unflatten_sentence(sentence: Tree) -> Tree:
     """Return a sentence, and each of its words, with a span instead of `start` and `end`."""
     words = []
     for word in sentence.get("words", []):
-        span = None if word["start"] is None else _span(word)
-        words.append(_without_times(word) | {"span": span})
-    return _without_times(sentence) | {"span": _span(sentence), "words": words}
+        span = None
+        if word["start"] is not None:
+            span = _span(word["start"], word["end"])
+        nested = _without_times(word)
+        nested["span"] = span
+        words.append(nested)
+    nested = _without_times(sentence)
+    nested["span"] = _span(sentence["start"], sentence["end"])
+    nested["words"] = words
+    return nested
 
 
-def _unflatten_step(step: dict[str, Any]) -> dict[str, Any]:
+def _unflatten_step(step: Tree) -> Tree:
     """Return a step with its spans by name."""
     narrated = step.get("said")
-    spans = [{"start": span[0], "end": span[1]} for span in step.get("spans", [])]
-    named = {"start": narrated[0], "end": narrated[1]} if narrated else None
-    return _without_times(step) | {"spans": spans, "said": named}
+    spans = [_span(pair[0], pair[1]) for pair in step.get("spans", [])]
+    narrated_span = None
+    if narrated:
+        narrated_span = _span(narrated[0], narrated[1])
+    nested = _without_times(step)
+    nested["spans"] = spans
+    nested["said"] = narrated_span
+    return nested
 
 
-def _span(item: dict[str, Any]) -> dict[str, Any]:
-    return {"start": item["start"], "end": item["end"]}
+def _span(start: float, end: float) -> dict[str, float]:
+    return {"start": start, "end": end}
 
 
-def _without_times(item: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if key not in ("start", "end")}
+def _without_times(item: Tree) -> Tree:
+    rest = dict(item.items())
+    rest.pop("start", None)
+    rest.pop("end", None)
+    return rest
 
 
 # ---------------------------------------------------------------- Parquet
 
 
 def write_parquet(records: Iterable[Record], path: Path | str) -> int:
-    """Write one row a record (id, video id, task, counts, and the whole record as JSON) and return
-    how many.
+    """Write one row per record (id, video id, task, counts, and the whole record as JSON) and
+    return how many.
 
-    Records are taken one at a time, and `ROWS` of them held at once.
+    Records are taken one at a time, and `BATCH_ROWS` of them are held together.
     """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
     text = arrow.string()
-    columns = {"id": text, "video": text, "task": text, "steps": arrow.int32(), "record": text}
-    schema = arrow.schema(columns.items(), metadata={"stepline_version": str(VERSION)})
+    columns = [
+        ("id", text),
+        ("video", text),
+        ("task", text),
+        ("steps", arrow.int32()),
+        ("record", text),  # the whole, as JSON
+    ]
+    metadata = {"stepline_version": str(RECORD_VERSION)}
+    schema = arrow.schema(columns, metadata=metadata)
     count = 0
     stream = iter(records)
     with atomic_path(Path(path)) as partial, parquet.ParquetWriter(partial, schema) as writer:
         while batch := list(itertools.islice(stream, BATCH_ROWS)):
             rows = []
             for record in batch:
-                task = record.video.task
-                row = (record.id, record.video.id, task, len(record.steps), to_json(record))
-                rows.append(dict(zip(columns, row, strict=True)))
-            writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+                rows.append(
+                    {
+                        "id": record.id,
+                        "video": record.video.id,
+                        "task": record.video.task,
+                        "steps": len(record.steps),
+                        "record": to_json(record),
+                    }
+                )
+            table = arrow.Table.from_pylist(rows, schema=schema)
+            writer.write_table(table)
             count += len(rows)
     return count
 

@@ -106,19 +106,18 @@ def find_weights(name: str) -> Path:
 
     Raises ModelError when the weights are not there or a file does not have its known sha256.
     """
-    known = known_weights()
-    if name not in known:
+    weights = known_weights()
+    if name not in weights:
         path = Path(name).expanduser()
         if not path.exists():
-            raise ModelError(
-                f"{name}: neither a known model ({', '.join(known)}) nor a path that exists; give one"
-            )
+            what = f"{name}: neither a known model ({', '.join(weights)}) nor a path that exists"
+            raise ModelError(f"{what}; give one")
         return path
-    return _find_checked(known[name].folder, name)
+    return _find_checked(weights[name].folder, name)
 
 
 def weights_fetched(name: str) -> bool:
-    """Tell whether known weights are present (without reading them)."""
+    """Return whether known weights are present (without reading them)."""
     return known_weights()[name].fetched
 
 
@@ -164,16 +163,16 @@ def cache_folder() -> Path:
     folder."""
     import platformdirs
 
-    given = os.environ.get("STEPLINE_CACHE")
-    return (
-        Path(given).expanduser()
-        if given
-        else platformdirs.user_cache_path("stepline", appauthor=False)
-    )
+    variable = os.environ.get("STEPLINE_CACHE")
+    if variable:
+        return Path(variable).expanduser()
+    return platformdirs.user_cache_path("stepline", appauthor=False)
 
 
 def weights_folder() -> Path:
     """Return the folder of all fetched weights: STEPLINE_WEIGHTS, else "weights" in the cache
     folder."""
-    given = os.environ.get("STEPLINE_WEIGHTS")
-    return Path(given).expanduser() if given else cache_folder() / "weights"
+    variable = os.environ.get("STEPLINE_WEIGHTS")
+    if variable:
+        return Path(variable).expanduser()
+    return cache_folder() / "weights"

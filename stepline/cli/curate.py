@@ -102,7 +102,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     from stepline.curate.driver import curate as carry_out
     from stepline.curate.execution.local import gpus_a_worker
     from stepline.curate.stage import load_recipe
-    from stepline.curate.stages import STAGES
+    from stepline.curate.stages import STAGE_TABLE
 
     engine = {"name": options["engine"], "workers": options["workers"]}
     given = [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
@@ -114,7 +114,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         request = RunRequest(
             chosen,
             out,
-            STAGES,
+            STAGE_TABLE,
             source,
             options["limit"],
             options["retry_failed"],
@@ -178,12 +178,12 @@ def status(out: str, as_json: bool) -> None:
 
     For each stage: units, failures, rate and time left.
     """
-    from stepline.curate.stages import STAGES
+    from stepline.curate.stages import STAGE_TABLE
     from stepline.curate.status import run_status
     from stepline.curate.store.run_log import read_recipe
     from stepline.remote import RemotePath
 
-    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).remote), STAGES)
+    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).remote), STAGE_TABLE)
     print_data(json.dumps(asdict(state)) if as_json else _table(state))
 
 

@@ -90,7 +90,7 @@ def _request(out: Path, bar: Any, options: dict[str, Any]) -> "WorkflowRequest":
     from stepline.curate.driver import RunRequest
     from stepline.curate.execution.local import gpus_a_worker
     from stepline.curate.stage import load_recipe
-    from stepline.curate.stages import STAGES
+    from stepline.curate.stages import STAGE_TABLE
     from stepline.curate.workflow.run import WorkflowRequest
     from stepline.curate.workflow.settings import WorkflowRecipe
 
@@ -105,7 +105,7 @@ def _request(out: Path, bar: Any, options: dict[str, Any]) -> "WorkflowRequest":
     run = RunRequest(
         recipe.curation,
         str(out),
-        STAGES,
+        STAGE_TABLE,
         options["source"],
         options["limit"],
         on_progress=bar,

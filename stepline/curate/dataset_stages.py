@@ -14,7 +14,7 @@ from stepline.child_processes import THREAD_VARIABLES
 from stepline.curate.execution.worker import peak_memory
 from stepline.curate.plan import Plan, VideoStatus, video_status
 from stepline.curate.stage import Collection, DatasetContext, Stage, VideoItem
-from stepline.curate.store.manifests import MANIFESTS, write_manifest
+from stepline.curate.store.manifests import MANIFESTS_FOLDER, write_manifest
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, inventory
 from stepline.errors import StoreError
@@ -39,13 +39,19 @@ def run_dataset_stage(
     out = results.out
     videos = _statuses(stage, plan, results, collection)
     key = plan.dataset_key(stage, videos, collection.refused)
-    failures = {video.item.id: video.failure for video in videos if video.failure is not None}
+    failures = {}
+    unfailed = []
+    for video in videos:
+        if video.failure is not None:
+            failures[video.item.id] = video.failure
+        else:
+            unfailed.append(video)
     digest = plan.dataset_digest(stage, failures.values(), inventory(out).content)
-    write_manifest(out / f"{MANIFESTS}/{stage.name}.json", {"of": digest, "key": key})
+    manifest = out / f"{MANIFESTS_FOLDER}/{stage.name}.json"
+    write_manifest(manifest, {"of": digest, "key": key})
 
     folders = StageFolders(out)
     if not folders.is_complete(stage.name, key):
-        unfailed = [video for video in videos if video.failure is None]
         say(f"{stage.name}: {len(unfailed)} of {len(videos)} videos")
 
         def results_of(need: str) -> Iterator[tuple[VideoItem, bytes]]:
@@ -92,7 +98,9 @@ def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> No
     cpu = time.process_time()
     wall = time.monotonic()
     with fixed_threads(context.recipe.threads):
-        cast(Callable[[DatasetContext], None], stage.run)(context)
+        run = cast(Callable[[DatasetContext], None], stage.run)
+        run(context)
+    sizes = [path.stat().st_size for path in context.folder.rglob("*") if path.is_file()]
     run_log.write(
         "dataset",
         id=None,
@@ -102,7 +110,7 @@ def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> No
         cpu=round(time.process_time() - cpu, 4),
         wall=round(time.monotonic() - wall, 4),
         peak_rss=peak_memory(),
-        bytes=sum(path.stat().st_size for path in context.folder.rglob("*") if path.is_file()),
+        bytes=sum(sizes),
     )
 
 
@@ -138,8 +146,9 @@ def fixed_threads(count: int) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     torch = sys.modules.get("torch")
-    threads = torch.get_num_threads() if torch else count
+    threads = count
     if torch:
+        threads = torch.get_num_threads()
         torch.set_num_threads(count)
     try:
         with threadpool_limits(count):
@@ -148,4 +157,7 @@ def fixed_threads(count: int) -> Iterator[None]:
         if torch:
             torch.set_num_threads(threads)
         for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value

@@ -93,13 +93,18 @@ class PhaseProgress:
         """Videos an hour that this run has worked on; None before the first."""
         worked = self.finished - self.earlier
         hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
-        return worked / hours if worked else None
+        if not worked:
+            return None
+        return worked / hours
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds to the end at this rate; None while it is not known."""
         rate = self.rate
-        return (self.total - self.finished) / rate * SECONDS_PER_HOUR if rate else None
+        if not rate:
+            return None
+        remaining = self.total - self.finished
+        return remaining / rate * SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,9 @@ def source_items(request: RunRequest) -> Iterator[SourceEntry]:
 def output_path(request: RunRequest) -> RemotePath:
     """Return OUT, which workers with another working folder must find, too."""
     out = RemotePath(request.out, request.recipe.remote)
-    return out if out.local is None else replace(out, url=os.path.abspath(out.local))
+    if out.local is None:
+        return out
+    return replace(out, url=os.path.abspath(out.local))
 
 
 def run_recipe(
@@ -182,7 +189,8 @@ def run_recipe(
     DatasetError where the source is empty or names a video twice, and what ends a run: missing
     models, a full disk.
     """
-    began, cpu = time.monotonic(), time.process_time()
+    began = time.monotonic()
+    cpu = time.process_time()
     out = output_path(request)
     plan = Plan.from_recipe(request.recipe, resolve_stages(request.recipe, request.stages))
     if out.local is not None:
@@ -291,7 +299,8 @@ class _RunInProgress:
     ) -> None:
         """Take the videos that nothing has failed for so far through some stages, on the engine of
         the recipe."""
-        request, items = self.request, self.collection.items
+        request = self.request
+        items = self.collection.items
         names = tuple(stage.name for stage in stages)
         progress = PhaseProgress(len(items), names)
         before = plan.video_stages_before(stages[0])
@@ -308,11 +317,13 @@ class _RunInProgress:
 
         def unfailed() -> Iterator[VideoItem]:
             for item in items:
-                status = video_status(plan, results, item, before) if before else None
+                status = None
+                if before:
+                    status = video_status(plan, results, item, before)
                 if status is None or status.failure is None:
                     yield item
 
-        # for `status`
+        # For `status`.
         plan.task_keys(self.out, names, inventory(self.out).content, lambda: items)
         phase = Phase(plan, results, names, request.retry_failed, count)
         request.on_progress(progress)

@@ -62,10 +62,12 @@ def task_key(
     other versions than `KEYED_VERSIONS`; they count where the result is computed, not read.
     """
     inputs = stage_inputs(stage, item)
-    parts = [stage.name, stage.version, item.id, inputs, settings, sorted(needs.items())]
-    if libraries and not files_read(stage, item) & {"captions", "features"}:
+    sorted_needs = sorted(needs.items())
+    parts = [stage.name, stage.version, item.id, inputs, settings, sorted_needs]
+    only_reads = files_read(stage, item) & {"captions", "features"}
+    if libraries and not only_reads:
         parts.append(sorted(libraries.items()))
-    return hashlib.sha256(_json(parts)).hexdigest()
+    return _sha256(parts)
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
@@ -75,17 +77,23 @@ def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     inputs: list[JsonValue] = []
     for name in sorted(files_read(stage, item)):
         inputs.append(f"{name} {stamps[name]}")
+    about: list[JsonValue] = []
     if "about" in stage.reads:
-        inputs.append([item.title, item.task, item.category, item.duration])
-    else:
-        inputs.append([])
+        about = [item.title, item.task, item.category, item.duration]
+    inputs.append(about)
     if "where" in stage.reads:
-        inputs.append([item.path, item.video, item.captions, item.features])
+        where: list[JsonValue] = [item.path, item.video, item.captions, item.features]
+        inputs.append(where)
     return inputs
 
 
+def _sha256(parts: object) -> str:
+    return hashlib.sha256(_json(parts)).hexdigest()
+
+
 def _json(parts: object) -> bytes:
-    return json.dumps(parts, sort_keys=True, allow_nan=False).encode()
+    text = json.dumps(parts, sort_keys=True, allow_nan=False)
+    return text.encode()
 
 
 @dataclass(frozen=True)
@@ -103,32 +111,45 @@ class Plan:
     @classmethod
     def from_recipe(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
         """Ask each stage once what of the recipe decides it."""
-        by_name = {stage.name: stage for stage in stages}
-        settings = {name: stage.settings(recipe) for name, stage in by_name.items()}
+        by_name = {}
+        settings = {}
         libraries = {}
-        for name, stage in by_name.items():
-            used = stage.libraries(recipe)
-            versions = zip(used, map(minor_version, used), strict=True)
-            libraries[name] = dict(set(versions) - KEYED_VERSIONS.items())
+        for stage in stages:
+            name = stage.name
+            by_name[name] = stage
+            settings[name] = stage.settings(recipe)
+            # Only versions that keys do not stand for anyway.
+            other_versions = {}
+            for library in stage.libraries(recipe):
+                version = minor_version(library)
+                if version != KEYED_VERSIONS.get(library):
+                    other_versions[library] = version
+            libraries[name] = other_versions
         return cls(recipe, by_name, settings, libraries)
 
     @cached_property
     def video_stages(self) -> tuple[Stage, ...]:
         """The stages of each video, in the recipe's order."""
-        return tuple(stage for stage in self.stages.values() if stage.kind == "video")
+        stages = []
+        for stage in self.stages.values():
+            if stage.kind == "video":
+                stages.append(stage)
+        return tuple(stages)
 
     def versions(self) -> dict[str, JsonValue]:
         """Return the whole version of each library that its stages' results depend on, "" of one
         that is lacking."""
         names: set[str] = set()
         for stage in self.stages.values():
-            names.update(stage.libraries(self.recipe))
+            used = stage.libraries(self.recipe)
+            names.update(used)
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
         """Return runs of stages of one kind, in the recipe's order."""
-        runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
-        return [tuple(stages) for _, stages in runs]
+        stages = self.stages.values()
+        runs = itertools.groupby(stages, key=lambda stage: stage.kind)
+        return [tuple(run) for _, run in runs]
 
     def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
         """Return a video's tasks in the recipe's order, as far as the dataset stages that they need
@@ -140,9 +161,11 @@ class Plan:
             if not keys.keys() >= set(stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
+            settings = self.settings[name]
             libraries = self.libraries.get(name, NO_LIBRARIES)
-            keys[name] = task_key(stage, item, self.settings[name], needs, libraries)
-            tasks.append(StageTask(item, name, keys[name], needs))
+            key = task_key(stage, item, settings, needs, libraries)
+            keys[name] = key
+            tasks.append(StageTask(item, name, key, needs))
         return tuple(tasks)
 
     def task_keys(
@@ -165,42 +188,61 @@ class Plan:
                     if task.stage in stages:
                         yield task.stage, task.key
 
-        return phase_keys(out, stages[0], self.digest(content), named_keys)
+        digest = self.digest(content)
+        return phase_keys(out, stages[0], digest, named_keys)
 
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
         """Return the video stages that come before a stage in the recipe."""
-        before = itertools.takewhile(lambda name: name != stage.name, self.stages)
-        return tuple(name for name in before if self.stages[name].kind == "video")
+        names = []
+        for other in self.stages.values():
+            if other.name == stage.name:
+                break
+            if other.kind == "video":
+                names.append(other.name)
+        return tuple(names)
 
     def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
         """Return the plan that knows a dataset stage is done."""
-        return replace(self, dataset_keys={**self.dataset_keys, stage.name: key})
+        dataset_keys = {**self.dataset_keys, stage.name: key}
+        return replace(self, dataset_keys=dataset_keys)
 
     def needs_met(self, stage: Stage) -> bool:
-        """Tell whether the dataset stages that a stage needs are done."""
-        pending = set(stage.needs) - self.dataset_keys.keys()
-        return all(self.stages[need].kind == "video" for need in pending)
+        """Return whether the dataset stages that a stage needs are done."""
+        for need in stage.needs:
+            if need in self.dataset_keys:
+                continue
+            if self.stages[need].kind != "video":
+                return False
+        return True
 
     def dataset_key(
         self, stage: Stage, statuses: Sequence["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
         """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
+        # What the stage is, the dataset stages that it needs, and what was refused.
         settings = self.settings[stage.name]
         about = [stage.name, stage.version, settings, self.recipe.threads]
         needs = []
-        for need in sorted(self.dataset_keys.keys() & set(stage.needs)):
-            needs.append([need, self.dataset_keys[need]])
+        for need in sorted(set(stage.needs)):
+            if need in self.dataset_keys:
+                needs.append([need, self.dataset_keys[need]])
         refusals = [[entry.id, entry.reason] for entry in refused]
-        digest = hashlib.sha256(_json([about, needs, refusals]))
+        head = _json([about, needs, refusals])
+        digest = hashlib.sha256(head)
+
+        # Each video, with the results that the stage reads or the reason why there are none.
         for status in statuses:
+            item = status.item
+            inputs = stage_inputs(stage, item)
+            video: list[object] = [item.id, inputs]
             failure = status.failure
             keys = reason = None
             if failure is None:
-                keys = [status.key(need) for need in stage.needs if need in status.stages]
+                keys = status.keys(stage.needs)
             else:
                 reason = [failure.stage, failure.kind, failure.reason]
-            video: list[object] = [status.item.id, stage_inputs(stage, status.item)]
-            digest.update(_json([video, keys, reason]))
+            line = _json([video, keys, reason])
+            digest.update(line)
         return digest.hexdigest()
 
     def dataset_digest(self, stage: Stage, failures: Iterable[StageFailure], content: str) -> str:
@@ -211,27 +253,37 @@ class Plan:
         """
         reasons = []
         for failure in failures:
-            reasons.append([failure.id, failure.stage, failure.kind, failure.reason])
+            reason = [failure.id, failure.stage, failure.kind, failure.reason]
+            reasons.append(reason)
         reasons.sort()
-        parts = [self.digest(content), *self._stage_parts(stage)]
+        run_digest = self.digest(content)
+        parts: list[object] = [run_digest]
+        parts += self._stage_parts(stage)
         parts += [self.recipe.threads, reasons]
-        return hashlib.sha256(_json(parts)).hexdigest()
+        return _sha256(parts)
 
     def digest(self, content: str) -> str:
         """Return a sha256 of all that decides the keys of a run's tasks."""
-        parts: list[object] = [__version__, content, _pairs(self.dataset_keys)]
+        parts: list[object] = [__version__, content]
+        parts.append(_pairs(self.dataset_keys))
         for stage in self.video_stages:
             libraries = self.libraries.get(stage.name, NO_LIBRARIES)
-            parts += [self._stage_parts(stage), _pairs(libraries)]
-        return hashlib.sha256(_json(parts)).hexdigest()
+            parts.append(self._stage_parts(stage))
+            parts.append(_pairs(libraries))
+        return _sha256(parts)
 
     def _stage_parts(self, stage: Stage) -> list[object]:
-        needs, reads = list(stage.needs), list(stage.reads)
-        return [stage.name, stage.version, needs, reads, self.settings[stage.name]]
+        needs = list(stage.needs)
+        reads = list(stage.reads)
+        settings = self.settings[stage.name]
+        return [stage.name, stage.version, needs, reads, settings]
 
 
 def _pairs(values: Mapping[str, str]) -> list[list[str]]:
-    return [list(pair) for pair in sorted(values.items())]
+    pairs = []
+    for name in sorted(values):
+        pairs.append([name, values[name]])
+    return pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +302,17 @@ class VideoStatus:
     def key(self, stage: str) -> str:
         """Return the key of a stage's result."""
         start = self.stages.index(stage) * KEY_BYTES
-        return self.digests[start : start + KEY_BYTES].hex()
+        digest = self.digests[start : start + KEY_BYTES]
+        return digest.hex()
+
+    def keys(self, needs: Iterable[str]) -> list[str]:
+        """Return the keys of the results among some needs, in their order."""
+        keys = []
+        for need in needs:
+            if need in self.stages:
+                key = self.key(need)
+                keys.append(key)
+        return keys
 
 
 def video_status(
@@ -265,8 +327,12 @@ def video_status(
         stage = plan.stages[task.stage]
         if not results.has(stage, task.key):
             failure = results.failure(stage, task.key)
-            return None if failure is None else VideoStatus(item, stages, b"", failure)
-        digests.append(bytes.fromhex(task.key))
+            if failure is None:
+                return None
+            return VideoStatus(item, stages, b"", failure)
+        digest = bytes.fromhex(task.key)
+        digests.append(digest)
     if len(digests) < len(stages):
         return None
-    return VideoStatus(item, stages, b"".join(digests), None)
+    joined = b"".join(digests)
+    return VideoStatus(item, stages, joined, None)

@@ -13,6 +13,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -33,7 +34,8 @@ class ReservoirSample(Generic[Value]):
 
     def add(self, key: str, value: Value) -> None:
         """Consider a value; keys are unique."""
-        entry = (-random_key(self._seed, key), key, value)
+        number = random_key(self._seed, key)
+        entry = (-number, key, value)
         if len(self._heap) < self._count:
             heapq.heappush(self._heap, entry)
         else:
@@ -42,7 +44,7 @@ class ReservoirSample(Generic[Value]):
     def items(self) -> list[tuple[str, Value]]:
         """Return the sample as (key, value), sorted by key."""
         pairs = [(key, value) for _, key, value in self._heap]
-        return sorted(pairs, key=lambda pair: pair[0])
+        return sorted(pairs, key=itemgetter(0))
 
     def values(self) -> list[Value]:
         """Return the sample's values, sorted by key."""
@@ -51,7 +53,8 @@ class ReservoirSample(Generic[Value]):
 
 def random_key(seed: int, name: str) -> int:
     """Return 64 bits of a name, others for another seed."""
-    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    content = f"{seed} {name}".encode()
+    digest = hashlib.sha256(content).digest()
     return int.from_bytes(digest[:8], "big")
 
 
@@ -75,35 +78,47 @@ class Proportion:
         """Return it as people read it: 60.6 % [55.1, 66.0]."""
         if math.isnan(self.value):
             return "not known"
-        return f"{100 * self.value:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+        interval = f"[{100 * self.low:.1f}, {100 * self.high:.1f}]"
+        return f"{100 * self.value:.1f} % {interval}"
 
 
 NOT_KNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
 
 
 def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0) -> Proportion:
-    """Return the ratio estimate sum(hits) / sum(totals), each over V videos; NOT_KNOWN where there
-    are no totals."""
+    """Return the ratio estimate sum(hits) / sum(totals), each over V videos.
+
+    NOT_KNOWN where there are no totals.
+    """
     above = np.asarray(hits, dtype=np.float64)  # (V,)
     below = np.asarray(totals, dtype=np.float64)  # (V,)
-    texts = int(below.sum())
-    videos = int((below > 0).sum())
+    total = below.sum()
+    texts = int(total)
+    has_texts = below > 0
+    videos = int(has_texts.sum())
     if not texts:
         return NOT_KNOWN
-    value = float(above.sum() / below.sum())
+    value = float(above.sum() / total)
     if videos > MAX_DRAWN_VIDEOS:
         # The variance of a ratio from the residuals of its videos (Cochran, section 6.4).
-        squares = float(((above - value * below) ** 2).sum())
-        variance = squares * len(above) / max(1, len(above) - 1)
-        margin = ERRORS_EACH_WAY * (math.sqrt(variance) / float(below.sum()))
-        low, high = value - margin, value + margin
+        residuals = above - value * below
+        squares = float((residuals**2).sum())
+        count = len(above)
+        variance = squares * count / max(1, count - 1)
+        standard_error = math.sqrt(variance) / float(total)
+        margin = ERRORS_EACH_WAY * standard_error
+        low = value - margin
+        high = value + margin
     else:
         low, high = _bootstrap_interval(above, below, seed)
-    return Proportion(value, max(0.0, low), min(1.0, high), texts, videos)
+    return Proportion(
+        value=value, low=max(0.0, low), high=min(1.0, high), texts=texts, videos=videos
+    )
 
 
 def _bootstrap_interval(above: Floats, below: Floats, seed: int) -> tuple[float, float]:
-    shares = resample({"share": Ratio(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed)
+    ratios = {"share": Ratio(above, below)}
+    shares = resample(ratios, draws=BOOTSTRAP_DRAWS, seed=seed)
     return interval(shares["share"])
 
 
@@ -126,14 +141,27 @@ def audited_mean(
     texts = sorted(scores.keys() & verdicts.keys())
     if not texts or math.isnan(mean_score):
         return NOT_KNOWN
-    names = sorted({videos[text] for text in texts})
-    differences = np.zeros(len(names))
-    counts = np.zeros(len(names))
+    audited_videos = {videos[text] for text in texts}
+    names = sorted(audited_videos)
+    video_count = len(names)
+    # The corrections of each video: its texts resemble one another.
+    differences = np.zeros(video_count)
+    counts = np.zeros(video_count)
     for text in texts:
         row = names.index(videos[text])
         differences[row] += verdicts[text] - scores[text]
         counts[row] += 1
     low, high = _bootstrap_interval(differences, counts, seed)
-    corrections = (float(differences.sum() / counts.sum()), low, high)
-    value, low, high = (min(1.0, max(0.0, mean_score + each)) for each in corrections)
-    return Proportion(value, low, high, len(texts), len(names))
+    mean = differences.sum() / counts.sum()
+    mean_difference = float(mean)
+    return Proportion(
+        value=_clipped(mean_score + mean_difference),
+        low=_clipped(mean_score + low),
+        high=_clipped(mean_score + high),
+        texts=len(texts),
+        videos=video_count,
+    )
+
+
+def _clipped(share: float) -> float:
+    return min(1.0, max(0.0, share))

@@ -291,18 +291,21 @@ def load_recipe(
     of its settings.
     Raises SettingsError for an unknown name, key or value.
     """
+    # A name among the package's recipes comes before a file of that name.
     names = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
     path = RECIPES_FOLDER / f"{name}.toml" if name in names else Path(name)
     if not path.is_file():
         cure = f"name one of {', '.join(names)}, or a TOML file"
         raise SettingsError(f"{name}: no such recipe; {cure}")
     recipe = load_settings(kind, path, overrides, preset=preset)
+    # A named vision-language model is looked up once, for the settings of all videos.
     if recipe.steps.vision.witness.named:
         from stepline.pipeline.networks import load_witness, with_witness
 
         witness = load_witness(recipe.steps.vision)
         recipe = recipe.model_copy(update={"steps": with_witness(recipe.steps, witness)})
     steps = recipe.steps
+    # What no run over many videos can do.
     if steps.vision.witness.dry_run or steps.writing.llm.dry_run:
         cure = "take it out, and let `stepline curate --dry-run` ask a sample"
         raise SettingsError(f"steps: dry_run asks nobody; {cure}")

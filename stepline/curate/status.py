@@ -13,7 +13,7 @@ from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import Stage, StageFailure, StageTable, resolve_stages
 from stepline.curate.store.lock import driver_name, lock_owner
 from stepline.curate.store.manifests import (
-    MANIFESTS,
+    MANIFESTS_FOLDER,
     Keys,
     are_among,
     disk_keys,
@@ -185,7 +185,7 @@ def _dataset_key(
     before = plan.video_stages_before(stage)
     if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
         return None
-    manifest = read_json(out / f"{MANIFESTS}/{stage.name}.json")
+    manifest = read_json(out / f"{MANIFESTS_FOLDER}/{stage.name}.json")
     if manifest.get("of") == plan.dataset_digest(stage, failures, content):
         return str(manifest["key"])
     results = ResultStore(out)

@@ -21,7 +21,7 @@ import numpy as np
 from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.limits import FEATURES, check_zip, parse_json
-from stepline.records import VERSION, FeatureSequence, Matrix
+from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
 READABLE_SUFFIXES = (".npy", ".npz", ".safetensors", *TORCH_SUFFIXES)
@@ -36,7 +36,7 @@ FEATURE_SUFFIXES = (
     ".pth",
     ".pt",
 )
-# the names under which a file of several arrays may keep the features
+# The names under which a file of several arrays may keep the features.
 ARRAY_NAMES = ("values", "features")
 VIDEOS_WANTED = "holds features of texts, not of videos; give those of the videos"
 PRECOMPUTED_BACKBONE = "precomputed"  # the backbone of a file that does not state it
@@ -51,7 +51,7 @@ class TextFeatures:
 
 
 def is_feature_file(path: Path) -> bool:
-    """Tell whether a file is named as a file of features is."""
+    """Return whether a file is named as a file of features is."""
     return path.name.lower().endswith(READABLE_SUFFIXES)
 
 
@@ -59,13 +59,15 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
     """Return the feature file of a video: in the folder, else in one of the folders in it."""
     if not video_id or Path(video_id).name != video_id:
         raise StoreError(f"video id {video_id!r}: not a file name; rename the video")
-    for candidate in (folder, *sorted(child for child in folder.iterdir() if child.is_dir())):
+    # The folder itself comes first, then the folders in it by name.
+    subfolders = [child for child in folder.iterdir() if child.is_dir()]
+    for candidate in (folder, *sorted(subfolders)):
         for suffix in FEATURE_SUFFIXES:
-            if (path := candidate / f"{video_id}{suffix}").is_file():
+            path = candidate / f"{video_id}{suffix}"
+            if path.is_file():
                 return path
-    raise StoreError(
-        f"{folder}: no features for video {video_id!r}; expected {video_id} + one of {' '.join(FEATURE_SUFFIXES)}"
-    )
+    what = f"{folder}: no features for video {video_id!r}"
+    raise StoreError(f"{what}; expected {video_id} + one of {' '.join(FEATURE_SUFFIXES)}")
 
 
 def read_feature_file(
@@ -87,10 +89,11 @@ def read_feature_file(
         raise ShapeError(
             f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both"
         )
-    rows = unit_rows(values) if unit else values
-    return FeatureSequence(
-        rows, stated_rate(path, metadata, rate), metadata.get("backbone", PRECOMPUTED_BACKBONE)
-    )
+    if unit:
+        values = unit_rows(values)
+    own_rate = stated_rate(path, metadata, rate)
+    backbone = metadata.get("backbone", PRECOMPUTED_BACKBONE)
+    return FeatureSequence(values, own_rate, backbone)
 
 
 def read_text_features(path: Path) -> TextFeatures:
@@ -101,10 +104,10 @@ def read_text_features(path: Path) -> TextFeatures:
         raise StoreError(
             f"{path}: no 'text' beside the features; give {{'text': [...], 'features': (K, D)}}"
         )
+    # Other arrays of the file are of no concern here.
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
-    values = _matrix(
-        path, _pick(path, {key: value for key, value in content.items() if key in ARRAY_NAMES})
-    )
+    arrays = {key: value for key, value in content.items() if key in ARRAY_NAMES}
+    values = _matrix(path, _pick(path, arrays))
     if len(texts) != len(values):
         raise ShapeError(
             f"{path}: {len(texts)} texts but {len(values)} rows of features; extract them again"
@@ -127,14 +130,13 @@ def _pick(path: Path, content: Any) -> Any:
 def _matrix(path: Path, array: Any) -> Matrix:
     """Return the array as (T, D) float32, or raise ShapeError."""
     if not isinstance(array, np.ndarray):
-        raise ShapeError(
-            f"{path}: holds a {type(array).__name__}, not an array of features (T, D); extract them again"
-        )
+        what = f"{path}: holds a {type(array).__name__}, not an array of features (T, D)"
+        raise ShapeError(f"{what}; extract them again")
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
         raise ShapeError(
             f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}"
         )
-    # a float64 beyond float32 becomes infinite and is refused below
+    # A float64 beyond float32 becomes infinite and is refused below.
     with np.errstate(over="ignore"):
         values: Matrix = array.astype(np.float32)
     if not np.isfinite(values).all():
@@ -148,18 +150,19 @@ def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> f
     rate."""
     stated = metadata.get("rate", rate)
     try:
-        found = float(stated)
+        number = float(stated)
     except ValueError:
-        found = math.nan
-    if not (math.isfinite(found) and found > 0):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
         raise StoreError(
             f"{location}: rate {stated!r} is no number of rows a second; write the features again"
         )
-    return found
+    return number
 
 
 def unit_rows(values: Matrix) -> Matrix:
     """Return the rows (N, D) scaled to length 1; a row of zeros stays zero."""
+    # A length of 1 leaves a row of zeros as it is.
     length: Matrix = np.linalg.norm(values, axis=1, keepdims=True)
     length[length == 0] = 1
     return values / length
@@ -169,12 +172,15 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
     """Write features as safetensors, float16, with rate and backbone as metadata."""
     from safetensors.numpy import save
 
-    metadata = {"rate": repr(features.rate), "backbone": features.backbone, "version": str(VERSION)}
+    metadata = {
+        "rate": repr(features.rate),
+        "backbone": features.backbone,
+        "version": str(RECORD_VERSION),
+    }
     write_atomic(path, save({"values": features.values.astype(np.float16)}, metadata=metadata))
 
 
-# ---------------------------------------------------------------- what a file holds, whatever its
-# form
+# ---------------------------------------------------------------- what a file holds, in any form
 
 
 def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
@@ -189,17 +195,18 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
     """
     name = str(location).lower()
     if not name.endswith(READABLE_SUFFIXES):
-        raise StoreError(
-            f"{location}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar"
-        )
-    source = Path(location) if data is None else data
+        what = f"{location}: unknown kind of feature file"
+        raise StoreError(f"{what}; give .npy, .npz, .safetensors, .pth or .pth.tar")
+    source: Path | bytes = Path(location)
+    if data is not None:
+        source = data
     try:
         if name.endswith((".npy", ".npz")):
             return _read_numpy(source), {}
         if name.endswith(".safetensors"):
             return _read_safetensors(source)
         return _read_torch(source), {}
-    # a damaged file makes torch.load raise almost anything, IndexError among it
+    # A damaged file makes torch.load raise almost anything, IndexError among it.
     except Exception as error:
         reason = first_line(error)
         if "pickle" in reason or "eights only" in reason:  # numpy and torch would advise to run it
@@ -210,7 +217,9 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
 
 
 def _source(source: Path | bytes) -> Any:
-    return io.BytesIO(source) if isinstance(source, bytes) else source
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    return source
 
 
 def _read_numpy(source: Path | bytes) -> Any:
@@ -227,9 +236,9 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
         from safetensors.numpy import load
 
         arrays: dict[str, Any] = load(source)
-        metadata = parse_json(source[8 : 8 + int.from_bytes(source[:8], "little")]).get(
-            "__metadata__", {}
-        )
+        length = int.from_bytes(source[:8], "little")
+        header = parse_json(source[8 : 8 + length])
+        metadata = header.get("__metadata__", {})
     else:
         from safetensors import safe_open
 
@@ -246,7 +255,7 @@ def _read_torch(source: Path | bytes) -> Any:
     import torch
 
     check_zip(source)
-    # numpy's array constructor; older files know it by its former module
+    # numpy's array constructor. Older files know it by its former module.
     rebuild = np.empty(0).__reduce__()[0]
     numpy_types: list[Any] = [
         np.ndarray,
@@ -256,7 +265,8 @@ def _read_torch(source: Path | bytes) -> Any:
         (rebuild, "numpy.core.multiarray._reconstruct"),
     ]
     with torch.serialization.safe_globals(numpy_types):
-        return _plain(torch.load(_source(source), map_location="cpu", weights_only=True))
+        content = torch.load(_source(source), map_location="cpu", weights_only=True)
+        return _plain(content)
 
 
 def _plain(content: Any) -> Any:
@@ -265,7 +275,9 @@ def _plain(content: Any) -> Any:
 
     if isinstance(content, torch.Tensor):
         dense = content.detach()
-        return (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
+        if dense.dtype == torch.bfloat16:
+            dense = dense.float()
+        return dense.numpy()
     if isinstance(content, dict):
         return {key: _plain(value) for key, value in content.items()}
     return content

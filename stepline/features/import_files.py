@@ -38,18 +38,18 @@ from stepline.features.store import (
 from stepline.limits import FEATURES, LimitError, TarHeader, parse_json, read_member
 from stepline.records import Rejected
 
-DROPPED_NAME = "dropped.jsonl"  # beside the shards
+DROPPED_NAME = "dropped.jsonl"  # next to the shards
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or a member of an archive, that may hold features; `read` gives what is in it and its
-    metadata."""
+    """A file, or a member of an archive, that may hold features; `read_content` returns what is in
+    it and its metadata."""
 
     id: str
     location: str
-    read: Callable[[], tuple[Any, Mapping[str, str]]]
+    read_content: Callable[[], tuple[Any, Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -74,37 +74,41 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
     no ending.
     """
     if not source.exists():
-        raise StoreError(
-            f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar"
-        )
-    paths = files_below(source) if source.is_dir() else [source]
+        cure = "give features, a folder of them, or a WebDataset's .tar"
+        raise StoreError(f"{source}: no such file or folder; {cure}")
+    paths: Iterable[Path] = [source]
+    if source.is_dir():
+        paths = files_below(source)
     files = (file for path in paths for file in _in_file(path, ending))
+    # Without a first file there is nothing to import.
     first = next(files, None)
     if first is None:
-        wanted = (
-            f"that ends with {ending}"
-            if ending
-            else f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
-        )
-        raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
+        kind = f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
+        if ending:
+            kind = f"that ends with {ending}"
+        raise StoreError(f"{source}: holds no feature file {kind}; give the folder that does")
     yield from itertools.chain((first,), files)
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it
     cannot be read."""
-    content, metadata = file.read()
+    content, metadata = file.read_content()
     if not isinstance(content, Mapping):
         yield FeatureItem(file.id, content, metadata)
         return
     named = [name for name in ARRAY_NAMES if name in content]
+    names = list(map(str, content))
+    # numpy's own names are as arr_0.
+    is_unnamed = len(names) == 1 and not names[0].strip("0123456789arx_")
     if named:
         own_id = content.get("vid")
-        own_id = None if own_id is None else str(own_id)
+        if own_id is not None:
+            own_id = str(own_id)
         yield FeatureItem(file.id, content[named[0]], metadata, _row_texts(content), own_id)
-    elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
-        # numpy's own names, arr_0
-        yield FeatureItem(file.id, next(iter(content.values())), metadata)
+    elif is_unnamed:
+        (values,) = content.values()
+        yield FeatureItem(file.id, values, metadata)
     else:
         for id, values in content.items():
             yield FeatureItem(str(id), values, metadata)
@@ -112,13 +116,14 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
 
 def item_id(name: str, ending: str | None = None) -> str | None:
     """Return the id that a file's name gives; None where it is no feature file."""
-    known = [
-        suffix
-        for suffix in ((ending,) if ending else FEATURE_SUFFIXES)
-        if name.lower().endswith(suffix.lower())
-    ]
-    longest = max(map(len, known), default=len(name))
-    return name[:-longest] if len(name) > longest else None
+    endings: Iterable[str] = FEATURE_SUFFIXES
+    if ending:
+        endings = (ending,)
+    lengths = [len(suffix) for suffix in endings if name.lower().endswith(suffix.lower())]
+    longest = max(lengths, default=len(name))
+    if len(name) <= longest:
+        return None
+    return name[:-longest]
 
 
 def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
@@ -135,11 +140,9 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
     one is read."""
     try:
         with tarfile.open(path, tarinfo=TarHeader) as archive:
-            for key, group in itertools.groupby(
-                _members(archive, ending), lambda member: _key_and_ending(member)[0]
-            ):
+            for key, group in itertools.groupby(_members(archive, ending), _key):
                 members = list(group)
-                endings = sorted({_key_and_ending(member)[1] for member in members})
+                endings = sorted({_ending(member) for member in members})
                 if len(endings) > 1:  # which of them is wanted, only its user knows
                     cure = f"give the one that is wanted, for example --ending {endings[-1]}"
                     raise StoreError(
@@ -160,40 +163,52 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
 
 
 def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:
-    """Yield the members that may hold features; `ending` is all that stands behind the key."""
+    """Yield the members that may hold features; `ending` is all that follows the key."""
     for member in archive:
-        key, rest = _key_and_ending(member)
-        if (
-            member.isfile()
-            and key
-            and item_id(f"{key}{rest}", ending)
-            and rest.lower() == (ending or rest).lower()
-        ):
+        key = _key(member)
+        own_ending = _ending(member)
+        if not member.isfile() or not key:
+            continue
+        is_wanted = not ending or own_ending.lower() == ending.lower()
+        if is_wanted and item_id(f"{key}{own_ending}", ending):
             yield member
 
 
-def _key_and_ending(member: tarfile.TarInfo) -> tuple[str, str]:
-    key, dot, rest = member.name.rpartition("/")[2].partition(".")
-    return key, f"{dot}{rest}"
+def _key(member: tarfile.TarInfo) -> str:
+    """Return what precedes the first dot of a member's name, without folders."""
+    _, _, name = member.name.rpartition("/")
+    key, _, _ = name.partition(".")
+    return key
+
+
+def _ending(member: tarfile.TarInfo) -> str:
+    """Return what follows a member's key, from its first dot on."""
+    _, _, name = member.name.rpartition("/")
+    return name.removeprefix(_key(member))
 
 
 def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
-    """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text,
+    """Return the texts next to the features, as NaSVA's loader takes them: {vid, start, end, text,
     features}."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
     try:
-        columns = ([] if item.get(name) is None else item[name] for name in ("start", "end"))
-        starts, ends = (
-            tuple(np.atleast_1d(np.asarray(column, dtype=np.float64)).tolist())
-            for column in columns
-        )
+        starts = _times(item.get("start"))
+        ends = _times(item.get("end"))
     except (ValueError, TypeError) as error:
         raise StoreError(
             f"its times are no numbers ({error}); extract the text features again"
         ) from error
     return RowTexts(texts, starts, ends)
+
+
+def _times(column: Any) -> tuple[float, ...]:
+    """Return the times of a column; none where there is no column."""
+    if column is None:
+        return ()
+    seconds = np.atleast_1d(np.asarray(column, dtype=np.float64))
+    return tuple(seconds.tolist())
 
 
 @dataclass(frozen=True)
@@ -231,12 +246,15 @@ def import_features(
             importer.add_file(file)
             if report is not None:
                 report(file.id)
-    earlier = (row for row in read_dropped(folder / DROPPED_NAME) if row.id not in writer)
+    # What was dropped of other sources before, and was not added since, is dropped still.
+    dropped = []
     below = (f"{source}/", f"{source}:")
-    kept = [
-        row for row in earlier if row.location != str(source) and not row.location.startswith(below)
-    ]
-    write_dropped([*kept, *importer.dropped], folder / DROPPED_NAME)
+    for row in read_dropped(folder / DROPPED_NAME):
+        of_source = row.location == str(source) or row.location.startswith(below)
+        if row.id not in writer and not of_source:
+            dropped.append(row)
+    dropped += importer.dropped
+    write_dropped(dropped, folder / DROPPED_NAME)
     return ImportReport(
         tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped)
     )
@@ -246,7 +264,9 @@ class _Importer:
     """One import: what was added, what was there already, what was left out."""
 
     def __init__(self, writer: FeatureWriter, rate: float, backbone: str | None) -> None:
-        self._writer, self._rate, self._backbone = writer, rate, backbone
+        self._writer = writer
+        self._rate = rate
+        self._backbone = backbone
         self._locations: dict[str, str] = {}  # id -> where it was first found, in this run
         self.added: dict[str, None] = {}  # in order
         self.rows = 0
@@ -274,20 +294,23 @@ class _Importer:
             )
 
     def _add_item(self, item: FeatureItem, location: str) -> None:
+        # What an earlier run stored from this file is counted, not added.
         first = self._locations.setdefault(item.id, location)
         if item.id in self._writer and item.id not in self.added and first == location:
             self.already += 1
             return
+        # What cannot be added is noted with its reason.
         rejection = self._writer.rejection_reason(item.id, item.values, item.texts)
         if item.own_id not in (None, item.id):
             rejection = OTHER_ID, str(item.own_id)
         if rejection is not None:
             reason, value = rejection
-            value = first if reason == REPEATED_ID else value
-            self.dropped.append(
-                Rejected("features", reason, id=item.id, value=value, location=location)
-            )
+            if reason == REPEATED_ID:
+                value = first
+            row = Rejected("features", reason, id=item.id, value=value, location=location)
+            self.dropped.append(row)
             return
+        # The rate is the file's own where it states one, the backbone the call's.
         rate = stated_rate(item.id, item.metadata, self._rate)
         backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
         self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)
@@ -297,11 +320,12 @@ class _Importer:
 
 def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
     """Write what was dropped, a JSON line each."""
-    rows = [
-        {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
-        for row in dropped
-    ]
-    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    lines = []
+    for row in dropped:
+        fields = {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
+        line = json.dumps(fields, ensure_ascii=False)
+        lines.append(f"{line}\n")
+    write_atomic(path, "".join(lines))
 
 
 def read_dropped(path: Path) -> tuple[Rejected, ...]:

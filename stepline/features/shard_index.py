@@ -63,8 +63,12 @@ def index_path(folder: Path, shard: int) -> Path:
 
 def shards_of(folder: Path) -> list[int]:
     """Return the numbers of the shards that are whole, in order."""
-    names = (path.stem.removeprefix("shard-") for path in folder.glob("shard-*.parquet"))
-    return sorted(int(name) for name in names if name.isdigit())
+    numbers = []
+    for path in folder.glob("shard-*.parquet"):
+        name = path.stem.removeprefix("shard-")
+        if name.isdigit():
+            numbers.append(int(name))
+    return sorted(numbers)
 
 
 def write_index(
@@ -90,6 +94,7 @@ def write_index(
         "start": arrow.list_(real),
         "end": arrow.list_(real),
     }
+    # A row per item; the last three columns are empty where its rows are of no texts.
     rows = []
     for location, row_texts in zip(locations, texts, strict=True):
         row = {name: getattr(location, name, VALUE_DTYPE) for name in LOCATION_COLUMNS}

@@ -1,7 +1,7 @@
 """A feature store: the features of many items in shards, read one at a time from any thread or
 process.
 
-A shard is one float16 matrix (N, D) in a safetensors file, beside a Parquet index: which rows
+A shard is one float16 matrix (N, D) in a safetensors file, next to a Parquet index: which rows
 belong to which item, and the texts that the rows are vectors of, if any. `FeatureWriter` gathers
 rows in memory until a shard is full and writes it whole; `FeatureStore` reads only the rows that
 are asked for, and keeps none.
@@ -10,6 +10,7 @@ are asked for, and keeps none.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -56,7 +57,7 @@ Half: TypeAlias = npt.NDArray[np.float16]
 
 
 TENSOR_NAME = "values"  # of the one tensor
-HEADER_LENGTH = 8  # bytes that tell how long the header is; safetensors' format
+HEADER_LENGTH = 8  # bytes that hold the length of the header; safetensors' format
 
 
 def write_shard(values: Half, path: Path) -> None:
@@ -79,14 +80,11 @@ class ShardMatrix:
     def read(self, first: int, count: int) -> Half:
         """Return rows of it (count, width). Raises StoreError where the file has become shorter, or
         cannot be read."""
+        size = count * self.width
+        offset = self.begin + 2 * first * self.width
         try:
-            found = np.fromfile(
-                self.path,
-                np.float16,
-                count * self.width,
-                offset=self.begin + 2 * first * self.width,
-            )
-            return found.reshape(count, self.width)
+            values = np.fromfile(self.path, np.float16, size, offset=offset)
+            return values.reshape(count, self.width)
         except (OSError, ValueError) as error:
             cure = "it changed while it was read: give the same command again"
             raise StoreError(f"{self.path}: {first_line(error)}; {cure}") from error
@@ -98,12 +96,15 @@ def find_matrix(path: Path) -> ShardMatrix:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
             size = path.stat().st_size
-            header = parse_json(file.read(length)) if length <= min(size, HEADER) else {}
+            header = {}
+            if length <= min(size, HEADER):
+                header = parse_json(file.read(length))
         entry = header[TENSOR_NAME]
         rows, width = entry["shape"]
-        if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
+        begin = HEADER_LENGTH + length
+        if entry["dtype"] != "F16" or begin + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
-        return ShardMatrix(path, HEADER_LENGTH + length, rows, width)
+        return ShardMatrix(path, begin, rows, width)
     except PermissionError as error:
         reason = f"cannot be read ({error.strerror})"
         raise StoreError(f"{path}: {reason}; have its owner allow it") from error
@@ -115,30 +116,34 @@ def find_matrix(path: Path) -> ShardMatrix:
 
 
 SHARDS_WITH_TEXTS = 4  # shards whose texts stay in memory
-WHOLE = slice(None)  # all rows of an item
+ALL_ROWS = slice(None)  # all rows of an item
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
     """The items of a folder that `FeatureWriter` filled: id -> where its rows lie; `read` returns
     the rows.
 
-    shown: what messages call the folder. Raises StoreError when the folder is no store, or holds an
-    id twice.
+    display_url: what messages call the folder. Raises StoreError when the folder is no store, or
+    holds an id twice.
     """
 
-    def __init__(self, folder: Path, *, shown: str = "") -> None:
-        self.folder, self.shown = folder, shown or str(folder)
-        shards = shards_of(folder) if folder.is_dir() else []
+    def __init__(self, folder: Path, *, display_url: str = "") -> None:
+        self.folder = folder
+        self.display_url = display_url or str(folder)
+        shards = []
+        if folder.is_dir():
+            shards = shards_of(folder)
         if not shards:
-            made = (
-                f"`stepline features import SOURCE --out {'STORE' if shown else folder}` makes one"
-            )
-            raise StoreError(f"{self.shown}: no feature store; {made}")
+            store = "STORE"
+            if not display_url:
+                store = str(folder)
+            cure = f"`stepline features import SOURCE --out {store}` makes one"
+            raise StoreError(f"{self.display_url}: no feature store; {cure}")
         self._locations: dict[str, FeatureLocation] = {}
-        for location in (location for shard in shards for location in read_index(folder, shard)):
+        for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if location.id in self._locations:
                 raise StoreError(
-                    f"{self.shown}: {location.id} is in two shards; remove one and its index"
+                    f"{self.display_url}: {location.id} is in two shards; remove one and its index"
                 )
             self._locations[location.id] = location
         self._matrices: dict[int, ShardMatrix] = {}
@@ -150,7 +155,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             return self._locations[id]
         except KeyError:
             raise StoreError(
-                f"{self.shown}: no features of {id!r}; import them, or leave the video out"
+                f"{self.display_url}: no features of {id!r}; import them, or leave the video out"
             ) from None
 
     def __contains__(self, id: object) -> bool:
@@ -165,22 +170,24 @@ class FeatureStore(Mapping[str, FeatureLocation]):
     @property
     def widths(self) -> tuple[int, ...]:
         """The widths of the features: one, unless somebody mixed shards."""
-        return tuple(sorted({location.width for location in self._locations.values()}))
+        widths = {location.width for location in self._locations.values()}
+        return tuple(sorted(widths))
 
     @property
     def backbone(self) -> str:
         """The name of what made the features, "" where they do not say. Raises StoreError where
         several did."""
-        names = sorted(
-            {location.backbone for location in self._locations.values()} - {UNKNOWN_BACKBONE}
-        )
+        backbones = {location.backbone for location in self._locations.values()}
+        backbones.discard(UNKNOWN_BACKBONE)
+        names = sorted(backbones)
         if len(names) > 1:
-            raise StoreError(
-                f"{self.shown}: features of {' and '.join(names)}; keep one backbone a store"
-            )
-        return names[0] if names else ""
+            what = f"{self.display_url}: features of {' and '.join(names)}"
+            raise StoreError(f"{what}; keep one backbone a store")
+        if not names:
+            return ""
+        return names[0]
 
-    def matrix(self, id: str, rows: slice = WHOLE) -> Matrix:
+    def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
         """Return the rows (T, D) of an item, or some that follow each other, as float32; no others
         are read.
 
@@ -189,13 +196,15 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         values: Matrix = self._rows(self[id], rows).astype(np.float32)
         return values
 
-    def read(self, id: str, rows: slice = WHOLE) -> FeatureSequence:
+    def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
         """Return the features of a video, or a part. Raises StoreError where there are none,
         ShapeError for NaN."""
+        values = self.matrix(id, rows)
+        location = self[id]
         try:
-            return FeatureSequence(self.matrix(id, rows), self[id].rate, self[id].backbone)
+            return FeatureSequence(values, location.rate, location.backbone)
         except ShapeError as error:
-            raise ShapeError(f"{self.shown}: {id}: {error}") from error
+            raise ShapeError(f"{self.display_url}: {id}: {error}") from error
 
     def texts(self, id: str) -> RowTexts | None:
         """Return the texts that an item's rows are vectors of; None where they are none."""
@@ -215,7 +224,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         self._texts.cache_clear()
         self._digests.cache_clear()
 
-    def _rows(self, location: FeatureLocation, rows: slice = WHOLE) -> Half:
+    def _rows(self, location: FeatureLocation, rows: slice = ALL_ROWS) -> Half:
         path = self._shard_file(location.shard)
         if location.shard not in self._matrices:
             self._matrices[location.shard] = find_matrix(path)
@@ -224,6 +233,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             raise StoreError(
                 f"{matrix.path}: {location.id} lies outside of it; import the features again"
             )
+        # The part of the item's rows that was asked for.
         first, stop, _ = rows.indices(location.rows)
         return matrix.read(location.first + first, max(0, stop - first))
 
@@ -248,27 +258,26 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 yield Rejected("features", NOT_FINITE, id=id, location=str(path))
 
 
-def open_store(place: Path | str) -> FeatureStore:
+def open_store(source: Path | str) -> FeatureStore:
     """Return the store in a folder, or at a URL. Raises StoreError where there is none."""
-    if "://" not in str(place):
-        return FeatureStore(Path(place))
+    if "://" not in str(source):
+        return FeatureStore(Path(source))
+    return RemoteFeatureStore(str(source))
 
-    return RemoteFeatureStore(str(place))
 
-
-def open_video_store(place: Path | str) -> FeatureStore:
+def open_video_store(source: Path | str) -> FeatureStore:
     """Return the store of videos' features in a folder, or at a URL. Raises StoreError where there
     is none, or one of texts' vectors."""
-    store = open_store(place)
-    require_videos(store, place)
+    store = open_store(source)
+    require_videos(store, source)
     return store
 
 
-def require_videos(store: FeatureStore, place: Path | str) -> None:
-    """Raise StoreError where a store's rows are vectors of texts; place: as the user names it."""
+def require_videos(store: FeatureStore, source: Path | str) -> None:
+    """Raise StoreError where a store's rows are vectors of texts; source: as the user names it."""
     first = next(iter(store), None)
     if first is not None and store.texts(first) is not None:
-        raise StoreError(f"{place}: {VIDEOS_WANTED}")
+        raise StoreError(f"{source}: {VIDEOS_WANTED}")
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
@@ -287,12 +296,15 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
         return OTHER_WIDTH, f"{values.shape[1]}, not {width}"
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():
-        return NOT_FINITE, f"row {int(np.flatnonzero(~finite)[0])}"
+        row = int(np.flatnonzero(~finite)[0])
+        return NOT_FINITE, f"row {row}"
     greatest = float(np.abs(values).max())
-    return (TOO_GREAT, f"{greatest:g}") if greatest > LARGEST_HALF else None
+    if greatest > LARGEST_HALF:
+        return TOO_GREAT, f"{greatest:g}"
+    return None
 
 
-# of a shard; what a killed import loses at most, and what writing holds in memory
+# Of a shard: what a killed import loses at most, and what writing holds in memory.
 SHARD_BYTES = 256 * 2**20
 
 
@@ -310,11 +322,14 @@ class FeatureWriter:
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
         shards = shards_of(folder)
-        self._folder, self._shard_bytes = folder, shard_bytes
-        self._shard = shards[-1] + 1 if shards else 0
+        self._folder = folder
+        self._shard_bytes = shard_bytes
+        self._shard = 0
+        if shards:
+            self._shard = shards[-1] + 1
         self._ids: set[str] = set()
         self.width = width
-        for location in (location for shard in shards for location in read_index(folder, shard)):
+        for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if self.width not in (None, location.width):
                 reason = f"its features are {location.width} wide, not {self.width}"
                 raise ShapeError(
@@ -344,7 +359,8 @@ class FeatureWriter:
             return REPEATED_ID, ""
         rejection = rejection_reason(values, self.width)
         if rejection is None and texts is not None and isinstance(values, np.ndarray):
-            counts = {len(column) for column in (texts.texts, texts.starts, texts.ends) if column}
+            columns = (texts.texts, texts.starts, texts.ends)
+            counts = {len(column) for column in columns if column}
             if counts != {len(values)}:
                 return OTHER_COUNT, f"{len(values)} rows, {sorted(counts)} texts or times"
         return rejection
@@ -363,17 +379,21 @@ class FeatureWriter:
         Raises ShapeError for values that are no features, StoreError for an id that is there
         already.
         """
+        # What cannot be added is an error here; an import asks first.
         rejection = self.rejection_reason(id, values, texts)
         if rejection is not None:
-            kind = StoreError if rejection[0] in (REPEATED_ID, BAD_ID) else ShapeError
-            value = rejection[1] or "of this store"
-            raise kind(
-                f"{id}: {rejection[0]} ({value}); extract its features again, or leave it out"
-            )
+            reason, value = rejection
+            what = f"{id}: {reason} ({value or 'of this store'})"
+            message = f"{what}; extract its features again, or leave it out"
+            if reason in (REPEATED_ID, BAD_ID):
+                raise StoreError(message)
+            raise ShapeError(message)
+        # The rows follow those that wait to be written.
         first = sum(map(len, self._values))
         self._values.append(values.astype(np.float16))
         rows, width = values.shape
-        self._locations.append(FeatureLocation(id, self._shard, first, rows, width, rate, backbone))
+        location = FeatureLocation(id, self._shard, first, rows, width, rate, backbone)
+        self._locations.append(location)
         self._texts.append(texts)
         self._ids.add(id)
         self.width = width
@@ -384,6 +404,7 @@ class FeatureWriter:
         """Write what was added as a shard: first its rows, then its index, which makes it count."""
         if not self._locations:
             return
+        # Two writers would overwrite each other's shards.
         if index_path(self._folder, self._shard).exists():
             cure = "let one of them finish, then start the other again"
             raise StoreError(
@@ -391,7 +412,9 @@ class FeatureWriter:
             )
         write_shard(np.concatenate(self._values), shard_path(self._folder, self._shard))
         write_index(self._folder, self._shard, self._locations, self._texts)
-        self._values, self._locations, self._texts = [], [], []
+        self._values = []
+        self._locations = []
+        self._texts = []
         self._shard += 1
 
     def __enter__(self) -> "FeatureWriter":
@@ -408,7 +431,7 @@ class RemoteFeatureStore(FeatureStore):
     def __init__(self, url: str, *, most: int | None = None) -> None:
         self._cached = CachedFolder(url, most=most)
         self._cached.fetch(name for name in self._cached.names if name.endswith(".parquet"))
-        super().__init__(self._cached.folder, shown=self._cached.display_url)
+        super().__init__(self._cached.folder, display_url=self._cached.display_url)
 
     def _shard_file(self, shard: int) -> Path:
         return self._cached.path(shard_path(Path(), shard).name)

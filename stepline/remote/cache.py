@@ -30,9 +30,9 @@ NOTE_SECONDS = 5.0  # s between two notes that a file is used
 LOCK_PAUSE_SECONDS = 0.05  # s
 
 
-def is_remote(place: object) -> bool:
-    """Tell whether a path is a URL."""
-    return "://" in str(place)
+def is_remote(path: object) -> bool:
+    """Return whether a path is a URL."""
+    return "://" in str(path)
 
 
 class CachedFolder:
@@ -45,15 +45,16 @@ class CachedFolder:
     def __init__(
         self, url: str, settings: RemoteSettings = DEFAULT_SETTINGS, *, most: int | None = None
     ) -> None:
-        self._remote, self._most = RemotePath(url, settings), most
-        self._entries = {
-            entry.name: entry for entry in sorted(self._remote.list(), key=lambda entry: entry.name)
-        }
-        self.folder = _folder_of(
-            url, (f"{one.name} {one.fingerprint}" for one in self._entries.values())
-        )
+        self._remote = RemotePath(url, settings)
+        self._most = most
+        self._entries = {}
+        state = []
+        for entry in sorted(self._remote.list(), key=lambda entry: entry.name):
+            self._entries[entry.name] = entry
+            state.append(f"{entry.name} {entry.fingerprint}")
+        self.folder = _folder_of(url, state)
         self.names = tuple(self._entries)
-        self._asked: dict[str, float] = {}
+        self._noted_at: dict[str, float] = {}  # by name: when the use of a file was noted
 
     @property
     def display_url(self) -> str:
@@ -63,13 +64,15 @@ class CachedFolder:
     def path(self, name: str) -> Path:
         """Return a file, fetched where it is not here. Raises StoreError where it cannot be, or is
         another by now."""
-        path, now = self.folder / name, time.monotonic()
-        if now - self._asked.get(name, -NOTE_SECONDS) < NOTE_SECONDS:
+        path = self.folder / name
+        now = time.monotonic()
+        noted_at = self._noted_at.get(name, -NOTE_SECONDS)
+        if now - noted_at < NOTE_SECONDS:
             return path
         entry = self._entries[name]
         _fetch_once(self._remote / name, path, entry.fingerprint, entry.size, self._most)
         utime(path)
-        self._asked[name] = now
+        self._noted_at[name] = now
         return path
 
     def fetch(self, names: Iterable[str]) -> None:
@@ -86,6 +89,7 @@ def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
     if cached.names:
         cached.fetch(cached.names)
         return cached.folder
+    # A single file, for its address lists nothing.
     remote = RemotePath(url, settings)
     fingerprint = remote.fingerprint()
     path = _folder_of(url, [fingerprint]) / remote.name
@@ -94,9 +98,9 @@ def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
 
 
 def _folder_of(url: str, state: Iterable[str]) -> Path:
-    digest = hashlib.sha256(
-        "\n".join([url.rstrip("/"), *state]).encode("utf-8", "surrogatepass")
-    ).hexdigest()
+    lines = [url.rstrip("/"), *state]
+    content = "\n".join(lines).encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(content).hexdigest()
     return cache_folder() / "remote" / digest[:32]
 
 
@@ -113,6 +117,7 @@ def _fetch_once(
     with _fetching:
         lock = _locks.setdefault(path, threading.Lock())
     path.parent.mkdir(parents=True, exist_ok=True)
+    # One thread of one process fetches it; the others find it then.
     with lock, path.with_name(f".{path.name}.lock").open("ab") as file:
         while not lock_file_now(file):
             time.sleep(LOCK_PAUSE_SECONDS)
@@ -129,18 +134,23 @@ def _fetch_once(
 
 def _make_room(size: int, most: int | None) -> None:
     """Remove the shards that were not asked for the longest, as many as are in the way."""
-    root, now = cache_folder() / "remote", time.time()
-    held = []
+    root = cache_folder() / "remote"
+    now = time.time()
+    shards = []
+    total_bytes = size
     for path in root.rglob(SHARD_PATTERN):
         try:
             status = path.stat()
         except FileNotFoundError:  # another process made room
             continue
-        held.append((status.st_mtime, status.st_size, path))
-    taken = sum(bytes for _, bytes, _ in held) + size
-    limit = (taken + shutil.disk_usage(root).free) // 2 if most is None else most
-    for used, bytes, path in sorted(held):
-        if taken <= limit or now - used < IN_USE_SECONDS:
+        shards.append((status.st_mtime, status.st_size, path))
+        total_bytes += status.st_size
+    limit = most
+    if limit is None:
+        limit = (total_bytes + shutil.disk_usage(root).free) // 2
+    # Those that were used the longest ago go first.
+    for used_at, shard_bytes, path in sorted(shards):
+        if total_bytes <= limit or now - used_at < IN_USE_SECONDS:
             break
         path.unlink(missing_ok=True)
-        taken -= bytes
+        total_bytes -= shard_bytes

@@ -1,4 +1,4 @@
-"""fsspec's filesystems: one a process and kind, without retries and caches of their own; requests
+"""fsspec's filesystems: one per process and kind, without retries and caches of their own. Requests
 have limits.
 
 http leads to public addresses alone: each is looked at as the connection is made, so that no name
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from stepline.errors import StoreError
 from stepline.media.addresses import is_public
-from stepline.remote.settings import MIB, RemoteSettings
+from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
 
 FILESYSTEM_KINDS = {
     "s3": "s3",
@@ -34,8 +34,8 @@ FILESYSTEM_KINDS = {
 EXTRA_OF_KIND = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
 PAGE_OBJECTS = 1000  # objects of a listing that one request gives; the most of S3 and of Google
 GS_FIELDS = "items(name,size,etag),nextPageToken"  # of a listing, a tenth of what Google would tell
-MAX_WHOLE_BYTES = 5 * MIB  # bytes from which gcsfs uploads a file in parts
-MAX_LISTING_BYTES = 16 * MIB  # bytes of a page that lists files
+MAX_WHOLE_BYTES = 5 * BYTES_PER_MIB  # bytes from which gcsfs uploads a file in parts
+MAX_LISTING_BYTES = 16 * BYTES_PER_MIB  # bytes of a page that lists files
 MAX_FOLDER_DEPTH = 32  # folders in folders that are listed over http
 RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 
@@ -43,33 +43,41 @@ RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 def filesystem(url: str, settings: RemoteSettings) -> Any:
     """Return the filesystem of a URL. Raises StoreError for a kind that is unknown or not
     installed."""
-    scheme = url.partition("://")[0].lower()
+    scheme = _scheme(url)
     if scheme not in FILESYSTEM_KINDS:
         near = difflib.get_close_matches(scheme, FILESYSTEM_KINDS, n=1, cutoff=0.5)
-        cure = (
-            f"did you mean {near[0]}://?"
-            if near
-            else f"known: a path, {', '.join(f'{kind}://' for kind in FILESYSTEM_KINDS)}"
-        )
+        if near:
+            cure = f"did you mean {near[0]}://?"
+        else:
+            kinds = [f"{kind}://" for kind in FILESYSTEM_KINDS]
+            cure = f"known: a path, {', '.join(kinds)}"
         raise StoreError(f"{scheme}://: no such kind of address; {cure}")
     return _create(FILESYSTEM_KINDS[scheme], settings, os.getpid())
 
 
+def _scheme(url: str) -> str:
+    scheme, _, _ = url.partition("://")
+    return scheme.lower()
+
+
+# None survives a fork, which is why the process is a part of its key.
 @lru_cache(maxsize=8)
-def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001 (none survives a fork)
+def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001
     import fsspec
 
+    create: Callable[..., Any] = partial(fsspec.filesystem, kind)
     try:
-        create = _google_storage if kind == "gs" else partial(fsspec.filesystem, kind)
-        created = create(skip_instance_cache=kind != "memory", **_options(kind, settings))
+        if kind == "gs":
+            create = _google_storage
+        files = create(skip_instance_cache=kind != "memory", **_options(kind, settings))
     except ImportError as error:
         package = EXTRA_OF_KIND.get(kind, kind)
         raise StoreError(
             f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'"
         ) from error
     if kind == "s3":
-        created.retries = 1  # ours alone count
-    return created
+        files.retries = 1  # ours alone count
+    return files
 
 
 def _google_storage(**options: Any) -> Any:
@@ -93,10 +101,10 @@ def _google_storage(**options: Any) -> Any:
             bucket, key, _ = self.split_path(path)
             address = f"{self._location}/upload/storage/v1/b/{{}}/o"
             query = {"uploadType": "media", "name": key}
-            headers = {"Content-Type": mimetypes.guess_type(key)[0] or "application/octet-stream"}
-            await self._call(
-                "POST", address, bucket, headers=headers, data=io.BytesIO(value), **query
-            )
+            content_type, _ = mimetypes.guess_type(key)
+            headers = {"Content-Type": content_type or "application/octet-stream"}
+            file = io.BytesIO(value)
+            await self._call("POST", address, bucket, headers=headers, data=file, **query)
 
         async def _put_file(self, lpath: str, rpath: str) -> None:
             source = Path(lpath)
@@ -120,13 +128,14 @@ def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
             "config_kwargs": {**limits, "retries": {"total_max_attempts": 1}},
         }
     if kind == "gs":
-        options = {"token": "anon"} if settings.anonymous else {}
+        options: dict[str, Any] = {}
+        if settings.anonymous:
+            options["token"] = "anon"
         return {**options, "endpoint_url": settings.endpoint, "use_listings_cache": False}
-    return (
-        {"use_listings_cache": False, "get_client": partial(_http_client, settings)}
-        if kind == "http"
-        else {}
-    )
+    if kind == "http":
+        get_client = partial(_http_client, settings)
+        return {"use_listings_cache": False, "get_client": get_client}
+    return {}
 
 
 async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
@@ -142,10 +151,11 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
         return socket.socket(family, kind, protocol)
 
     async def check_redirect(_: Any, __: Any, redirect: Any) -> None:
-        target = redirect.url.join(
-            type(redirect.url)(redirect.response.headers.get("Location", ""))
-        )
-        if (reason := redirect_refusal(str(redirect.url), str(target), settings)) is not None:
+        source = redirect.url
+        location = redirect.response.headers.get("Location", "")
+        target = source.join(type(source)(location))
+        reason = redirect_refusal(str(source), str(target), settings)
+        if reason is not None:
             redirect.response.close()
             raise StoreError(reason)
 
@@ -153,30 +163,34 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
         """A response that is read no further than was asked for."""
 
         async def read(self) -> bytes:
-            if self._body is None:
-                asked = RANGE_PATTERN.fullmatch(self.request_info.headers.get("Range", ""))
-                is_page = self.content_type == "text/html"
-                limit = (
-                    int(asked[2]) - int(asked[1]) + 1
-                    if asked
-                    else MAX_LISTING_BYTES
-                    if is_page
-                    else settings.largest * MIB
-                )
-                parts, size = [], 0
-                async for part in self.content.iter_any():
-                    parts.append(part)
-                    size += len(part)
-                    if size > limit:
-                        self.close()
-                        break
-                if size > limit and self.status < 400:
-                    raise StoreError(
-                        f"{self.host} sent more than the {limit} bytes that may come; look at that server"
-                    )
-                self._body = b"".join(parts)
+            if self._body is not None:
+                return self._body
+            limit = self._limit()
+            parts = []
+            size = 0
+            async for part in self.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > limit:
+                    self.close()
+                    break
+            if size > limit and self.status < 400:
+                what = f"{self.host} sent more than the {limit} bytes that may come"
+                raise StoreError(f"{what}; look at that server")
+            self._body = b"".join(parts)
             return self._body
 
+        def _limit(self) -> int:
+            """Return the bytes that may come."""
+            header = self.request_info.headers.get("Range", "")
+            byte_range = RANGE_PATTERN.fullmatch(header)
+            if byte_range:
+                return int(byte_range[2]) - int(byte_range[1]) + 1
+            if self.content_type == "text/html":
+                return MAX_LISTING_BYTES
+            return settings.largest * BYTES_PER_MIB
+
+    # The client, with these three checks.
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(check_redirect)
     connector = aiohttp.TCPConnector(socket_factory=checked_socket, happy_eyeballs_delay=None)
@@ -188,9 +202,10 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 def host_of(url: str) -> str:
     """Return the host of an http address; of others the kind, as s3://, for there a host is a
     bucket."""
-    scheme = url.partition("://")[0].lower()
-    if FILESYSTEM_KINDS.get(scheme) != "http":
-        return f"{FILESYSTEM_KINDS.get(scheme, scheme)}://"
+    scheme = _scheme(url)
+    kind = FILESYSTEM_KINDS.get(scheme, scheme)
+    if kind != "http":
+        return f"{kind}://"
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -199,19 +214,23 @@ def host_of(url: str) -> str:
 
 def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
     """Return why a redirect is not followed; None where it is."""
-    host, other = host_of(source), host_of(target)
+    host = host_of(source)
+    other = host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
-        return f"{host} leads from https to http, on whose way anybody can change it; give an address that does not"
-    return (
-        None
-        if may_lead(host, other, settings)
-        else f"{host} leads to another host; {allow_host(other)}"
-    )
+        what = f"{host} leads from https to http, on whose way anybody can change it"
+        return f"{what}; give an address that does not"
+    if may_lead(host, other, settings):
+        return None
+    return f"{host} leads to another host; {allow_host(other)}"
 
 
 def may_lead(source: str, target: str, settings: RemoteSettings) -> bool:
-    """Tell whether what comes from one host may lead to another."""
-    return bool(target) and (target == source or bool({"*", target} & set(settings.hosts)))
+    """Return whether what comes from one host may lead to another."""
+    if not target:
+        return False
+    if target == source:
+        return True
+    return "*" in settings.hosts or target in settings.hosts
 
 
 def allow_host(host: str) -> str:
@@ -237,24 +256,32 @@ def list_objects(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name relative to the URL, what is known) of every object below it; buckets by pages,
     each tried alone."""
-    files, kind = filesystem(url, settings), FILESYSTEM_KINDS[url.partition("://")[0].lower()]
+    files = filesystem(url, settings)
+    kind = FILESYSTEM_KINDS[_scheme(url)]
     root = files._strip_protocol(url).rstrip("/")
+
+    # One listing of everything, where there are no pages.
     if kind not in ("s3", "gs"):
-        found = attempt(
-            lambda: request(
-                files, "find", root, settings.seconds * 10, maxdepth=MAX_FOLDER_DEPTH, detail=True
-            )
+        seconds = settings.seconds * 10
+        listing = attempt(
+            lambda: request(files, "find", root, seconds, maxdepth=MAX_FOLDER_DEPTH, detail=True)
         )
-        for name, about in sorted(found.items()):
+        for name, about in sorted(listing.items()):
             yield name.removeprefix(root).lstrip("/"), about
         return
+
+    # A bucket, page by page.
     bucket, _, prefix = root.partition("/")
-    prefix = f"{prefix}/" if prefix else ""
-    page = partial(_s3_page if kind == "s3" else _gs_page, files, settings.seconds, bucket, prefix)
+    if prefix:
+        prefix = f"{prefix}/"
+    list_page = _gs_page
+    if kind == "s3":
+        list_page = _s3_page
+    page = partial(list_page, files, settings.seconds, bucket, prefix)
     following: str | None = ""
     while following is not None:
-        found, following = attempt(partial(page, following))
-        for key, about in found:
+        entries, following = attempt(partial(page, following))
+        for key, about in entries:
             if not key.endswith("/"):
                 yield key.removeprefix(prefix), about
 
@@ -264,15 +291,15 @@ _Page = tuple[list[tuple[str, dict[str, Any]]], str | None]
 
 
 def _s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
-    query = {
-        "Bucket": bucket,
-        "Prefix": prefix,
-        "MaxKeys": PAGE_OBJECTS,
-        **({"ContinuationToken": token} if token else {}),
-    }
+    query = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": PAGE_OBJECTS}
+    if token:
+        query["ContinuationToken"] = token
     page = request(files, "call_s3", "list_objects_v2", seconds, **query)
-    found = [(about["Key"], about) for about in page.get("Contents", ())]
-    return found, page["NextContinuationToken"] if page.get("IsTruncated") else None
+    entries = [(about["Key"], about) for about in page.get("Contents", ())]
+    following = None
+    if page.get("IsTruncated"):
+        following = page["NextContinuationToken"]
+    return entries, following
 
 
 def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
@@ -284,4 +311,5 @@ def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -
         "json_out": True,
     }
     page = request(files, "call", "GET", seconds, "b/{}/o", bucket, **query)
-    return [(about["name"], about) for about in page.get("items", ())], page.get("nextPageToken")
+    entries = [(about["name"], about) for about in page.get("items", ())]
+    return entries, page.get("nextPageToken")

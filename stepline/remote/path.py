@@ -31,7 +31,7 @@ from stepline.errors import StoreError
 from stepline.limits import is_storable
 from stepline.remote.filesystems import filesystem, list_objects, request
 from stepline.remote.retry import ShortReadError, exists_already, knows_no_conditions, retry
-from stepline.remote.settings import MIB, RemoteSettings
+from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ DEFAULT_SETTINGS = RemoteSettings()
 BYTE_RANGE = re.compile(
     r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL
 )
-# of disks that know no hard links
+# Of disks that know no hard links.
 NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 LOCK_MARKS = (
     "ETag",
@@ -83,15 +83,18 @@ class FileAddress:
         scheme, mark, rest = self.url.partition("://")
         if not mark:
             return self.url
-        host, slash, path = rest.partition("/")
-        query = path.partition("?")[0] if scheme in ("http", "https") else path
-        return f"{scheme}://{host.rpartition('@')[2]}{slash}{query}"
+        address, slash, path = rest.partition("/")
+        _, _, host = address.rpartition("@")
+        if scheme in ("http", "https"):
+            path, _, _ = path.partition("?")
+        return f"{scheme}://{host}{slash}{path}"
 
     @property
     def name(self) -> str:
         """The last part of the path, without any query; of a part of a file, the part's own
         name."""
-        return self.display_url.rstrip("/").rpartition("/")[2]
+        _, _, name = self.display_url.rstrip("/").rpartition("/")
+        return name
 
     @property
     def byte_range(self) -> tuple[Self, int, int] | None:
@@ -100,7 +103,8 @@ class FileAddress:
         match = BYTE_RANGE.match(self.url)
         if match is None:
             return None
-        return type(self)(match["file"], self.settings), int(match["start"]), int(match["end"])
+        whole = type(self)(match["file"], self.settings)
+        return whole, int(match["start"]), int(match["end"])
 
     @property
     def local(self) -> Path | None:
@@ -109,7 +113,9 @@ class FileAddress:
             return None
         if self.url.startswith("file://"):
             return Path(unquote(self.url.removeprefix("file://")))
-        return None if "://" in self.url else Path(self.url)
+        if "://" in self.url:
+            return None
+        return Path(self.url)
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,14 +143,12 @@ class RemotePath(FileAddress):
 
     def _checked_size(self, size: int) -> int:
         if size < 0:
-            raise StoreError(
-                f"{self.display_url}: its server does not tell its size; download it, and give the file"
-            )
-        if self.local is None and size > self.settings.largest * MIB:
+            what = f"{self.display_url}: its server does not tell its size"
+            raise StoreError(f"{what}; download it, and give the file")
+        if self.local is None and size > self.settings.largest * BYTES_PER_MIB:
             limit = f"places.largest={self.settings.largest} MiB"
-            raise StoreError(
-                f"{self.display_url}: {size} bytes are more than {limit}; leave it out, or raise that"
-            )
+            what = f"{self.display_url}: {size} bytes are more than {limit}"
+            raise StoreError(f"{what}; leave it out, or raise that")
         return size
 
     def _size_and_fingerprint(self) -> tuple[int, str]:
@@ -158,16 +162,23 @@ class RemotePath(FileAddress):
         if about.get("type") == "directory":
             raise StoreError(f"{self.display_url}: is a folder; give a file")
         size = about.get("size")
-        return -1 if size is None else int(size), fingerprint_of(about)
+        if size is None:
+            size = -1
+        return int(size), fingerprint_of(about)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or those from `start` up to `end`."""
         if self.byte_range is not None:
             whole, first, last = self.byte_range
-            return whole.read(first + start, last if end is None else min(last, first + end))
+            if end is not None:
+                last = min(last, first + end)
+            return whole.read(first + start, last)
         if (path := self.local) is not None:
             return self._try(lambda: read_range(path, start, end))
-        limits = {} if end is None and not start else {"start": start, "end": end}
+        # One request of the bytes that are asked for.
+        limits: dict[str, int | None] = {}
+        if end is not None or start:
+            limits = {"start": start, "end": end}
 
         def cat() -> bytes:
             data = bytes(self._request_once("cat_file", **limits))
@@ -180,7 +191,9 @@ class RemotePath(FileAddress):
     def write(self, data: str | bytes) -> None:
         """Write a file whole or not at all: by a new name on a local disk, by one upload
         elsewhere."""
-        content = data.encode() if isinstance(data, str) else data
+        content = data
+        if isinstance(content, str):
+            content = content.encode()
         if (path := self.local) is not None:
             write_atomic(path, content)
         else:
@@ -188,7 +201,7 @@ class RemotePath(FileAddress):
             self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
-        """Write a file where none is, whole and in one step; tell whether it was this call that
+        """Write a file where none is, whole and in one step; return whether it was this call that
         did.
 
         By a hard link on a local disk; by If-None-Match (S3), generation 0 (GCS) elsewhere. A disk
@@ -202,7 +215,7 @@ class RemotePath(FileAddress):
         try:
             self._try(lambda: request(files, "pipe_file", self.url, seconds, data, mode="create"))
         except StoreError as error:
-            # by an earlier try of this call, perhaps, whose answer was lost
+            # By an earlier try of this call, perhaps, whose answer was lost.
             if exists_already(error):
                 return self.read() == data
             if not knows_no_conditions(error):
@@ -219,25 +232,25 @@ class RemotePath(FileAddress):
                 shutil.copyfile(source, partial)
         else:
             files, seconds = self._upload(source.stat().st_size)
-            self._try(
-                lambda: request(
-                    files, "put_file", str(source), seconds, files._strip_protocol(self.url)
-                )
-            )
+            target = files._strip_protocol(self.url)
+            self._try(lambda: request(files, "put_file", str(source), seconds, target))
 
     def fetch(self, path: Path) -> str:
         """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks
         off, is not kept."""
+        # Block by block, so that a lost connection costs one block.
         size, fingerprint = self._size_and_fingerprint()
-        size, block, began = self._checked_size(size), self.settings.block * MIB, time.monotonic()
+        size = self._checked_size(size)
+        block = self.settings.block * BYTES_PER_MIB
+        longest = self.settings.longest
+        began = time.monotonic()
         with atomic_path(path) as partial, partial.open("wb") as file:
             for start in range(0, size, block):
-                file.write(self.read(start, min(start + block, size)))
-                if self.local is None and time.monotonic() - began > self.settings.longest:
-                    limit = f"places.longest={self.settings.longest:g} s"
-                    raise StoreError(
-                        f"{self.display_url}: takes longer than {limit}; raise that, or leave it out"
-                    )
+                end = min(start + block, size)
+                file.write(self.read(start, end))
+                if self.local is None and time.monotonic() - began > longest:
+                    what = f"{self.display_url}: takes longer than places.longest={longest:g} s"
+                    raise StoreError(f"{what}; raise that, or leave it out")
         if self.fingerprint() != fingerprint:
             remove_file(path)
             raise StoreError(
@@ -254,8 +267,10 @@ class RemotePath(FileAddress):
         if (path := self.local) is not None:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
         size = self.size()
-        at_once = min(buffer or self.settings.block * MIB, max(size, 1))
-        return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), at_once))
+        buffer = buffer or self.settings.block * BYTES_PER_MIB
+        buffer = min(buffer, max(size, 1))
+        reader = io.BufferedReader(RangeReader(self, size), buffer)
+        return cast(BinaryIO, reader)
 
     def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
         """Yield every file below a folder; hidden ones are left out. The order is the server's.
@@ -268,15 +283,16 @@ class RemotePath(FileAddress):
         if (path := self.local) is not None:
             yield from local_files(self._try(lambda: existing_folder(path)), skipped)
             return
+        # A listing from elsewhere may be endless.
         for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
             if number == self.settings.most:
                 raise StoreError(
                     f"{self.display_url}: lists more than places.most={number} files; raise that"
                 )
-            if name and not any(part.startswith(".") for part in name.split("/")):
-                yield FileEntry(
-                    name, int(about.get("size") or about.get("Size") or 0), fingerprint_of(about)
-                )
+            is_hidden = any(part.startswith(".") for part in name.split("/"))
+            if name and not is_hidden:
+                size = about.get("size") or about.get("Size") or 0
+                yield FileEntry(name, int(size), fingerprint_of(about))
 
     def remove(self) -> None:
         """Remove the file if it is there."""
@@ -297,7 +313,7 @@ class RemotePath(FileAddress):
             raise StoreError(
                 f"{self.display_url}: a part of a file cannot be written; write the file anew"
             )
-        blocks = 1 + size // (self.settings.block * MIB)
+        blocks = 1 + size // (self.settings.block * BYTES_PER_MIB)
         return filesystem(self.url, self.settings), self.settings.seconds * blocks
 
     def _request_once(self, verb: str, **options: Any) -> Any:
@@ -317,26 +333,33 @@ class RangeReader(io.RawIOBase):
     file."""
 
     def __init__(self, path: RemotePath, size: int) -> None:
-        self._path, self._size, self._position = path, size, 0
+        self._path = path
+        self._size = size
+        self._position = 0
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True: it can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Tell that it can be read from any byte."""
+        """Return True: it can be read from any byte."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte and return which."""
-        self._position = (
-            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        )
+        origins = {
+            io.SEEK_SET: 0,  # the beginning
+            io.SEEK_CUR: self._position,
+            io.SEEK_END: self._size,
+        }
+        self._position = offset + origins[whence]
         return self._position
 
     def readall(self) -> bytes:
         """Return all that is left."""
-        return b"".join(iter(lambda: self.read(self._path.settings.block * MIB), b""))
+        block = self._path.settings.block * BYTES_PER_MIB
+        blocks = iter(lambda: self.read(block), b"")
+        return b"".join(blocks)
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as the file goes; return how many bytes came."""
@@ -352,14 +375,20 @@ class RangeReader(io.RawIOBase):
 def fingerprint_of(about: dict[str, Any]) -> str:
     """Return the fingerprint of a file from what its filesystem says about it."""
     size = about.get("size", about.get("Size"))
-    mark = next((about[key] for key in LOCK_MARKS if about.get(key) is not None), "")
-    mark = mark.timestamp() if isinstance(mark, datetime) else mark
-    return f"{size}-{json.dumps(mark, default=str)}".replace('"', "").replace("\\", "")
+    marks = [about[key] for key in LOCK_MARKS if about.get(key) is not None]
+    mark = ""
+    if marks:
+        mark = marks[0]
+    if isinstance(mark, datetime):
+        mark = mark.timestamp()
+    content = json.dumps(mark, default=str)
+    return f"{size}-{content}".replace('"', "").replace("\\", "")
 
 
 def create_local(path: Path, data: bytes) -> bool:
-    """Write a file of this machine where none is; tell whether that was done."""
+    """Write a file of this machine where none is; return whether that was done."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A link to a whole file is made in one step, or fails where a file is.
     whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
     try:
         whole.write_bytes(data)
@@ -383,8 +412,10 @@ def read_range(path: Path, start: int, end: int | None) -> bytes:
     """Return the bytes of a local file from `start` up to `end`; EOFError where it is shorter."""
     with path.open("rb") as file:
         file.seek(start)
-        data = file.read() if end is None else file.read(end - start)
-    if end is not None and len(data) != end - start:
+        if end is None:
+            return file.read()
+        data = file.read(end - start)
+    if len(data) != end - start:
         raise EOFError(f"{len(data)} bytes, not {end - start}")
     return data
 
@@ -422,6 +453,7 @@ def local_files(
             ) from error
         skipped.append((prefix or "/", f"its folder cannot be read ({error.strerror})"))
         return
+    # A link that leads back to a folder above is not followed.
     within = above | {(status.st_dev, status.st_ino)}
     for entry in inside:
         name = prefix + entry.name
@@ -430,13 +462,17 @@ def local_files(
         if not is_storable(name):
             if skipped is not None:
                 skipped.append((ascii(name)[1:-1], "its name is not UTF-8"))
-        elif (found := _entry_status(entry, name, skipped)) is None:
-            pass
-        elif stat.S_ISDIR(found.st_mode):
-            if (found.st_dev, found.st_ino) not in within:
+            continue
+        status_of_entry = _entry_status(entry, name, skipped)
+        if status_of_entry is None:
+            continue
+        if stat.S_ISDIR(status_of_entry.st_mode):
+            inode = (status_of_entry.st_dev, status_of_entry.st_ino)
+            if inode not in within:
                 yield from local_files(Path(entry.path), skipped, f"{name}/", within)
-        elif stat.S_ISREG(found.st_mode):
-            yield FileEntry(name, found.st_size, f"{found.st_size}-{found.st_mtime_ns}")
+        elif stat.S_ISREG(status_of_entry.st_mode):
+            size = status_of_entry.st_size
+            yield FileEntry(name, size, f"{size}-{status_of_entry.st_mtime_ns}")
 
 
 def _entry_status(

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# what clients call a connection that failed; they are named, since they need not be installed
+# What clients call a connection that failed. They are named, since they need not be installed.
 BROKEN_CONNECTIONS = frozenset(
     {
         "HTTPClientError",
@@ -26,21 +26,25 @@ BROKEN_CONNECTIONS = frozenset(
         "ClientPayloadError",
         "IncompleteRead",
         "ResponseParserError",
-        # gcsfs's 502; what keeps Google's credentials from being renewed
+        # gcsfs's 502, and what keeps Google's credentials from being renewed.
         "ProxyError",
         "TransportError",
     }
 )
 _TRANSIENT_NAMES = ("EAGAIN", "EBUSY", "EINTR", "EIO", "ESTALE", "EREMOTEIO", "ETIMEDOUT")
-# Linux has all
+# Linux has all of these.
 TRANSIENT_ERRNOS = frozenset(
     getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name)
 )
-CREDENTIALS_CURE = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
+CREDENTIALS_CURE = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, "
+    "or anonymous=true for a public bucket"
+)
+ACCESS_CURE = "check the credentials, or ask its owner for the right to read, and to write --out"
 REFUSED_KEY = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 )
-# what gcsfs does not find where there is no such bucket
+# What gcsfs does not find where there is no such bucket.
 GS_OBJECTS = re.compile(r"(?:^|/storage/v1/)b/[^/]+/o$")
 NO_CREDENTIALS = frozenset(
     {"NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError"}
@@ -86,17 +90,15 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
 
 def retry_reason(error: BaseException) -> str | None:
     """Return why another try may succeed; None where it cannot."""
-    if any(
-        kind.__name__ in BROKEN_CONNECTIONS
-        for cause in causes(error)
-        for kind in type(cause).__mro__
-    ):
+    if _class_names(error) & BROKEN_CONNECTIONS:
         return "the connection failed"
     if _code(error) == "ConditionalRequestConflict":
         return "another one writes it at the same time"
     status = _status(error)
+    if status in TRANSIENT_STATUSES:
+        return f"the server answered {status}"
     if status is not None:
-        return f"the server answered {status}" if status in TRANSIENT_STATUSES else None
+        return None
     for cause in causes(error):
         if isinstance(cause, ShortReadError):
             return "an answer broke off"
@@ -110,32 +112,33 @@ def retry_reason(error: BaseException) -> str | None:
 
 
 def exists_already(error: BaseException) -> bool:
-    """Tell whether a file was not created because one is there."""
-    return _status(error) == 412 or any(
-        isinstance(cause, FileExistsError) for cause in causes(error)
-    )
+    """Return whether a file was not created because one is there."""
+    if _status(error) == 412:
+        return True
+    return any(isinstance(cause, FileExistsError) for cause in causes(error))
 
 
 def knows_no_conditions(error: BaseException) -> bool:
-    """Tell whether a store, or an old client of it, cannot write a file only where none is."""
-    return _status(error) == 501 or any(
-        type(cause).__name__ == "ParamValidationError" for cause in causes(error)
-    )
+    """Return whether a store, or an old client of it, cannot write a file only where none is."""
+    if _status(error) == 501:
+        return True
+    return any(type(cause).__name__ == "ParamValidationError" for cause in causes(error))
 
 
 def failure_reason(error: BaseException) -> str:
     """Return what is wrong and what to do about it."""
-    names = {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
+    # The most specific sign first.
+    names = _class_names(error)
     code = _code(error)
     if names & NO_CREDENTIALS:
         return f"no credentials were found; {CREDENTIALS_CURE}"
-    lost = (str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError))
+    lost = [str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError)]
     if code == "NoSuchBucket" or any(map(GS_OBJECTS.search, lost)):
         return "there is no such bucket; make it first, or correct its name"
     if code in REFUSED_KEY:
         return f"the server does not know these credentials ({code}); {CREDENTIALS_CURE}"
     if "PermissionError" in names or _status(error) in (401, 403):
-        return "access is denied; check the credentials, or ask its owner for the right to read, and to write --out"
+        return f"access is denied; {ACCESS_CURE}"
     if "FileNotFoundError" in names or _status(error) == 404:
         return "is not there; correct the address"
     if "IsADirectoryError" in names:
@@ -148,38 +151,57 @@ def failure_reason(error: BaseException) -> str:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what caused it."""
-    seen: set[int] = set()
+    earlier_ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in earlier_ids:
+        earlier_ids.add(id(cause))
         yield cause
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        following = cause.__cause__
+        if not following and not cause.__suppress_context__:
+            following = cause.__context__
+        cause = following
+
+
+def _class_names(error: BaseException) -> set[str]:
+    """Return the names of all classes of an error and of what caused it."""
+    names: set[str] = set()
+    for cause in causes(error):
+        names.update(kind.__name__ for kind in type(cause).__mro__)
+    return names
 
 
 def _status(error: BaseException) -> int | None:
     """Return the status of HTTP that an error of botocore, aiohttp or gcsfs carries."""
     for cause in causes(error):
         response = getattr(cause, "response", None)
-        metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-        # aiohttp has the status alone, and warns of its old name; gcsfs has the code alone, or a
-        # word.
+        metadata = {}
+        if isinstance(response, dict):
+            metadata = response.get("ResponseMetadata", {})
         if isinstance(cause, OSError) and str(cause).startswith("Forbidden: "):
             return 403
-        own = cause.status if hasattr(cause, "status") else getattr(cause, "code", None)
-        for found in (metadata.get("HTTPStatusCode"), own):
-            if isinstance(found, int) and 100 <= found < 600 and found != 200:
-                return found
-            if isinstance(found, str) and found.isdigit() and len(found) == 3:
-                return int(found)
+        for status in (metadata.get("HTTPStatusCode"), _own_status(cause)):
+            if isinstance(status, int) and 100 <= status < 600 and status != 200:
+                return status
+            if isinstance(status, str) and status.isdigit() and len(status) == 3:
+                return int(status)
     return None
+
+
+def _own_status(cause: BaseException) -> object:
+    """Return the status that an error itself holds. aiohttp's have it alone, and warn of its old
+    name; gcsfs's have the code alone, or a word."""
+    if hasattr(cause, "status"):
+        return cause.status
+    return getattr(cause, "code", None)
 
 
 def _code(error: BaseException) -> str:
     """Return the word by which an S3 server names an error; "" where there is none."""
-    responses = (getattr(cause, "response", None) for cause in causes(error))
-    codes = [
-        str(answer.get("Error", {}).get("Code", ""))
-        for answer in responses
-        if isinstance(answer, dict)
-    ]
-    return next((code for code in codes if code and not code.isdigit()), "")
+    for cause in causes(error):
+        response = getattr(cause, "response", None)
+        if not isinstance(response, dict):
+            continue
+        code = str(response.get("Error", {}).get("Code", ""))
+        if code and not code.isdigit():
+            return code
+    return ""

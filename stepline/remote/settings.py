@@ -6,7 +6,7 @@ from pydantic import Field
 
 from stepline.settings import Count, NonNegative, Positive, Settings
 
-MIB = 2**20  # bytes; sizes in settings are in MiB
+BYTES_PER_MIB = 2**20  # bytes; sizes in settings are in MiB
 
 
 class RemoteSettings(Settings):

@@ -18,7 +18,7 @@ from stepline.errors import SettingsError
 from stepline.limits import LATEST
 from stepline.live.events import LiveEvent
 from stepline.pipeline.request import StepsSettings
-from stepline.records import VERSION, Record
+from stepline.records import RECORD_VERSION, Record
 from stepline.schema.field_meanings import field_meanings, nested_classes
 from stepline.settings import NONE_WORD
 from stepline.storage import KNOWN_ONLY_FIELDS
@@ -109,7 +109,7 @@ def json_schema(name: str) -> Schema:
         names = ", ".join(SCHEMA_NAMES)
         raise SettingsError(f"{name!r}: no schema has that name; known: {names}")
     schema = SCHEMA_MAKERS[name]()
-    head = {"$schema": SCHEMA_DIALECT, "$id": f"urn:stepline:{name}:{VERSION}"}
+    head = {"$schema": SCHEMA_DIALECT, "$id": f"urn:stepline:{name}:{RECORD_VERSION}"}
     return head | schema
 
 

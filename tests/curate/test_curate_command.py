@@ -13,7 +13,7 @@ from stepline.cli.curate import _sigterm_as_interrupt
 def films(tmp_path, monkeypatch):
     """A folder of "videos" and a recipe of fake stages; the command line finds these stages by
     name."""
-    monkeypatch.setattr("stepline.curate.stages.STAGES", STAGES)
+    monkeypatch.setattr("stepline.curate.stages.STAGE_TABLE", STAGES)
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "films").mkdir()
     for name, text in {"a": "one two", "b": "silent", "c": "odd", "d": "three"}.items():

@@ -18,7 +18,7 @@ from stepline.curate.driver import RunRequest, curate, run_recipe
 from stepline.curate.plan import VideoStatus
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, load_recipe
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.status import run_status
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import SteplineError
@@ -61,7 +61,7 @@ def test_a_bucket_is_read_as_its_folder_is_through_500s(tmp_path, bucket):
 def test_a_refused_bucket_ends_a_run_in_one_line_without_a_secret(tmp_path, bucket):
     bucket.only = ("403 Forbidden", b"InvalidAccessKeyId")
     recipe = load_recipe("visual_narration", ["places.pause=0.001"])
-    request = RunRequest(recipe, str(tmp_path / "out"), STAGES, "s3://bucket/in")
+    request = RunRequest(recipe, str(tmp_path / "out"), STAGE_TABLE, "s3://bucket/in")
     with pytest.raises(SteplineError, match=r"^s3://bucket/in.*; ") as caught:
         curate(request)
     assert "\n" not in str(caught.value)
@@ -85,7 +85,7 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
 
     def done(source, out, *more):
         recipe = load_recipe("visual_narration", [*settings, *more])
-        return curate(RunRequest(recipe, out, STAGES, source))[1] / "dataset"
+        return curate(RunRequest(recipe, out, STAGE_TABLE, source))[1] / "dataset"
 
     here = done(str(tmp_path / "in"), str(tmp_path / "out"))
     bucket.every, bucket.slow_every, bucket.slow_seconds = 5, 41, 6.0

@@ -15,22 +15,23 @@ from stepline.curate.forecast.dry_run import (
     format_forecast,
     format_seconds,
 )
-from stepline.curate.forecast.model import (
-    Forecast,
-    Interval,
+from stepline.curate.forecast.extrapolation import (
     Resamples,
-    StageForecast,
-    draw_stratified,
     extrapolate_runs,
     extrapolate_totals,
     fit_line,
-    forecast,
-    half_width,
-    known_sizes,
-    next_sample,
     resample,
     size_predicts,
 )
+from stepline.curate.forecast.model import (
+    Forecast,
+    Interval,
+    StageForecast,
+    forecast,
+    half_width,
+    next_sample,
+)
+from stepline.curate.forecast.video_sample import draw_stratified, known_sizes
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import read_timings

@@ -8,7 +8,7 @@ from small_video import CAPTIONS, draw_video
 from stepline.curate.driver import RunRequest, curate, source_items
 from stepline.curate.forecast.dry_run import dry_run, format_forecast
 from stepline.curate.stage import load_recipe
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.store.run_log import read_timings
 
 THINGS = ("lemons", "carrots", "onions", "apples", "leeks", "plums", "limes", "beans")
@@ -48,7 +48,9 @@ def asked_of(fleet, corpus, out, *more):
         "engine.workers=2",
         "gather.same_picture=0.0",
     ]
-    return RunRequest(load_recipe("howtostep", [*named, *settings]), str(out), STAGES, str(corpus))
+    return RunRequest(
+        load_recipe("howtostep", [*named, *settings]), str(out), STAGE_TABLE, str(corpus)
+    )
 
 
 @pytest.mark.slow

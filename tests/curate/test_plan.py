@@ -72,12 +72,10 @@ def test_a_librarys_next_minor_version_makes_anew_what_it_computes_and_a_patch_n
 def test_versions_that_keys_stand_for_are_those_of_libraries_that_stages_name():
     from stepline.curate.plan import KEYED_VERSIONS
     from stepline.curate.stage import load_recipe
-    from stepline.curate.stages import STAGES as LIBRARY_STAGES
+    from stepline.curate.stages import STAGE_TABLE
 
     named = set()
     for overrides in ([], ["steps.vision.backbone=s3d"]):
         chosen = load_recipe("howtostep", overrides)
-        named |= {
-            library for stage in LIBRARY_STAGES.values() for library in stage.libraries(chosen)
-        }
+        named |= {library for stage in STAGE_TABLE.values() for library in stage.libraries(chosen)}
     assert named == set(KEYED_VERSIONS)

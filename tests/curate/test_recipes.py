@@ -2,7 +2,7 @@ import fake_stages
 import pytest
 
 from stepline.curate.stage import RECIPES_FOLDER, Recipe, load_recipe, resolve_stages
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.errors import SettingsError
 
 NAMES = sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
@@ -15,7 +15,7 @@ def test_the_papers_have_a_recipe_each_and_features_one() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_lists_stages_that_exist_each_after_what_it_needs(name: str) -> None:
     recipe = load_recipe(name)
-    stages = resolve_stages(recipe, STAGES)
+    stages = resolve_stages(recipe, STAGE_TABLE)
     assert [stage.name for stage in stages] == list(recipe.stages)
     assert stages[-1].name == ("features" if name == "features" else "export")
 
@@ -32,19 +32,19 @@ def test_the_paper_s_stages_follow_its_settings() -> None:
 
 def test_a_stage_nearly_named_is_suggested() -> None:
     with pytest.raises(SettingsError, match="no stage 'transcibe'; did you mean 'transcribe'"):
-        resolve_stages(Recipe(stages=("probe", "transcibe")), STAGES)
+        resolve_stages(Recipe(stages=("probe", "transcibe")), STAGE_TABLE)
 
 
 def test_a_stage_before_what_it_needs_is_refused() -> None:
     with pytest.raises(SettingsError, match="stage 'write' needs 'transcribe' before it"):
-        resolve_stages(Recipe(stages=("probe", "write")), STAGES)
+        resolve_stages(Recipe(stages=("probe", "write")), STAGE_TABLE)
 
 
 def test_what_a_stage_takes_counts_where_the_recipe_has_it() -> None:
     short = ("probe", "transcribe", "write", "encode", "coarse", "gather")
     with_filter = ("probe", "transcribe", "write", "filter", "encode", "coarse", "gather")
-    assert "filter" not in resolve_stages(Recipe(stages=short), STAGES)[-1].needs
-    assert "filter" in resolve_stages(Recipe(stages=with_filter), STAGES)[-1].needs
+    assert "filter" not in resolve_stages(Recipe(stages=short), STAGE_TABLE)[-1].needs
+    assert "filter" in resolve_stages(Recipe(stages=with_filter), STAGE_TABLE)[-1].needs
 
 
 def test_a_recipe_must_hold_together():

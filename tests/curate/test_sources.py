@@ -9,8 +9,8 @@ import pytest
 
 from stepline.asr.captions import read_captions
 from stepline.curate.settings import ColumnsSettings, SourceSettings
+from stepline.curate.sources.addresses import relative_address
 from stepline.curate.sources.external_sort import sort_by_id
-from stepline.curate.sources.files import relative_address
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError

@@ -17,10 +17,10 @@ from stepline.chat.servers import Server, open_server
 from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import (
     KIND_NAMES,
-    QUESTIONS,
+    YES_ANSWERS,
     AnnotatorAgreement,
-    Said,
     Verdict,
+    VerdictAnswer,
     annotator_agreements,
     mean_answers,
 )
@@ -82,6 +82,7 @@ def check_by_model(
     server = server or open_server(settings)
     annotator = annotator_name(settings)
     notes = []
+    # The texts of each video are asked about together.
     seconds: dict[str, tuple[float, ...]] = {}
     requests = tokens = answered = count = 0
     try:
@@ -110,6 +111,7 @@ def check_by_model(
         cost = f"{requests} requests and {tokens} tokens"
         notes.append(f"dry run: a vision-language model would be asked at most {cost}")
         return ModelCheck(0, 0, count, tuple(notes))
+    # What the report says next to the numbers.
     if settings.machine is not None or settings.corrected is not None:
         weights = "witness.machine and witness.corrected weigh answers about where steps are shown"
         notes.append(f"{weights}; they decide nothing here")
@@ -132,7 +134,9 @@ def model_agreements(
     judge = []
     for text in sample.of_kind("narration"):
         if text.score is not None:
-            answer: Said = "aligned" if text.score >= YES_FROM else "not shown"
+            answer: VerdictAnswer = "not shown"
+            if text.score >= YES_FROM:
+                answer = "aligned"
             judge.append(Verdict(asked=text.id, annotator=JUDGE_NAME, said=answer))
     models = defaultdict(list)
     for verdict in by_model:
@@ -152,11 +156,15 @@ def model_agreements(
 def _majority(sample: AuditSample, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return what people say together of each text."""
     yes_count: Counter[str] = Counter()
-    for question in QUESTIONS:
+    for question in YES_ANSWERS:
         for kind in KIND_NAMES:
             for id, mean in mean_answers(sample, verdicts, question, kind).items():
                 yes_count[id] += mean >= YES_FROM
-    answers: tuple[Said, Said, Said] = ("not shown", "misplaced", "aligned")
+    answers: tuple[VerdictAnswer, VerdictAnswer, VerdictAnswer] = (
+        "not shown",
+        "misplaced",
+        "aligned",
+    )
     return [
         Verdict(asked=id, annotator=PEOPLE_NAME, said=answers[count])
         for id, count in yes_count.items()

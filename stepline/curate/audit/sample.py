@@ -63,8 +63,9 @@ class AuditSampler:
         records = self._videos.values()
         texts: list[AuditText] = []
         for record in records:
-            drawn = _shuffled(narration_texts(record), self._seed)[: self._texts]
-            drawn += _shuffled(_step_texts(record), self._seed)[: self._texts]
+            sentences = _shuffled(narration_texts(record), self._seed)
+            steps = _shuffled(_step_texts(record), self._seed)
+            drawn = sentences[: self._texts] + steps[: self._texts]
             # Another seed mixes the kinds than drew the texts, else the order of asking would show
             # the kind.
             texts += _shuffled(drawn, self._seed + 1)
@@ -76,8 +77,12 @@ def sample_sentences(
 ) -> AuditSample:
     """Return at most `count` of a video's sentences, drawn at random. among: ids of those that may
     be drawn."""
-    texts = [text for text in narration_texts(record) if among is None or text.id in among]
-    return _sample([record], _shuffled(texts, seed)[:count], seed)
+    texts = []
+    for text in narration_texts(record):
+        if among is None or text.id in among:
+            texts.append(text)
+    drawn = _shuffled(texts, seed)[:count]
+    return _sample([record], drawn, seed)
 
 
 def _shuffled(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
@@ -85,7 +90,9 @@ def _shuffled(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
 
 
 def _sample(records: Sequence[Record], texts: Sequence[AuditText], seed: int) -> AuditSample:
-    titles, paths, durations = {}, {}, {}
+    titles = {}
+    paths = {}
+    durations = {}
     for record in records:
         video = record.video
         titles[record.id] = video.title or record.id
@@ -100,26 +107,40 @@ def _sample(records: Sequence[Record], texts: Sequence[AuditText], seed: int) ->
 
 def narration_texts(record: Record) -> list[AuditText]:
     """Return the sentences of a video, in their order."""
-    return [
-        _audit_text(record, "narration", str(number), sentence.text, sentence.span, sentence.shown)
-        for number, sentence in enumerate(record.sentences)
-    ]
+    texts = []
+    for number, sentence in enumerate(record.sentences):
+        id = _text_id(f"{record.id}/narration {number}", sentence.text, sentence.span)
+        texts.append(
+            AuditText(
+                id=id,
+                video=record.id,
+                kind="narration",
+                text=sentence.text,
+                span=sentence.span,
+                score=sentence.shown,
+            )
+        )
+    return texts
 
 
 def _step_texts(record: Record) -> list[AuditText]:
     texts = []
     for step in record.steps:
-        if step.spans:
-            text = _audit_text(record, "step", step.id, step.text, step.spans[0], step.score)
-            texts.append(text)
+        if not step.spans:
+            continue
+        span = step.spans[0]
+        id = _text_id(f"{record.id}/step {step.id}", step.text, span)
+        texts.append(
+            AuditText(
+                id=id, video=record.id, kind="step", text=step.text, span=span, score=step.score
+            )
+        )
     return texts
 
 
-def _audit_text(
-    record: Record, kind: TextKind, name: str, text: str, span: Span, score: float | None
-) -> AuditText:
-    """Return a text under an id that changes with its wording and seconds, so that no verdict
-    outlives its text."""
-    digest = random_key(0, f"{text} {span.start:.3f} {span.end:.3f}") % 0xFFFFFF
-    id = f"{record.id}/{kind} {name} {digest:06x}"
-    return AuditText(id=id, video=record.id, kind=kind, text=text, span=span, score=score)
+def _text_id(name: str, text: str, span: Span) -> str:
+    """Return an id that changes with the wording and the seconds, so that no verdict outlives its
+    text."""
+    content = f"{text} {span.start:.3f} {span.end:.3f}"
+    digest = random_key(0, content) % 0xFFFFFF
+    return f"{name} {digest:06x}"

@@ -1,4 +1,4 @@
-"""What a vision-language model and people say of one video's sentences, beside P(the picture shows
+"""What a vision-language model and people say of one video's sentences, next to P(the picture shows
 it) by the judge.
 
 People's answers are those of `stepline annotate vnd` (`answers.jsonl`) or of the audit of a dataset
@@ -14,7 +14,7 @@ from stepline.chat.pictures import VideoPictures
 from stepline.chat.servers import Server
 from stepline.curate.audit.model_check import ModelCheck, check_by_model, model_agreements
 from stepline.curate.audit.sample import AuditSample, narration_texts, sample_sentences
-from stepline.curate.audit.verdicts import AnnotatorAgreement, Said, Verdict, Verdicts
+from stepline.curate.audit.verdicts import AnnotatorAgreement, Verdict, VerdictAnswer, Verdicts
 from stepline.errors import DatasetError, StoreError
 from stepline.records import Record, Span
 from stepline.vision.settings import VisionLanguageSettings
@@ -26,7 +26,7 @@ class SentenceCheck:
     """What the model answers on some sentences, by their number, how the asking went, and how well
     annotators agree."""
 
-    answers: dict[int, Said]
+    answers: dict[int, VerdictAnswer]
     asking: ModelCheck
     agreements: tuple[AnnotatorAgreement, ...]
 
@@ -54,13 +54,19 @@ def check_sentences(
     verdicts = _CollectedVerdicts()
     clips = _within(sample, video)
     asking = check_by_model(clips, lambda _: video, verdicts, settings, server=server)
+    # The pictures on the clock of the whole video.
     seconds = {}
     for id, offsets in asking.pictures.items():
         seconds[id] = tuple(video.start + offset for offset in offsets)
-    numbers = {text.id: number for number, text in enumerate(narration_texts(record))}
+    asking = replace(asking, pictures=seconds)
+
+    # The answers by the numbers of the sentences.
+    numbers = {}
+    for number, text in enumerate(narration_texts(record)):
+        numbers[text.id] = number
     answers = {numbers[verdict.asked]: verdict.said for verdict in verdicts}
     agreements = model_agreements(sample, people, verdicts)
-    return SentenceCheck(answers, replace(asking, pictures=seconds), tuple(agreements))
+    return SentenceCheck(answers, asking, tuple(agreements))
 
 
 def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
@@ -69,7 +75,9 @@ def _within(sample: AuditSample, video: VideoPictures) -> AuditSample:
     texts = []
     for text in sample.texts:
         clip = judged_span(text.span)
-        span = Span(max(0.0, clip.start - video.start), clip.end - video.start)
+        start = max(0.0, clip.start - video.start)
+        end = clip.end - video.start
+        span = Span(start, end)
         texts.append(text.model_copy(update={"span": span}))
     return sample.model_copy(update={"texts": tuple(texts)})
 
@@ -90,12 +98,19 @@ def read_people(file: Path, record: Record) -> list[Verdict]:
         ids = {text.id for text in texts}
         verdicts = [verdict for verdict in Verdicts(file) if verdict.asked in ids]
     else:
-        clips = {f"{record.id}:{number}": text.id for number, text in enumerate(texts)}
+        # Answers of `annotate vnd` name sentences by their number.
+        ids_by_clip = {}
+        for number, text in enumerate(texts):
+            ids_by_clip[f"{record.id}:{number}"] = text.id
         for answer in answers:
-            if answer.clip in clips:
-                verdict: Said = "aligned" if answer.shown else "not shown"
-                id = clips[answer.clip]
-                verdicts.append(Verdict(asked=id, annotator=answer.annotator, said=verdict))
+            if answer.clip not in ids_by_clip:
+                continue
+            id = ids_by_clip[answer.clip]
+            answer_text: VerdictAnswer = "not shown"
+            if answer.shown:
+                answer_text = "aligned"
+            verdict = Verdict(asked=id, annotator=answer.annotator, said=answer_text)
+            verdicts.append(verdict)
     if not verdicts:
         what = f"{file}: nobody answered on a sentence of {record.id}"
         raise DatasetError(f"{what}; give answers on this video")

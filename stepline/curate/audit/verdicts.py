@@ -8,7 +8,6 @@ served on this machine, so that each verdict is on disk at once.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -27,7 +26,7 @@ from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
 from stepline.records import FrozenModel
 from stepline.web.local_server import LocalServer, post, serve_page
 
-Said: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
+VerdictAnswer: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
 
 VERDICTS_FILE = "verdicts.jsonl"
 
@@ -38,16 +37,18 @@ class Verdict(FrozenModel):
 
     asked: Annotated[str, Field(min_length=1, max_length=500)]
     annotator: AnnotatorName
-    said: Said
+    said: VerdictAnswer
 
 
 class Verdicts(AppendLog[Verdict]):
     """The verdicts in a file; an annotator's later verdict on a text replaces the earlier."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(
-            path, Verdict, lambda verdict: (verdict.asked, verdict.annotator), "a verdict"
-        )
+        super().__init__(path, Verdict, _verdict_key, "a verdict")
+
+
+def _verdict_key(verdict: Verdict) -> tuple[str, str]:
+    return verdict.asked, verdict.annotator
 
 
 def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
@@ -58,10 +59,11 @@ def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
     file that is none.
     """
     try:
-        lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line]
+        content = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         what = f"{file}: cannot be read ({error})"
         raise StoreError(f"{what}; give the verdicts that the page saved") from error
+    lines = [line for line in content.split("\n") if line]
     imported = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -79,8 +81,8 @@ def import_verdicts(file: Path, verdicts: Verdicts, ids: frozenset[str]) -> int:
 
 
 KIND_NAMES: dict[TextKind, str] = {"narration": "raw narration", "step": "steps of the dataset"}
-# which verdicts answer a question with yes
-QUESTIONS: dict[str, frozenset[Said]] = {
+# The verdicts that answer a question with yes.
+YES_ANSWERS: dict[str, frozenset[VerdictAnswer]] = {
     "alignable": frozenset({"aligned", "misplaced"}),
     "well aligned": frozenset({"aligned"}),
 }
@@ -121,7 +123,9 @@ class AnnotatorAgreement:
     @property
     def coefficient(self) -> str:
         """The name of kappa's author."""
-        return "Cohen" if len(self.people) == 2 else "Fleiss"
+        if len(self.people) == 2:
+            return "Cohen"
+        return "Fleiss"
 
     def __str__(self) -> str:
         """Return kappa as people read it: 0.61 [0.48, 0.72]."""
@@ -139,9 +143,12 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditR
         ids = {text.id for text in sample.of_kind(kind)}
         alignable = _proportion(sample, verdicts, "alignable", kind)
         well_aligned = _proportion(sample, verdicts, "well aligned", kind)
-        answers = [verdict.said for verdict in verdicts if verdict.asked in ids]
-        unsure = answers.count("unsure")
-        rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
+        unsure = 0
+        for verdict in verdicts:
+            if verdict.asked in ids and verdict.said == "unsure":
+                unsure += 1
+        row = AuditRow(name, alignable.texts, unsure, alignable, well_aligned)
+        rows.append(row)
     return rows
 
 
@@ -156,7 +163,9 @@ def _proportion(
             hits[text.video] += answers[text.id]
             totals[text.video] += 1
     videos = sorted(totals)
-    return proportion([hits[video] for video in videos], [totals[video] for video in videos])
+    video_hits = [hits[video] for video in videos]
+    video_totals = [totals[video] for video in videos]
+    return proportion(video_hits, video_totals)
 
 
 def mean_answers(
@@ -165,10 +174,15 @@ def mean_answers(
     """Return the mean answer (yes = 1) to a question of each audited text of a kind, by its id."""
     ids = {text.id for text in sample.of_kind(kind)}
     answers: dict[str, list[bool]] = defaultdict(list)
+    yes_answers = YES_ANSWERS[question]
     for verdict in verdicts:
         if verdict.asked in ids and verdict.said != "unsure":
-            answers[verdict.asked].append(verdict.said in QUESTIONS[question])
-    return {id: sum(votes) / len(votes) for id, votes in answers.items()}
+            is_yes = verdict.said in yes_answers
+            answers[verdict.asked].append(is_yes)
+    means = {}
+    for id, votes in answers.items():
+        means[id] = sum(votes) / len(votes)
+    return means
 
 
 def annotator_agreements(
@@ -176,27 +190,47 @@ def annotator_agreements(
 ) -> list[AnnotatorAgreement]:
     """Return how well people agree on each question; nothing where no two answered the same
     text."""
-    answers: dict[str, dict[str, Said]] = defaultdict(dict)
+    # Who answered what.
+    answers: dict[str, dict[str, VerdictAnswer]] = defaultdict(dict)
     annotators = set()
     for verdict in verdicts:
         if verdict.said != "unsure":
             answers[verdict.asked][verdict.annotator] = verdict.said
             annotators.add(verdict.annotator)
     people = tuple(sorted(annotators))
+
+    # The texts that all of them answered.
     shared = [text for text in sample.texts if len(answers[text.id]) == len(people)]
     if len(people) < 2 or not shared:
         return []
+
+    # Texts of a video are drawn together, those of a single video one by one.
     rows: dict[str, list[int]] = defaultdict(list)
     for row, text in enumerate(shared):
         rows[text.video].append(row)
-    groups = list(rows.values()) if len(rows) > 1 else [[row] for row in range(len(shared))]
+    groups = list(rows.values())
+    if len(groups) == 1:
+        groups = [[row] for row in range(len(shared))]
+
     agreements = []
-    for question, yes in QUESTIONS.items():
-        table = [[answers[text.id][person] in yes for person in people] for text in shared]
+    for question, yes_answers in YES_ANSWERS.items():
+        table = []
+        for text in shared:
+            table.append([answers[text.id][person] in yes_answers for person in people])
         votes = np.array(table, dtype=np.int64)
         kappa, same = _kappa(votes)
         low, high = _kappa_interval(votes, groups, seed)
-        agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
+        agreements.append(
+            AnnotatorAgreement(
+                question=question,
+                people=people,
+                texts=len(votes),
+                kappa=kappa,
+                low=low,
+                high=high,
+                same=same,
+            )
+        )
     return agreements
 
 
@@ -205,7 +239,8 @@ def _kappa(votes: Votes) -> tuple[float | None, float | None]:
     answers."""
     people = votes.shape[1]
     yes = votes.sum(axis=1)
-    kappa, same = fleiss_kappa(np.stack([yes, people - yes], axis=1))
+    no = people - yes
+    kappa, same = fleiss_kappa(np.stack([yes, no], axis=1))
     if people == 2:
         kappa = cohen_kappa(votes[:, 0], votes[:, 1])
     return kappa, same
@@ -215,9 +250,11 @@ def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[f
     """Return the bootstrap interval of kappa; groups: rows that are drawn together."""
     rng = np.random.default_rng(seed)
     kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
+    count = len(groups)
     for draw in range(BOOTSTRAP_DRAWS):
-        drawn = rng.integers(len(groups), size=len(groups))
-        rows = list(chain.from_iterable(groups[group] for group in drawn))
+        rows: list[int] = []
+        for group in rng.integers(count, size=count):
+            rows += groups[group]
         kappa, _ = _kappa(votes[rows])
         if kappa is not None:
             kappas[draw] = kappa
@@ -232,9 +269,8 @@ def serve(
 ) -> LocalServer:
     """Return a server on this machine; `page` is made again for each visit, with the verdicts so
     far."""
-    return serve_page(
-        audit_routes(page, sample, verdicts), port, token="audit", policy=CONTENT_POLICY
-    )
+    routes = audit_routes(page, sample, verdicts)
+    return serve_page(routes, port, token="audit", policy=CONTENT_POLICY)
 
 
 def audit_routes(
@@ -244,14 +280,18 @@ def audit_routes(
     ids = frozenset(text.id for text in sample.texts)
 
     def visit(_: Request) -> Response:
-        return HTMLResponse(page(), headers={"Content-Security-Policy": CONTENT_POLICY})
+        headers = {"Content-Security-Policy": CONTENT_POLICY}
+        return HTMLResponse(page(), headers=headers)
 
     def answers(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
-        # raises ValidationError for no name
+        # Raises ValidationError for no name.
         annotator = Verdict(asked="-", annotator=name, said="unsure").annotator
-        own = (verdict for verdict in verdicts if verdict.annotator == annotator)
-        return JSONResponse({"said": {verdict.asked: verdict.said for verdict in own}})
+        own = {}
+        for verdict in verdicts:
+            if verdict.annotator == annotator:
+                own[verdict.asked] = verdict.said
+        return JSONResponse({"said": own})
 
     def take(verdict: Verdict) -> None:
         if verdict.asked not in ids:

@@ -35,8 +35,11 @@ END_SECONDS = 10.0  # to wait for actors that end their workers and their log
 
 def last_line(error: Exception) -> str:
     """Return the last line of what Ray says of an error: the cause, after the places."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:MAX_REASON_CHARS] if lines else ""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return ""
+    line = lines[-1].strip()
+    return line[:MAX_REASON_CHARS]
 
 
 class Actor:
@@ -48,29 +51,35 @@ class Actor:
     ) -> None:
         """device: for stages that use a GPU, of which Ray shows an actor its own alone; None: it
         asked for none."""
-        # the node's own process; one that Ray forgets would go on for a while
+        # The node's own process; one that Ray forgets would go on for a while.
         die_with(os.getppid())
         self._until_end = contextlib.ExitStack()
         out = RemotePath(url, plan.recipe.remote)
         scratch = self._until_end.enter_context(scratch_folder())
         run_log = self._until_end.enter_context(contextlib.closing(RunLog(out)))
         self._replies: dict[str, Future[FinishedVideo]] = {}
-        phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finish)
-        devices = [device] if device else []
+        results = ResultStore(out, listed=False)
+        phase = Phase(plan, results, stages, retry, self._finish)
+        devices = []
+        if device:
+            devices.append(device)
         self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
         self._until_end.callback(self._scheduler.close)
+        # A thread of its own works, and takes commands.
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._end: Future[None] = Future()  # of the thread, with what ended it
-        threading.Thread(target=self._work, daemon=True, name="scheduler").start()
+        thread = threading.Thread(target=self._work, daemon=True, name="scheduler")
+        thread.start()
 
     def ready(self) -> bool:
-        """Tell that it has started."""
+        """Return True, once it has started."""
         return True
 
     def do(self, item: VideoItem) -> FinishedVideo:
         """Return what became of a video. Raises SteplineError where the run must end."""
         reply: Future[FinishedVideo] = Future()
-        self._commands.put(partial(self._add, item, reply))
+        command = partial(self._add, item, reply)
+        self._commands.put(command)
         either: list[Future[Any]] = [reply, self._end]
         wait(either, return_when=FIRST_COMPLETED)
         if not reply.done():
@@ -79,7 +88,8 @@ class Actor:
 
     def withdraw(self, identity: str, *, begun: bool) -> None:
         """Give up a video that another actor does. begun: also where a task of it ran."""
-        self._commands.put(partial(self._scheduler.withdraw, identity, begun=begun))
+        command = partial(self._scheduler.withdraw, identity, begun=begun)
+        self._commands.put(command)
 
     def close(self) -> None:
         """End its worker and its log; what is under way is given up."""
@@ -91,7 +101,8 @@ class Actor:
         self._scheduler.add(item)
 
     def _finish(self, video: FinishedVideo) -> None:
-        self._replies.pop(video.item.id).set_result(video)
+        reply = self._replies.pop(video.item.id)
+        reply.set_result(video)
 
     def _work(self) -> None:
         try:
@@ -153,14 +164,14 @@ class ActorGroup:
         self._open: dict[str, AssignedVideo] = {}  # by id, in the order in which they came
         self._failed_starts = 0
         self.left_work = False  # an actor ended, or was lost, while it held a video
-        # by Ray's reference; None: its start
+        # By Ray's reference; None: its start.
         self.calls: dict[Any, tuple[StartedActor, AssignedVideo | None]] = {}
         for _ in range(self._fewest):
             self._start_actor()
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether it holds a video."""
+        """Whether it holds a video."""
         return bool(self._open)
 
     @property
@@ -170,8 +181,9 @@ class ActorGroup:
 
     def add(self, item: VideoItem) -> None:
         """Take a video over."""
-        self._open[item.id] = AssignedVideo(item)
-        self._waiting.append(self._open[item.id])
+        video = AssignedVideo(item)
+        self._open[item.id] = video
+        self._waiting.append(video)
 
     def hand_out(self, most: int | None, *, more: bool) -> None:
         """Give up to `most` waiting videos to actors, the emptiest first, and start as many actors
@@ -179,18 +191,28 @@ class ActorGroup:
 
         more: whether further videos may come; where none do, idle actors take copies, or end.
         """
+        # Waiting videos go to the emptiest actors.
         count = len(self._waiting)
-        for _ in range(count if most is None else min(most, count)):
-            ready = (actor for actor in self._actors if actor.ready)
+        if most is not None:
+            count = min(most, count)
+        for _ in range(count):
+            ready = [actor for actor in self._actors if actor.ready]
             actor = min(ready, key=lambda actor: len(actor.videos), default=None)
             if actor is None or len(actor.videos) >= self._ahead:
                 break
             self._give(actor, self._waiting.popleft())
-        useful = len(self._open) if self._waiting else 0
+
+        # More actors, where there is work for them.
+        useful = 0
+        if self._waiting:
+            useful = len(self._open)
         if more:
             useful = max(self._fewest, useful)
-        for _ in range(min(self._most, useful) - len(self._actors)):
+        missing = min(self._most, useful) - len(self._actors)
+        for _ in range(missing):
             self._start_actor()
+
+        # At the end an actor without work takes a copy, or ends.
         if not more and not self._waiting:
             for actor in list(self._actors):
                 if not actor.videos:
@@ -211,11 +233,13 @@ class ActorGroup:
             if isinstance(error.cause, SteplineError):
                 raise SteplineError(str(error.cause)) from error
             raise
+        # The start of an actor.
         if video is None:
             actor.ready = reply is not None
             if actor.ready:
                 self._failed_starts = 0
             return None
+        # The first end of a video withdraws its copy.
         actor.videos.remove(video)
         video.actors.remove(actor)
         if video.finished:
@@ -242,21 +266,25 @@ class ActorGroup:
             self._ray.kill(handle)
 
     def _start_actor(self) -> None:
-        started = StartedActor(self._start())
-        self._actors.append(started)
-        self.calls[started.handle.ready.remote()] = (started, None)
+        handle = self._start()
+        actor = StartedActor(handle)
+        self._actors.append(actor)
+        call = handle.ready.remote()
+        self.calls[call] = (actor, None)
 
     def _give(self, actor: StartedActor, video: AssignedVideo) -> None:
         actor.videos.append(video)
         video.actors.append(actor)
-        self.calls[actor.handle.do.remote(video.item)] = (actor, video)
+        call = actor.handle.do.remote(video.item)
+        self.calls[call] = (actor, video)
 
     def _copy_or_end(self, idle: StartedActor) -> None:
         """Give an actor a copy of what another one holds, the last one that was handed out first;
         else end it."""
         for video in reversed(self._open.values()):
             if idle.ready and len(video.actors) == 1:
-                video.actors[0].handle.withdraw.remote(video.item.id, begun=False)
+                holder = video.actors[0]
+                holder.handle.withdraw.remote(video.item.id, begun=False)
                 self._give(idle, video)
                 return
         self._end(idle)
@@ -285,4 +313,5 @@ class ActorGroup:
         self._actors.remove(actor)
         if actor.videos:
             self.left_work = True
-        self._ending.append((actor.handle, actor.handle.close.remote()))
+        call = actor.handle.close.remote()
+        self._ending.append((actor.handle, call))

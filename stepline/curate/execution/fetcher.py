@@ -113,7 +113,7 @@ class Fetcher:
         return self._videos[item.id]
 
     def _has_room(self, files: VideoFiles) -> bool:
-        """Tell whether one more file may be fetched; a video that has begun gets all it needs, or
+        """Return whether one more file may be fetched; a video that has begun gets all it needs, or
         it would wait."""
         if files.size or files.pending:
             return True

@@ -20,16 +20,20 @@ class GpuUsage:
         self._lock = threading.Lock()
         self._looks = 0.0
         self._busy = 0.0
-        threading.Thread(target=self._watch, daemon=True, name="GPU usage").start()
+        thread = threading.Thread(target=self._watch, daemon=True, name="GPU usage")
+        thread.start()
 
     def take(self) -> dict[str, float]:
         """Return the looks since this was last asked, and the sum of the shares in [0, 1] that they
         found busy."""
         with self._lock:
-            looks, busy = self._looks, self._busy
+            looks = self._looks
+            busy = self._busy
             self._looks = 0.0
             self._busy = 0.0
-        return {"gpu_looks": looks, "gpu_busy": round(busy, 4)} if looks else {}
+        if not looks:
+            return {}
+        return {"gpu_looks": looks, "gpu_busy": round(busy, 4)}
 
     def _watch(self) -> None:
         while (share := busy_share(self._number)) is not None:
@@ -42,9 +46,12 @@ class GpuUsage:
 def driver_number(device: str) -> str:
     """Return the driver's name of a device: where CUDA_VISIBLE_DEVICES is set, torch counts those
     alone."""
-    number = device.partition(":")[2] or "0"
+    _, _, ending = device.partition(":")
+    number = ending or "0"
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return names[int(number)].strip() if any(names) and int(number) < len(names) else number
+    if not any(names) or int(number) >= len(names):
+        return number
+    return names[int(number)].strip()
 
 
 def busy_share(number: str) -> float | None:
@@ -55,6 +62,6 @@ def busy_share(number: str) -> float | None:
             command, stderr=subprocess.DEVNULL, timeout=ANSWER_SECONDS
         )
         return float(percent) / 100
-    # no driver, a MIG part, a damaged card: not known
+    # No driver, a MIG part, a damaged card: not known.
     except (OSError, ValueError, subprocess.SubprocessError):
         return None

@@ -97,7 +97,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def process_is_alive(pid: int) -> bool:
-    """Tell whether a process of this machine runs, which one that only waits for its parent to take
+    """Return whether a process of this machine runs, which one that only waits for its parent to take
     note of its end does not."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)

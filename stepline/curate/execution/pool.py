@@ -32,7 +32,7 @@ from stepline.curate.plan import StageTask
 from stepline.curate.stage import FailureKind, StageFailure, never, no_libraries, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 START_SECONDS = 180.0  # that a process may take to start
 MAX_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
@@ -61,7 +61,7 @@ class WorkerProcess:
         self._setup = setup
         self._log = log
         self._limits = setup.recipe.limits
-        self._max_bytes = self._limits.memory * MIB
+        self._max_bytes = self._limits.memory * BYTES_PER_MIB
         self.has_gpu = setup.device != "cpu"
         self.requests: Sequence[TaskRequest] = ()  # that it works on
         self.request_count = 0  # times that it got some since its process started
@@ -74,7 +74,7 @@ class WorkerProcess:
 
     @property
     def is_free(self) -> bool:
-        """Tell whether it can take requests."""
+        """Return whether it can take requests."""
         return self._ready and not self.requests
 
     @property
@@ -83,7 +83,7 @@ class WorkerProcess:
         return time.monotonic() - self._began
 
     def can_do(self, request: TaskRequest) -> bool:
-        """Tell whether it has the GPU that a request may ask."""
+        """Return whether it has the GPU that a request may ask."""
         return self.has_gpu or not request.gpu
 
     def submit(self, requests: Sequence[TaskRequest]) -> None:
@@ -185,13 +185,26 @@ class WorkerProcess:
                 raise SteplineError(
                     f"a worker process cannot start (code {code}): {self._last_words()}"
                 )
-        return WorkerDeath(self._process.returncode if code is None else code, limit)
+        if code is None:
+            code = self._process.returncode
+        return WorkerDeath(code, limit)
 
     def _last_words(self) -> str:
         """Return the last line that the process wrote."""
-        text = self._log.read_text(errors="replace") if self._log.is_file() else ""
+        text = ""
+        if self._log.is_file():
+            text = self._log.read_text(errors="replace")
         lines = [line for line in text.split("\n") if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        if not lines:
+            return "it said nothing"
+        return lines[-1]
+
+
+def _unless_of_memory(reply: TaskReply) -> TaskReply | None:
+    """Return a reply, None where memory was short, which models of other tasks may have taken."""
+    if reply.kind == "memory":
+        return None
+    return reply
 
 
 def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -207,7 +220,7 @@ def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
 
 def descendants(pid: int) -> list[int]:
     """Return the processes that one has started, and those that they have."""
-    # a system that is asked about all its processes
+    # A system that is asked about all its processes.
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):
             return [child.pid for child in psutil.Process(pid).children(recursive=True)]
@@ -226,7 +239,9 @@ def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
     try:
         process = psutil.Process(pid)
         whole: int = process.memory_info().rss
-        return whole if kind == "rss" else int(getattr(process.memory_full_info(), "pss", whole))
+        if kind == "rss":
+            return whole
+        return int(getattr(process.memory_full_info(), "pss", whole))
     except psutil.Error:
         return 0
 
@@ -337,10 +352,12 @@ class WorkerPool:
         if message is None:
             return []
         if isinstance(message, WorkerReady):
-            cpu, wall = round(message.cpu, 4), round(message.wall, 4)
+            cpu = round(message.cpu, 4)
+            wall = round(message.wall, 4)
             self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             return []
-        requests, seconds = worker.requests, worker.seconds
+        requests = worker.requests
+        seconds = worker.seconds
         single = len(requests) == 1  # of several, the fault of an end is unknown
         fresh = single and worker.request_count == 1
 
@@ -349,7 +366,9 @@ class WorkerPool:
         if isinstance(message, list):
             worker.requests = ()
             ends = message
-            replies = [reply if fresh or reply.kind != "memory" else None for reply in message]
+            replies = list(message)
+            if not fresh:
+                replies = [_unless_of_memory(reply) for reply in message]
             if None in replies:
                 worker.restart()
         else:
@@ -368,33 +387,39 @@ class WorkerPool:
                 self._retries.append(request)
             else:
                 self._singles.append(request)
-        return [
-            TaskOutcome(request, _failure(request.task, reply), seconds)
-            for request, reply in finished
-        ]
+        outcomes = []
+        for request, reply in finished:
+            failure = _failure(request.task, reply)
+            outcomes.append(TaskOutcome(request, failure, seconds))
+        return outcomes
 
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float
     ) -> TaskReply | None:
         """Return what a worker's death means for its request; None where it is to be done again."""
-        kind: FailureKind
+        kind: FailureKind = "crash"
         counts = fresh
         if death.limit == "time":
-            kind, reason = "hang", f"it took more than {self._limits.seconds:g} s"
+            kind = "hang"
+            reason = f"it took more than {self._limits.seconds:g} s"
             counts = True
         elif death.limit == "memory":
-            kind, reason = "memory", f"it took more than {self._limits.memory} MiB of memory"
+            kind = "memory"
+            reason = f"it took more than {self._limits.memory} MiB of memory"
         elif death.code in OUTSIDE_CODES:
             self._kills[request.task.key] += 1
             counts = self._kills[request.task.key] >= OUTSIDE_KILLS
-            kind, times = "memory", f"{OUTSIDE_KILLS} times from outside"
+            kind = "memory"
+            times = f"{OUTSIDE_KILLS} times from outside"
             reason = f"its process was killed {times}, as a system does that is short of memory"
         elif death.code < 0:
             name = signal.Signals(-death.code).name
-            kind, reason = "crash", f"its process ended with signal {name}"
+            reason = f"its process ended with signal {name}"
         else:
-            kind, reason = "crash", f"its process ended with exit code {death.code}"
-        return TaskReply(kind, reason, wall=seconds) if counts else None
+            reason = f"its process ended with exit code {death.code}"
+        if not counts:
+            return None
+        return TaskReply(kind, reason, wall=seconds)
 
     def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool) -> None:
         task = request.task

@@ -27,7 +27,7 @@ from stepline.curate.stage import Recipe, Stage, VideoItem
 from stepline.curate.store.results import remove_partials
 from stepline.device import core_count
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 # Of every process of Ray: its servers log nothing on stderr, and an actor without a GPU sees what
 # CUDA_VISIBLE_DEVICES says.
@@ -37,7 +37,7 @@ RAY_ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
 LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
-OBJECT_STORE_BYTES = 80 * MIB  # near the least that Ray takes: nothing is stored in it
+OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothing is stored in it
 MAX_LOOKED_AT = 256  # videos whose state is asked for between two looks at the replies
 REPLY_SECONDS = 1.0  # to wait for the first reply
 GATHER_SECONDS = 0.02  # to wait for more, so that a thousand actors are not asked for each
@@ -72,7 +72,9 @@ def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem 
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
             phase.on_finished(FinishedVideo(item, video.failure, worked=False))
-        yield None if video.finished else item
+            yield None
+        else:
+            yield item
 
 
 def _finished_videos(
@@ -86,7 +88,9 @@ def _finished_videos(
     more = True
     while more or any(group.is_busy for group in groups):
         # New videos, as many as there is room for.
-        room = min(MAX_LOOKED_AT, first.room) if more else 0
+        room = 0
+        if more:
+            room = min(MAX_LOOKED_AT, first.room)
         if room > 0:
             block = list(islice(items, room))
             more = len(block) == room
@@ -97,12 +101,16 @@ def _finished_videos(
         # To the actors, the groups in their order.
         comes = more
         for group, later in following.items():
-            limit = None if later is None else max(0, later.room)
+            limit = None
+            if later is not None:
+                limit = max(0, later.room)
             group.hand_out(limit, more=comes)
             comes = comes or group.is_busy
 
         # From the actors: on to the next group, or finished.
-        seconds = 0.0 if more and first.room > 0 else REPLY_SECONDS
+        seconds = REPLY_SECONDS
+        if more and first.room > 0:
+            seconds = 0.0
         for group, call in _replied(ray, groups, seconds):
             video = group.take(call)
             later = following[group]
@@ -171,7 +179,9 @@ def _actor_groups(ray: Any, phase: Phase) -> list[ActorGroup]:
             max_concurrency=engine.ahead + 2,
             max_restarts=0,
         )
-        device = "cuda" if gpus else None
+        device = None
+        if gpus:
+            device = "cuda"
         start = partial(kind.remote, plan, phase.results.out.url, stages, phase.retry, device)
         groups.append(ActorGroup(ray, start, most=most, fewest=engine.fewest, ahead=engine.ahead))
     return groups
@@ -181,8 +191,14 @@ def stages_by_actor(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple
     """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where
     there are no GPUs."""
     gpus = recipe.engine.gpus
-    runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe))
-    return [(tuple(stage.name for stage in run), gpus if uses else 0.0) for uses, run in runs]
+    runs = []
+    for uses_gpu, run in groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe)):
+        own_gpus = 0.0
+        if uses_gpu:
+            own_gpus = gpus
+        names = tuple(stage.name for stage in run)
+        runs.append((names, own_gpus))
+    return runs
 
 
 @contextlib.contextmanager
@@ -191,7 +207,10 @@ def cluster(plan: Plan) -> Iterator[Any]:
     here ends."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-    ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if address == "local" else {}))
+    variables = RAY_ENVIRONMENT
+    if address == "local":
+        variables = variables | LOCAL_ENVIRONMENT
+    ray = _import_ray(variables)
     ours = not ray.is_initialized()
     if ours and address == "local":
         # As many as groups at least: where one got no actor, those before it would wait for it.

@@ -27,7 +27,7 @@ from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.remote import RemotePath
 from stepline.remote.retry import OutOfReachError
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 FILE_POLL_INTERVAL = 0.02  # seconds to wait while a file is on its way and every worker is free
 
@@ -51,7 +51,7 @@ class OpenVideo:
         retry: bool = False,
     ) -> None:
         self.item = item
-        self.tasks = tuple(task for task in plan.tasks(item) if task.stage in stages)
+        self.tasks = [task for task in plan.tasks(item) if task.stage in stages]
         self._plan = plan
         self.failures: dict[str, StageFailure] = {}
         self.states: dict[str, TaskState] = {}
@@ -93,7 +93,11 @@ class OpenVideo:
         return None
 
     def _needs_done(self, task: StageTask) -> bool:
-        return all(self.states.get(need, "done") == "done" for need in task.needs)
+        for need in task.needs:
+            state = self.states.get(need, "done")
+            if state != "done":
+                return False
+        return True
 
     def start(self, task: StageTask) -> None:
         """Note that a task runs."""
@@ -102,8 +106,10 @@ class OpenVideo:
 
     def record(self, task: StageTask, failure: StageFailure | None) -> None:
         """Note what became of a task."""
-        self.states[task.stage] = "failed" if failure else "done"
-        if failure is not None:
+        if failure is None:
+            self.states[task.stage] = "done"
+        else:
+            self.states[task.stage] = "failed"
             self.failures[task.stage] = failure
 
     @property
@@ -116,7 +122,7 @@ class OpenVideo:
 
     @property
     def finished(self) -> bool:
-        """Tell whether there is nothing left to do."""
+        """Whether there is nothing left to do."""
         states = set(self.states.values())
         if "running" in states:
             return False
@@ -126,13 +132,15 @@ class OpenVideo:
         """Return what must be at hand for the tasks that may still run."""
         files: set[str] = set()
         for task in self.tasks:
-            if self.states[task.stage] in ("waiting", "running"):
+            state = self.states[task.stage]
+            if state in ("waiting", "running"):
                 files |= self.files_of(task)
         return frozenset(files)
 
     def files_of(self, task: StageTask) -> frozenset[str]:
         """Return which files a task reads."""
-        return files_read(self._plan.stages[task.stage], self.item)
+        stage = self._plan.stages[task.stage]
+        return files_read(stage, self.item)
 
 
 @dataclass(frozen=True)
@@ -186,11 +194,13 @@ def worker_setup(phase: Phase) -> WorkerSetup:
     needs: set[str] = set()
     versions: dict[str, str] = {}
     for name in phase.stages:
-        needs.update(stages[name].needs)
-        # by the plan, which another machine may have made
-        for library in stages[name].libraries(plan.recipe):
+        stage = stages[name]
+        needs.update(stage.needs)
+        # By the plan, which another machine may have made.
+        other_versions = plan.libraries.get(name, {})
+        for library in stage.libraries(plan.recipe):
             usual = KEYED_VERSIONS.get(library, "")
-            versions[library] = plan.libraries.get(name, {}).get(library, usual)
+            versions[library] = other_versions.get(library, usual)
     folders = StageFolders(out).local_folders(plan.dataset_keys, sorted(needs))
     in_order = dict(sorted(versions.items()))
     return WorkerSetup(plan.recipe, stages, out.url, folders, versions=in_order)
@@ -211,14 +221,19 @@ class Scheduler:
         """devices: of workers that have a GPU; none: every stage runs on the CPU."""
         recipe = phase.plan.recipe
         engine = recipe.engine
-        stages = [phase.plan.stages[name] for name in phase.stages]
-        self._on_gpu = {stage.name for stage in stages if devices and stage.gpu(recipe)}
+        self._on_gpu = set()
+        for name in phase.stages:
+            stage = phase.plan.stages[name]
+            if devices and stage.gpu(recipe):
+                self._on_gpu.add(name)
         self._phase = phase
         self._most_open = engine.ahead * workers  # videos open together
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
-        self._fetcher = Fetcher(scratch, engine.cache * MIB, recipe.remote)
-        self._pool = WorkerPool(worker_setup(phase), workers, run_log, scratch, devices)
+        cache_bytes = engine.cache * BYTES_PER_MIB
+        self._fetcher = Fetcher(scratch, cache_bytes, recipe.remote)
+        setup = worker_setup(phase)
+        self._pool = WorkerPool(setup, workers, run_log, scratch, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
         """Work until every video is finished, the oldest first.
@@ -234,7 +249,7 @@ class Scheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a video is open."""
+        """Whether a video is open."""
         return bool(self._open)
 
     def add(self, item: VideoItem) -> None:
@@ -242,7 +257,8 @@ class Scheduler:
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
-            phase.on_finished(FinishedVideo(video.item, video.failure, video.worked))
+            finished = FinishedVideo(video.item, video.failure, video.worked)
+            phase.on_finished(finished)
         else:
             self._open[item.id] = video
 
@@ -257,7 +273,10 @@ class Scheduler:
     def step(self) -> None:
         """Submit the tasks that can be, wait a little, and record those that came to an end."""
         self._submit_tasks()
-        for outcome in self._pool.wait(FILE_POLL_INTERVAL if self._awaits_file else POLL_INTERVAL):
+        poll_interval = POLL_INTERVAL
+        if self._awaits_file:
+            poll_interval = FILE_POLL_INTERVAL
+        for outcome in self._pool.wait(poll_interval):
             self._record(outcome.request.task, outcome.failure)
 
     def close(self) -> None:
@@ -270,12 +289,14 @@ class Scheduler:
         a file."""
         self._awaits_file = False
         for video in list(self._open.values()):
-            self._fetcher.prefetch(video.item, sorted(video.files()))
+            files = sorted(video.files())
+            self._fetcher.prefetch(video.item, files)
         for ahead in (False, True):
             for worker in self._pool.free_workers(len(self._open)):
                 requests = self._requests_for(worker, ahead=ahead)
                 for request in requests:
-                    self._open[request.task.item.id].start(request.task)
+                    video = self._open[request.task.item.id]
+                    video.start(request.task)
                 if requests:
                     self._pool.submit(worker, requests)
 
@@ -286,7 +307,9 @@ class Scheduler:
         A worker with a GPU takes the stages that use one first, and several of one that does many
         at once; others none of them.
         """
-        preferred = self._on_gpu if worker.has_gpu else worker.stages_run
+        preferred = worker.stages_run
+        if worker.has_gpu:
+            preferred = self._on_gpu
         possible = self._possible_requests(worker, ahead=ahead)
         passed: list[TaskRequest] = []
         for request in possible:
@@ -302,7 +325,8 @@ class Scheduler:
         if not request.gpu or plan.stages[name].run_many is None:
             return [request]
         alike = (other for other in chain(passed, possible) if other.task.stage == name)
-        return list(islice(alike, plan.recipe.engine.batch))
+        batch = islice(alike, plan.recipe.engine.batch)
+        return list(batch)
 
     def _possible_requests(self, worker: WorkerProcess, *, ahead: bool) -> Iterator[TaskRequest]:
         """Yield the tasks that may run on a worker and whose files are here, the oldest video's
@@ -314,7 +338,8 @@ class Scheduler:
             files = self._files(video, task)
             if files is None:
                 continue
-            request = TaskRequest(task, files, task.stage in self._on_gpu)
+            on_gpu = task.stage in self._on_gpu
+            request = TaskRequest(task, files, on_gpu)
             if worker.can_do(request):
                 yield request
 
@@ -325,7 +350,8 @@ class Scheduler:
             files = self._fetcher.local_files(video.item, video.files_of(task))
         except SteplineError as error:
             item = video.item
-            addresses = [RemotePath(url).display_url for url in file_urls(item).values()]
+            urls = file_urls(item).values()
+            addresses = [RemotePath(url).display_url for url in urls]
             # A store that is out of reach is no fault of the video; on the web each may have a host
             # of its own.
             on_the_web = any(address.startswith("http") for address in addresses)
@@ -333,7 +359,8 @@ class Scheduler:
             if out_of_reach or disk_is_full(error):
                 raise
             reason = portable_reason(str(error), addresses, item.id)
-            self._record(task, StageFailure(item.id, task.stage, "error", reason))
+            failure = StageFailure(item.id, task.stage, "error", reason)
+            self._record(task, failure)
             return None
         if files is None:
             self._awaits_file = True
@@ -341,7 +368,8 @@ class Scheduler:
 
     def _record(self, task: StageTask, failure: StageFailure | None) -> None:
         """Keep what became of a task, and finish its video where nothing is left to do."""
-        phase, video = self._phase, self._open[task.item.id]
+        phase = self._phase
+        video = self._open[task.item.id]
         stage = phase.plan.stages[task.stage]
         if failure is None:
             phase.results.add_key(stage, task.key)
@@ -357,9 +385,11 @@ class Scheduler:
         """Pass on a video where nothing is left to do, and let its files go."""
         if not video.finished:
             return
-        item, failure = video.item, video.failure
+        item = video.item
+        failure = video.failure
         del self._open[item.id]
         self._fetcher.release(item)
         unfinished = failure is None and "waiting" in video.states.values()
         withdrawn = video.withdrawn and unfinished
-        self._phase.on_finished(FinishedVideo(item, failure, video.worked, withdrawn))
+        finished = FinishedVideo(item, failure, video.worked, withdrawn)
+        self._phase.on_finished(finished)

@@ -2,7 +2,8 @@
 the pool.
 
 It reads what a task needs, runs the stage and stores the result. It holds models between tasks,
-dies with its parent, and may itself hang, crash or be killed: the pool waits for it no longer than its limits.
+dies with its parent, and may itself hang, crash or be killed: the pool waits for it no longer than
+its limits.
 """
 
 import errno
@@ -65,7 +66,9 @@ class TaskRunner:
         self._setup = setup
         self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote))
         self._loaded: set[str] = set()
-        self._usage = GpuUsage(setup.device) if setup.device.startswith("cuda") else None
+        self._usage: GpuUsage | None = None
+        if setup.device.startswith("cuda"):
+            self._usage = GpuUsage(setup.device)
 
     @one_blas_thread()
     def run(self, requests: Sequence[TaskRequest]) -> list[TaskReply]:
@@ -82,17 +85,22 @@ class TaskRunner:
         cpu = time.process_time()
         wall = time.monotonic()
         results = self._run_many(stage, requests, notes)
-        work = zip(requests, notes, results, strict=True)
-        replies = [self._store_result(stage, *each) for each in work]
+        replies = []
+        for request, note, result in zip(requests, notes, results, strict=True):
+            replies.append(self._store_result(stage, request, note, result))
         cpu = (time.process_time() - cpu) / len(requests)
         wall = (time.monotonic() - wall) / len(requests)
+
+        # What it took, in equal shares.
         if requests[0].gpu and self._usage is not None:
             notes[0] |= self._usage.take()
         memory = peak_memory()
-        return [
-            replace(reply, cpu=cpu, wall=wall, peak_rss=memory, first=first, notes=note)
-            for reply, note in zip(replies, notes, strict=True)
-        ]
+        measured_replies = []
+        for reply, note in zip(replies, notes, strict=True):
+            measured_replies.append(
+                replace(reply, cpu=cpu, wall=wall, peak_rss=memory, first=first, notes=note)
+            )
+        return measured_replies
 
     def _run_many(
         self, stage: Stage, requests: Sequence[TaskRequest], notes: Sequence[dict[str, float]]
@@ -104,9 +112,11 @@ class TaskRunner:
         """
         if len(requests) > 1 and stage.run_many is not None:
             try:
-                contexts = [self._context(*each) for each in zip(requests, notes, strict=True)]
+                pairs = zip(requests, notes, strict=True)
+                contexts = [self._context(request, note) for request, note in pairs]
                 return stage.run_many(contexts)
-            except Exception as error:  # noqa: BLE001 (whatever it is, the video that has it raises it again)
+            # Whatever it is, the video that has it raises it again.
+            except Exception as error:  # noqa: BLE001
                 log.warning("%s: each by itself (%s)", stage.name, first_line(error))
             for note in notes:
                 note.clear()
@@ -125,9 +135,11 @@ class TaskRunner:
                 return TaskReply("run", str(error))
             return TaskReply("done", bytes=len(data))
         if kind == "run":  # for the owner of the run, with all paths
-            return TaskReply(kind, " ".join(reason.split()))
+            one_line = " ".join(reason.split())
+            return TaskReply(kind, one_line)
         files = map(str, request.files.values())
-        return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
+        own_reason = portable_reason(reason, files, request.task.item.id)
+        return TaskReply(kind, own_reason)
 
     def _run(
         self, stage: Stage, request: TaskRequest, notes: dict[str, float]
@@ -135,10 +147,11 @@ class TaskRunner:
         """Return the bytes that a stage makes of a task's video, or how it failed and why."""
         try:
             context = self._context(request, notes)
-        # a lost GPU, a result that cannot be read: no fault of the video
+        # A lost GPU, a result that cannot be read: no fault of the video.
         except SteplineError as error:
             return "run", str(error), None
-        return try_stage(cast(Callable[[VideoContext], bytes], stage.run), context)
+        run = cast(Callable[[VideoContext], bytes], stage.run)
+        return try_stage(run, context)
 
     def _check_versions(self) -> None:
         """Raise SettingsError where this machine would compute something else than the driver has
@@ -154,11 +167,16 @@ class TaskRunner:
         """Return what the stage gets, once this process is on the device of the task. Raises
         SteplineError."""
         self._check_versions()
-        set_device(self._setup.device if request.gpu else "cpu")
-        results, folders = {}, {}
+        device = "cpu"
+        if request.gpu:
+            device = self._setup.device
+        set_device(device)
+        results = {}
+        folders = {}
         for need, key in request.task.needs.items():
             if need in self._setup.stages:
-                results[need] = self._results.read(self._setup.stages[need], key)
+                stage = self._setup.stages[need]
+                results[need] = self._results.read(stage, key)
             if need in self._setup.folders:
                 folders[need] = self._setup.folders[need]
         return VideoContext(
@@ -179,12 +197,13 @@ def try_stage(
         data = run_on_gpu_or_cpu(run, context)
     except LeftOutError as error:
         return "left out", str(error), None
-    # no fault of the video: each would fail alike
+    # No fault of the video: each would fail alike.
     except (SettingsError, ModelError, ImportError) as error:
         return "run", str(error), None
     except MemoryError:
         return "memory", "there was no memory for it", None
-    except Exception as error:  # noqa: BLE001 (a video may break anything; its reason is kept and the run goes on)
+    # A video may break anything; its reason is kept and the run goes on.
+    except Exception as error:  # noqa: BLE001
         if disk_is_full(error):
             return "run", f"{error}; free some space", None
         if isinstance(error, SteplineError):
@@ -202,7 +221,8 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
     try:
         return run(context)
     except Exception as error:
-        if current_device().kind == "cpu" or not any(map(gpu_gave_out, causes(error))):
+        lost_gpu = any(map(gpu_gave_out, causes(error)))
+        if current_device().kind == "cpu" or not lost_gpu:
             raise
         what = "%s: done on the CPU, as the GPU gave out (%s)"
         log.warning(what, context.item.id, first_line(error))
@@ -213,10 +233,12 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Tell whether a full disk is behind an error."""
-    return any(
-        isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRORS for cause in causes(error)
-    )
+    """Return whether a full disk is behind an error."""
+    for cause in causes(error):
+        number = getattr(cause, "errno", None)
+        if isinstance(cause, OSError) and number in DISK_FULL_ERRORS:
+            return True
+    return False
 
 
 def reset_peak_memory() -> None:
@@ -235,8 +257,10 @@ def peak_memory() -> int:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    if sys.platform == "darwin":
+        return usage.ru_maxrss
+    return usage.ru_maxrss * 1024
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The dataset card: a README that people read, whose head tells dataset hubs how to load it.
+"""The dataset card: a README that people read, whose head says how dataset hubs load it.
 
 Its numbers are those of `dataset.json`, which `describe_dataset` makes when the last record is
 written.
@@ -16,31 +16,41 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from stepline.curate.export.shards import COLUMNS, ExportedFile
+from stepline.curate.export.shards import RECORD_COLUMNS, ExportedFile
 from stepline.curate.report.counts import DatasetCounts
 from stepline.curate.report.sections import biases
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
-from stepline.records import VERSION, Record
+from stepline.records import RECORD_VERSION, Record
 from stepline.version import __version__
 from stepline.weights import known_weights
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-# the hubs' words for numbers of videos
+# The hubs' words for numbers of videos.
 SIZE_NAMES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
     (100_000, "10K<n<100K"),
     (1_000_000, "100K<n<1M"),
 )
+LARGEST_SIZE_NAME = "1M<n<10M"
 LANGUAGE_PATTERN = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
+MAX_CELL_CHARS = 300  # of a table's cell
 PAPERS_BY_STAGE = {  # stage -> whose method it is
-    "coarse": "Li et al., Multi-Sentence Grounding for Long-term Instructional Video (NaSVA, HowToStep), ECCV 2024",
-    "sieve-swap": "Batra et al., Efficient Pre-training for Localized Instruction Generation of Procedural Videos "
-    "(Sieve & Swap, ProcX), ECCV 2024",
-    "judge": "Ashutosh et al., What You Say Is What You Show: Visual Narration Detection in Instructional Videos",
+    "coarse": (
+        "Li et al., Multi-Sentence Grounding for Long-term Instructional Video "
+        "(NaSVA, HowToStep), ECCV 2024"
+    ),
+    "sieve-swap": (
+        "Batra et al., Efficient Pre-training for Localized Instruction Generation of Procedural "
+        "Videos (Sieve & Swap, ProcX), ECCV 2024"
+    ),
+    "judge": (
+        "Ashutosh et al., What You Say Is What You Show: Visual Narration Detection in "
+        "Instructional Videos"
+    ),
 }
 
 
@@ -48,27 +58,47 @@ def dataset_card(
     dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]
 ) -> str:
     """Return the card of a dataset. dataset: its `dataset.json`; stages: of its recipe."""
-    codes = {code.split("-")[0] for code in _mapping(dataset["languages"])}
     videos = dataset["videos"]
-    count = videos if isinstance(videos, int) else 0
+    size = SIZE_NAMES[0][1]
+    if isinstance(videos, int):
+        size = _size_name(videos)
     papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
     return _template().render(
         name=_plain(settings.name),
         licence=settings.licence,
-        codes=sorted(code for code in codes if LANGUAGE_PATTERN.fullmatch(code)),
-        size=next((name for limit, name in SIZE_NAMES if count < limit), "1M<n<10M"),
+        codes=_language_codes(_mapping(dataset["languages"])),
+        size=size,
         tars=settings.webdataset,
         media=settings.webdataset and settings.media,
         dataset=dataset,
         review=dataset.get("review"),
-        columns=COLUMNS,
+        columns=RECORD_COLUMNS,
         settings=_settings_lines(_mapping(dataset["settings"]), stages),
         papers=papers or list(PAPERS_BY_STAGE.values())[:1],
     )
 
 
+def _size_name(videos: int) -> str:
+    for limit, name in SIZE_NAMES:
+        if videos < limit:
+            return name
+    return LARGEST_SIZE_NAME
+
+
+def _language_codes(languages: Iterable[str]) -> list[str]:
+    """Return the codes that hubs take, without regions, sorted."""
+    codes = set()
+    for language in languages:
+        code, _, _ = language.partition("-")
+        if LANGUAGE_PATTERN.fullmatch(code):
+            codes.add(code)
+    return sorted(codes)
+
+
 def _mapping(value: JsonValue) -> dict[str, JsonValue]:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
@@ -91,7 +121,8 @@ def _template() -> "Template":
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     environment.filters["pairs"] = pairs
-    source = files("stepline.curate.export").joinpath("card.txt").read_text(encoding="utf-8")
+    path = files("stepline.curate.export").joinpath("card.txt")
+    source = path.read_text(encoding="utf-8")
     return environment.from_string(source)
 
 
@@ -99,7 +130,8 @@ def pairs(counted: Mapping[str, int], most: int = 6) -> str:
     """Return counts as text for a cell of a table: "en 12, de 3, 4 others"; reasons may come from
     anywhere."""
     texts = [f"{_plain(name)} {count:,}" for name, count in counted.items()]
-    others = sum(list(counted.values())[most:])
+    counts = list(counted.values())
+    others = sum(counts[most:])
     if others:
         texts[most:] = [f"{others:,} others"]
     return ", ".join(texts) or "none"
@@ -107,7 +139,9 @@ def pairs(counted: Mapping[str, int], most: int = 6) -> str:
 
 def _plain(text: Any) -> str:
     """Return text that Markdown takes as it is, on one line."""
-    return re.sub(r"([|`<>\[\]*_\\])", r"\\\1", " ".join(str(text).split()))[:300]
+    line = " ".join(str(text).split())
+    escaped = re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)
+    return escaped[:MAX_CELL_CHARS]
 
 
 MAKER_KINDS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
@@ -115,7 +149,7 @@ MAX_MAKERS = 50  # distinct ones of a kind that are counted; more would be no na
 WEIGHTS_BEHIND = {"conse": ("efficientnet-lite0", "minilm")}  # names of weights by maker
 SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
 NUMBER_PATTERN = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
-# with or without a word before it, as in clip:/weights/clip
+# With or without a word before it, as in clip:/weights/clip.
 PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
 
 
@@ -140,18 +174,27 @@ def stage_losses(
     """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone
     are one. videos: of the dataset."""
     lost: dict[str, Counter[str]] = {}
+    lost_videos = 0
     for failure in left_out:
         # As the reason reads for every video: without the video's id, with # for each number.
-        reason = NUMBER_PATTERN.sub("#", failure.reason.removeprefix(f"{failure.id}: "))
+        reason = failure.reason.removeprefix(f"{failure.id}: ")
+        reason = NUMBER_PATTERN.sub("#", reason)
         lost.setdefault(failure.stage, Counter())[reason] += 1
-    entered = videos + sum(reasons.total() for reasons in lost.values())
-    losses = []
+        lost_videos += 1
     names = [SOURCE_STAGE, *stages]
-    for stage in [*names, *sorted(lost.keys() - set(names))]:
-        loss = StageLosses(stage, entered, _sorted(lost.get(stage, Counter())))
+    other_names = lost.keys() - set(names)
+    losses = []
+    entered = videos + lost_videos
+    for stage in [*names, *sorted(other_names)]:
+        dropped = _sorted(lost.get(stage, Counter()))
+        loss = StageLosses(stage, entered, dropped)
         losses.append(loss)
         entered = loss.passed
     return losses
+
+
+def _no_makers() -> dict[str, Counter[str]]:
+    return {kind: Counter() for kind in MAKER_KINDS}
 
 
 @dataclass
@@ -159,10 +202,7 @@ class DatasetFacts:
     """Counts of the records, and of those who made what is in them."""
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
-    # by their kind
-    makers: dict[str, Counter[str]] = field(
-        default_factory=lambda: {kind: Counter() for kind in MAKER_KINDS}
-    )
+    makers: dict[str, Counter[str]] = field(default_factory=_no_makers)  # by their kind
     featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
@@ -170,14 +210,16 @@ class DatasetFacts:
         self.counts.add(record)
         for kind, counter in self.makers.items():
             maker = record.models.get(kind)
-            if isinstance(maker, str) and (maker in counter or len(counter) < MAX_MAKERS):
+            if not isinstance(maker, str):
+                continue
+            if maker in counter or len(counter) < MAX_MAKERS:
                 counter[maker] += 1
 
     def weights(self) -> list[str]:
         """Return the names of the known weights behind the dataset, sorted."""
-        makers = list(chain.from_iterable(self.makers.values()))
-        weights = {name for name in known_weights() if any(name in maker for maker in makers)}
-        for maker in makers:
+        weights: set[str] = set()
+        for maker in chain.from_iterable(self.makers.values()):
+            weights.update(name for name in known_weights() if name in maker)
             weights.update(WEIGHTS_BEHIND.get(maker, ()))
         return sorted(weights)
 
@@ -211,6 +253,7 @@ def describe_dataset(
     """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides
     it."""
     counts = facts.counts
+    # What each stage left out.
     stages: list[JsonValue] = []
     for loss in losses:
         stages.append(
@@ -225,7 +268,7 @@ def describe_dataset(
         "name": settings.name,
         "licence": settings.licence,
         "stepline": __version__,
-        "record_version": VERSION,
+        "record_version": RECORD_VERSION,
         "videos": counts.kept_videos,
         "left_out": losses[0].entered - counts.kept_videos,
         "hours": round(counts.hours, 4),
@@ -256,15 +299,18 @@ def without_folders(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [without_folders(inner) for inner in value]
     if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
-        kind, colon, _ = value.rpartition("/")[0].partition(":")
-        name = value.rpartition("/")[2]
-        return f"{kind}:{name}" if colon else name
+        folder, _, name = value.rpartition("/")
+        kind, colon, _ = folder.partition(":")
+        if colon:
+            return f"{kind}:{name}"
+        return name
     return value
 
 
 def _sorted(counter: Counter[str]) -> dict[str, int]:
     """Return the counts, the largest first."""
-    return dict(sorted(counter.items(), key=lambda pair: (-pair[1], pair[0])))
+    names = sorted(counter, key=lambda name: (-counter[name], name))
+    return {name: counter[name] for name in names}
 
 
 def _json(counter: Counter[str]) -> dict[str, JsonValue]:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from stepline.curate.export.shards import (
-    COLUMNS,
     INTEGER_KIND,
-    LEFT_OUT,
+    LEFT_OUT_SPLIT,
     NUMBER_KIND,
     NUMBERS_KIND,
-    TEST,
+    RECORD_COLUMNS,
+    TEST_SPLIT,
     TEXTS_KIND,
-    TRAIN,
+    TRAIN_SPLIT,
     ExportedFile,
 )
 from stepline.curate.settings import ExportSettings
@@ -27,9 +27,9 @@ FORMATS_BY_SUFFIX = {
     ".tar": "application/x-tar",
 }
 SPLIT_MEANINGS = {
-    TRAIN: "a video a record",
-    TEST: "a video a record, of those held out from training",
-    LEFT_OUT: "the videos that are left out, with the reasons",
+    TRAIN_SPLIT: "a video a record",
+    TEST_SPLIT: "a video a record, of those held out from training",
+    LEFT_OUT_SPLIT: "the videos that are left out, with the reasons",
 }
 DATA_TYPES = {NUMBER_KIND: "sc:Float", NUMBERS_KIND: "sc:Float", INTEGER_KIND: "sc:Integer"}
 CONTEXT_TERMS = {  # of Croissant 1.0's context, those that are used here
@@ -62,6 +62,20 @@ def croissant(
     for split in SPLIT_MEANINGS:
         if any(path.startswith(f"data/{split}-") for path in paths):
             splits.append(split)
+    description = (
+        f"Time-aligned steps of {dataset['videos']} narrated how-to videos: "
+        f"{dataset['steps']} steps, {dataset['sentences']} spoken sentences, "
+        f"{dataset['left_out']} videos left out with their reasons."
+    )
+    citation = (
+        "Name the dataset, the sha256 of its dataset.json, and Stepline; "
+        "the papers are in its README."
+    )
+    collection = (
+        "Steps are written from speech and placed in the picture by programs; see README.md."
+    )
+    if not isinstance(biases, list):
+        biases = []
     tree: dict[str, object] = {
         "@context": {
             "@language": "en",
@@ -72,14 +86,13 @@ def croissant(
         "@type": "sc:Dataset",
         "conformsTo": CROISSANT_VERSION,
         "name": settings.name,
-        "description": f"Time-aligned steps of {dataset['videos']} narrated how-to videos: {dataset['steps']} steps, "
-        f"{dataset['sentences']} spoken sentences, {dataset['left_out']} videos left out with their reasons.",
+        "description": description,
         "license": settings.licence,
         "version": "1.0.0",
         "isAccessibleForFree": True,
-        "citeAs": "Name the dataset, the sha256 of its dataset.json, and Stepline; the papers are in its README.",
-        "rai:dataBiases": list(biases) if isinstance(biases, list) else [],
-        "rai:dataCollection": "Steps are written from speech and placed in the picture by programs; see README.md.",
+        "citeAs": citation,
+        "rai:dataBiases": list(biases),
+        "rai:dataCollection": collection,
         "distribution": [*map(_file, exported), *map(_set, splits)],
         "recordSet": [_records(split) for split in splits],
     }
@@ -120,7 +133,7 @@ def _records(split: str) -> dict[str, object]:
             **({"repeated": True} if column.kind in (TEXTS_KIND, NUMBERS_KIND) else {}),
             "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
         }
-        for column in COLUMNS
+        for column in RECORD_COLUMNS
     ]
     return {
         "@type": "cr:RecordSet",

@@ -21,9 +21,9 @@ from stepline.curate.export.card import (
 )
 from stepline.curate.export.croissant import croissant
 from stepline.curate.export.shards import (
-    LEFT_OUT,
-    TEST,
-    TRAIN,
+    LEFT_OUT_SPLIT,
+    TEST_SPLIT,
+    TRAIN_SPLIT,
     DatasetRow,
     copy_features,
     write_shards,
@@ -34,7 +34,7 @@ from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.manifests import files_in
 from stepline.records import Record, Rejected, Video
 from stepline.remote import RemotePath
-from stepline.remote.settings import MIB
+from stepline.remote.settings import BYTES_PER_MIB
 
 if TYPE_CHECKING:
     from stepline.features import FeatureStore
@@ -74,13 +74,19 @@ def export_dataset(
     Nothing but the contents and settings decides a byte. Raises StoreError where the disk does not
     take it.
     """
+    # Records, which are counted as they are written.
     facts = DatasetFacts()
-    shard_bytes = settings.shard * MIB
-    files = write_shards(_counted_rows(contents, facts, TRAIN), TRAIN, folder, settings.rows)
+    rows = _counted_rows(contents, facts, TRAIN_SPLIT)
+    files = write_shards(rows, TRAIN_SPLIT, folder, settings.rows)
     if contents.held_out:
-        files += write_shards(_counted_rows(contents, facts, TEST), TEST, folder, settings.rows)
+        rows = _counted_rows(contents, facts, TEST_SPLIT)
+        files += write_shards(rows, TEST_SPLIT, folder, settings.rows)
     if contents.left_out:
-        files += write_shards(_left_out_rows(contents), LEFT_OUT, folder, settings.rows)
+        rows = _left_out_rows(contents)
+        files += write_shards(rows, LEFT_OUT_SPLIT, folder, settings.rows)
+
+    # Features and media.
+    shard_bytes = settings.shard * BYTES_PER_MIB
     store = contents.features
     if store is not None and settings.features:
         ids = [record.id for record in contents.records() if record.id in store]
@@ -88,8 +94,13 @@ def export_dataset(
         if ids:
             files += copy_features(ids, store, folder, shard_bytes)
     if settings.webdataset:
-        media = contents.media if settings.media else {}
-        files += write_tars(_published(contents, TRAIN), folder, shard_bytes, media)
+        media: Mapping[str, RemotePath] = {}
+        if settings.media:
+            media = contents.media
+        records = _published(contents, TRAIN_SPLIT)
+        files += write_tars(records, folder, shard_bytes, media)
+
+    # Three texts about all of these, the list of files last.
     losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
     tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
     if contents.review is not None:
@@ -104,7 +115,8 @@ def _published(contents: DatasetContents, split: str) -> Iterator[Record]:
     """Yield the records of a split as others may see them: their videos by the address in the
     source."""
     for record in contents.records():
-        if (record.id in contents.held_out) != (split == TEST):
+        is_held_out = record.id in contents.held_out
+        if is_held_out != (split == TEST_SPLIT):
             continue
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})
@@ -139,7 +151,7 @@ LARGE_SUFFIXES = (
     ".safetensors",
     ".tar",
 )  # may share their bytes with the stage's folder
-# what names of a dataset's own files begin with, besides its three texts
+# What names of a dataset's own files begin with, apart from its three texts.
 OWN_PREFIXES = (
     "data/train-",
     "data/test-",

@@ -20,12 +20,12 @@ from stepline.atomic_files import atomic_path, write_atomic
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.outputs import webvtt
-from stepline.records import VERSION, Record
+from stepline.records import RECORD_VERSION, Record
 from stepline.remote import RemotePath
 from stepline.storage import to_json
 from stepline.weights import sha256
 
-# kinds of columns, as Arrow names them
+# Kinds of columns, as Arrow names them.
 TEXT_KIND = "string"
 INTEGER_KIND = "int32"
 NUMBER_KIND = "double"
@@ -42,7 +42,7 @@ class Column:
     meaning: str
 
 
-COLUMNS = (
+RECORD_COLUMNS = (
     Column("id", TEXT_KIND, "the item's id; rows are sorted by it"),
     Column("video", TEXT_KIND, "the video's id in its source"),
     Column("path", TEXT_KIND, "where the video lies in its source, or its public address"),
@@ -97,9 +97,20 @@ class DatasetRow:
 
     def cells(self) -> dict[str, object]:
         """Return the value of each column."""
-        record, failure = self.record, self.failure
-        steps, video, sentences = record.steps, record.video, record.sentences
-        spans = [step.spans[0] if step.spans else None for step in steps]
+        record = self.record
+        steps = record.steps
+        video = record.video
+        sentences = record.sentences
+        # What not every record has.
+        language = None
+        if record.transcript:
+            language = record.transcript.language
+        stage = kind = reason = None
+        failure = self.failure
+        if failure:
+            stage = failure.stage
+            kind = failure.kind
+            reason = failure.reason
         return {
             "id": record.id,
             "video": video.id,
@@ -107,11 +118,11 @@ class DatasetRow:
             "title": video.title,
             "task": video.task,
             "duration": video.duration,
-            "language": record.transcript.language if record.transcript else None,
+            "language": language,
             "steps": len(steps),
             "step_texts": [step.text for step in steps],
-            "step_starts": [span.start if span else None for span in spans],
-            "step_ends": [span.end if span else None for span in spans],
+            "step_starts": [step.start for step in steps],
+            "step_ends": [step.end for step in steps],
             "step_scores": [step.score for step in steps],
             "step_statuses": [step.status for step in steps],
             "step_licences": [step.licence for step in steps],
@@ -119,18 +130,18 @@ class DatasetRow:
             "sentence_starts": [sentence.span.start for sentence in sentences],
             "sentence_ends": [sentence.span.end for sentence in sentences],
             "sentence_shown": [sentence.shown for sentence in sentences],
-            "stage": failure.stage if failure else None,
-            "kind": failure.kind if failure else None,
-            "reason": failure.reason if failure else None,
+            "stage": stage,
+            "kind": kind,
+            "reason": reason,
             "record": to_json(record),
         }
 
 
 DATA_FOLDER = "data"
-# splits
-TRAIN = "train"
-TEST = "test"
-LEFT_OUT = "left_out"
+# The splits of a dataset.
+TRAIN_SPLIT = "train"
+TEST_SPLIT = "test"
+LEFT_OUT_SPLIT = "left_out"
 MAX_SHARD_CHARS = 128 * 2**20  # of JSON, which bounds the memory of writing a shard
 NAME_DIGITS = 16  # of a sha256 in a file's name, in hex
 ROW_GROUP = 100  # rows that a reader must take together
@@ -164,9 +175,10 @@ def write_shards(
     exported = []
     for number, part in enumerate(parts):
         digest = sha256(part)
-        place = f"{number:05d}-of-{len(parts):05d}"
-        path = part.rename(data / f"{split}-{place}-{digest[:NAME_DIGITS]}.parquet")
-        exported.append(ExportedFile(f"{DATA_FOLDER}/{path.name}", path.stat().st_size, digest))
+        position = f"{number:05d}-of-{len(parts):05d}"
+        path = part.rename(data / f"{split}-{position}-{digest[:NAME_DIGITS]}.parquet")
+        size = path.stat().st_size
+        exported.append(ExportedFile(f"{DATA_FOLDER}/{path.name}", size, digest))
     return exported
 
 
@@ -197,8 +209,8 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
         TEXTS_KIND: arrow.list_(arrow.string()),
         NUMBERS_KIND: arrow.list_(arrow.float64()),
     }
-    fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
-    schema = arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
+    fields = [(column.name, kinds[column.kind]) for column in RECORD_COLUMNS]
+    schema = arrow.schema(fields, metadata={"stepline_version": str(RECORD_VERSION)})
     table = arrow.Table.from_pylist(block, schema=schema)
     with atomic_path(path) as partial:
         parquet.write_table(table, partial, compression="zstd", row_group_size=ROW_GROUP)
@@ -211,8 +223,14 @@ def copy_features(
     features = folder / "features"
     with FeatureWriter(features, shard_bytes=shard_bytes) as writer:
         for id in ids:
-            rate, backbone = store[id].rate, store[id].backbone
-            writer.add(id, store.matrix(id), rate=rate, backbone=backbone, texts=store.texts(id))
+            location = store[id]
+            writer.add(
+                id,
+                store.matrix(id),
+                rate=location.rate,
+                backbone=location.backbone,
+                texts=store.texts(id),
+            )
     return list(map(_exported, sorted(features.glob("shard-*"))))
 
 
@@ -264,7 +282,8 @@ def _tars_card(types: Mapping[str, str]) -> str:
         features += f"  - name: {name}\n    dtype: {kind}\n"
     return (
         '---\nconfigs:\n- config_name: default\n  data_files: "train-*.tar"\ndataset_info:\n'
-        f"  features:\n{features}---\n\nThe records of the folder above as WebDataset tars; see its README.md.\n"
+        f"  features:\n{features}---\n\n"
+        "The records of the folder above as WebDataset tars; see its README.md.\n"
     )
 
 

@@ -12,9 +12,9 @@ from stepline.curate.store.run_log import LogLine, log_number
 from stepline.evaluate.bootstrap import Floats
 
 # CPU seconds, seconds, bytes of results, a language model's tokens
-QUANTITIES = ("cpu", "wall", "bytes", "tokens")
-REQUESTS = "requests"  # to language models
-LOADED = "loaded"  # in a log's line: models that a unit loaded, where its stage counts them
+COST_QUANTITIES = ("cpu", "wall", "bytes", "tokens")
+REQUEST_QUANTITY = "requests"  # to language models
+LOADED_MODELS = "loaded"  # in a log's line: models that a unit loaded, where its stage counts them
 
 # one run of a dataset stage: videos, then what it took of the first three quantities
 DatasetRun: TypeAlias = tuple[int, float, float, float]
@@ -53,7 +53,7 @@ class SampleCosts:
 def read_costs(lines: Iterable[LogLine], items: Sequence[str]) -> SampleCosts:
     """Return the costs of a sample (ids, in order) from the lines of its run logs, in the order
     written."""
-    log = sorted(lines, key=lambda line: log_number(line, "at"))
+    log = sorted(lines, key=_log_time)
     ends: dict[str, list[LogLine]] = defaultdict(list)
     dataset: dict[str, list[DatasetRun]] = defaultdict(list)
     starts = []
@@ -69,67 +69,111 @@ def read_costs(lines: Iterable[LogLine], items: Sequence[str]) -> SampleCosts:
         elif event == "end":
             ends[stage].append(line)
         elif event == "dataset":
-            run = (videos, cpu, log_number(line, "wall"), log_number(line, "bytes"))
-            dataset[stage].append(run)
-    stages = {stage: _stage_costs(own, items) for stage, own in ends.items()}
-    return SampleCosts(stages, dict(dataset), _lead(log), _gap(log), _mean(starts))
+            wall = log_number(line, "wall")
+            result_bytes = log_number(line, "bytes")
+            dataset[stage].append((videos, cpu, wall, result_bytes))
+    stages = {}
+    for stage, stage_ends in ends.items():
+        stages[stage] = _stage_costs(stage_ends, items)
+    return SampleCosts(
+        stages=stages, dataset=dict(dataset), lead=_lead(log), gap=_gap(log), start=_mean(starts)
+    )
+
+
+def _log_time(line: LogLine) -> float:
+    return log_number(line, "at")
 
 
 def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else 0.0
+    if not values:
+        return 0.0
+    return float(np.mean(values))
 
 
 def _stage_costs(ends: Sequence[LogLine], items: Sequence[str]) -> StageCosts:
     """Return a stage's costs. A unit that was tried again counts whole; one made under several
     keys, by their mean."""
-    by_item: dict[str, dict[str, list[LogLine]]] = {item: defaultdict(list) for item in items}
+    # The lines of each unit: what a stage did of an item under one key.
+    by_item: dict[str, dict[str, list[LogLine]]] = {}
+    for item in items:
+        by_item[item] = defaultdict(list)
     for line in ends:
         item = str(line["id"])
+        key = str(line["key"])
         if item in by_item:
-            by_item[item][str(line["key"])].append(line)
-    units = [unit for keys in by_item.values() for unit in keys.values()]
-    failed = sum(not unit[-1]["ok"] for unit in units)
-    costs = StageCosts({}, {}, len(units), failed)
-    counts = [len(keys) for keys in by_item.values()]
-    rows = np.repeat(np.arange(len(items)), counts)  # the item of each unit
-    loading = np.array([_loads_models(unit) for unit in units], dtype=np.bool_)
-    for quantity in (*QUANTITIES, REQUESTS):
-        took = np.array([sum(_amount(line, quantity) for line in unit) for unit in units])
+            by_item[item][key].append(line)
+    units: list[list[LogLine]] = []
+    counts = []
+    for keys in by_item.values():
+        units.extend(keys.values())
+        counts.append(len(keys))
+    failed = 0
+    for unit in units:
+        last_line = unit[-1]
+        if not last_line["ok"]:
+            failed += 1
+    unit_count = len(units)
+    costs = StageCosts({}, {}, unit_count, failed)
+
+    # Each quantity, without what loading models took.
+    item_rows = np.arange(len(items))
+    rows = np.repeat(item_rows, counts)  # the item of each unit
+    loads = [_loads_models(unit) for unit in units]
+    loading = np.array(loads, dtype=np.bool_)
+    some_load = 0 < loading.sum() < len(units)
+    for quantity in (*COST_QUANTITIES, REQUEST_QUANTITY):
+        amounts = np.array([_unit_amount(unit, quantity) for unit in units])
         load = 0.0
-        if quantity in ("cpu", "wall") and 0 < loading.sum() < len(units):
-            load = max(0.0, float(took[loading].mean() - took[~loading].mean()))
-        took[loading] = np.maximum(0.0, took[loading] - load)
+        if some_load and quantity in ("cpu", "wall"):
+            mean_loading = amounts[loading].mean()
+            mean_other = amounts[~loading].mean()
+            load = max(0.0, float(mean_loading - mean_other))
+        without_load = amounts[loading] - load
+        amounts[loading] = np.maximum(0.0, without_load)
         costs.load[quantity] = load
-        sums = np.bincount(rows, took, minlength=len(items))
-        costs.spent[quantity] = sums / np.maximum(1, counts)
+        sums = np.bincount(rows, amounts, minlength=len(items))
+        divisors = np.maximum(1, counts)
+        costs.spent[quantity] = sums / divisors
     return costs
 
 
 def _loads_models(unit: Sequence[LogLine]) -> bool:
     """Return whether a unit paid for models: as its stage counts, else as its worker's first of the
     stage."""
-    return any(bool(line.get(LOADED, line.get("first"))) for line in unit)
+    for line in unit:
+        first = line.get("first")
+        if line.get(LOADED_MODELS, first):
+            return True
+    return False
+
+
+def _unit_amount(unit: Sequence[LogLine], quantity: str) -> float:
+    return sum(_amount(line, quantity) for line in unit)
 
 
 def _amount(line: LogLine, quantity: str) -> float:
     """Return what a line has of a quantity; tokens go in and come out."""
     if quantity != "tokens":
         return log_number(line, quantity)
-    return sum(log_number(line, name) for name in line if name.startswith("tokens"))
+    token_names = [name for name in line if name.startswith("tokens")]
+    numbers = [log_number(line, name) for name in token_names]
+    return sum(numbers)
 
 
 def _lead(log: Sequence[LogLine]) -> float:
     """Return the mean seconds from a run's beginning, reading its source included, to its first
     unit."""
     leads = []
-    began: float | None = None
+    beginning: float | None = None
     for line in log:
-        at = log_number(line, "at")
-        if line["event"] == "run":
-            began = at - log_number(line, "seconds")
-        elif line["event"] == "start" and line.get("id") is not None and began is not None:
-            leads.append(at - began)
-            began = None
+        at = _log_time(line)
+        event = line["event"]
+        starts_unit = event == "start" and line.get("id") is not None
+        if event == "run":
+            beginning = at - log_number(line, "seconds")
+        elif starts_unit and beginning is not None:
+            leads.append(at - beginning)
+            beginning = None
     return _mean(leads)
 
 
@@ -141,12 +185,17 @@ def _gap(log: Sequence[LogLine]) -> float:
     gaps = []
     for line in log:
         key = str(line.get("key"))
-        at = log_number(line, "at")
-        if line["event"] == "start" and "worker" in line:
+        at = _log_time(line)
+        event = line["event"]
+        if event == "start" and "worker" in line:
             worker = line["worker"]
             workers[key] = worker
             if worker in free_since:
                 gaps.append(at - free_since.pop(worker))
-        elif line["event"] == "end" and key in workers:
-            free_since[workers.pop(key)] = at
-    return max(0.0, float(np.median(gaps))) if gaps else 0.0
+        elif event == "end" and key in workers:
+            worker = workers.pop(key)
+            free_since[worker] = at
+    if not gaps:
+        return 0.0
+    median = float(np.median(gaps))
+    return max(0.0, median)

@@ -9,20 +9,12 @@ from dataclasses import asdict, dataclass, replace
 
 from stepline.curate.driver import RunRequest, collect_items, run_recipe
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.forecast.model import (
-    Forecast,
-    Interval,
-    ItemSizes,
-    draw_stratified,
-    forecast,
-    half_width,
-    known_sizes,
-    next_sample,
-)
+from stepline.curate.forecast.model import Forecast, Interval, forecast, half_width, next_sample
+from stepline.curate.forecast.video_sample import ItemSizes, draw_stratified, known_sizes
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Collection, SourceEntry, VideoItem, resolve_stages
 from stepline.curate.store.manifests import files_in
-from stepline.curate.store.results import CELLS, FAILURES
+from stepline.curate.store.results import CELLS_FOLDER, FAILURES_FOLDER
 from stepline.curate.store.run_log import read_timings
 from stepline.device import core_count, current_device
 from stepline.errors import DatasetError, StoreError
@@ -48,13 +40,18 @@ class _Sample:
     def forecast(self, request: RunRequest, out: RemotePath, count: int) -> Forecast:
         """Return what the request will take, by what the first `count` videos took in OUT."""
         recipe = request.recipe
-        costs = read_costs(read_timings(out), [item.id for item in self.items(count)])
-        # a stage over all videos runs where the driver does
+        sampled = [item.id for item in self.items(count)]
+        costs = read_costs(read_timings(out), sampled)
+        # A stage over all videos runs where the driver does.
         driver_gpus = float(current_device().kind != "cpu")
         gpus = {}
         for stage in resolve_stages(recipe, request.stages):
-            if stage.gpu(recipe):
-                gpus[stage.name] = recipe.engine.gpus if stage.kind == "video" else driver_gpus
+            if not stage.gpu(recipe):
+                continue
+            if stage.kind == "video":
+                gpus[stage.name] = recipe.engine.gpus
+            else:
+                gpus[stage.name] = driver_gpus
         return forecast(
             costs,
             self.sizes.values[self.rows[:count]],
@@ -99,7 +96,7 @@ def dry_run(
         try:
             for part in parts:
                 run_recipe(sampled, [*part, *collection.refused])
-        # perhaps of too few videos: nothing was left of them to train on
+        # Perhaps of too few videos: nothing was left of them to train on.
         except (DatasetError, StoreError) as error:
             if count == len(sample.rows):
                 raise
@@ -126,7 +123,8 @@ def _parts(items: Sequence[VideoItem]) -> list[Sequence[VideoItem]]:
     """Return a third of a sample, all of it, and another third, without those that nothing is left
     for."""
     third = max(2, -(-len(items) // 3))
-    return [part for part in (items[:third], items, items[third : 2 * third]) if part]
+    parts = [items[:third], items, items[third : 2 * third]]
+    return [part for part in parts if part]
 
 
 def _stages_alone(request: RunRequest) -> list[str]:
@@ -141,7 +139,10 @@ def _stages_alone(request: RunRequest) -> list[str]:
 def copy_results(source: RemotePath, target: RemotePath, stages: Sequence[str]) -> int:
     """Copy the results of some stages from one OUT to another that lacks them; return how many."""
     count = 0
-    for folder in (f"{kind}/{stage}" for kind in (CELLS, FAILURES) for stage in stages):
+    folders = []
+    for kind in (CELLS_FOLDER, FAILURES_FOLDER):
+        folders += [f"{kind}/{stage}" for stage in stages]
+    for folder in folders:
         for entry in files_in(source / folder):
             result = source / f"{folder}/{entry.name}"
             copy = target / f"{folder}/{entry.name}"
@@ -172,13 +173,18 @@ def format_forecast(forecast: Forecast) -> str:
     for stage in forecast.stages:
         cpu = format_seconds(stage.cpu.value)
         interval = f"{format_seconds(stage.cpu.low)} to {format_seconds(stage.cpu.high)}"
-        failed = f"{100 * stage.failed:.0f} %" if stage.kind == "video" else "once over all"
-        rows.append((stage.name, cpu, interval, format_bytes(stage.bytes.value), failed))
+        disk = format_bytes(stage.bytes.value)
+        failed = "once over all"
+        if stage.kind == "video":
+            failed = f"{100 * stage.failed:.0f} %"
+        rows.append((stage.name, cpu, interval, disk, failed))
+    # A table of the stages, each column as wide as its widest cell.
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = map(str.ljust, row, widths)
         lines.append("  ".join(cells).rstrip())
+    # What the whole takes.
     size_names = {
         "duration": "the videos' seconds",
         "bytes": "the files' sizes",
@@ -191,7 +197,10 @@ def format_forecast(forecast: Forecast) -> str:
     if forecast.gpu_hours.value:
         lines.append(f"GPU: {_hours(forecast.gpu_hours)}")
     for workers, hours in forecast.hours.items():
-        lines.append(f"with {workers} worker{'s' if workers > 1 else ''}: {_hours(hours)}")
+        plural = ""
+        if workers > 1:
+            plural = "s"
+        lines.append(f"with {workers} worker{plural}: {_hours(hours)}")
     lines.append(f"disk below OUT: {_span(forecast.disk, format_bytes)}")
     if forecast.requests.value:
         lines.append(f"requests to language models: {_span(forecast.requests, '{:,.0f}'.format)}")

@@ -27,12 +27,12 @@ from stepline.curate.sampling import ReservoirSample
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import FailureKind, StageFailure
 from stepline.errors import ModelError
-from stepline.records import Matrix, Record
+from stepline.records import Matrix, Record, Step
 from stepline.text_base.documents import Document
 from stepline.text_base.near_duplicates import normal_words
 
 MIN_WORD_CHARS = 3  # of a keyword
-# what is acted on, in spaCy's labels
+# What is acted on, in spaCy's labels.
 OBJECT_LABELS = frozenset({"dobj", "obj", "pobj", "nsubjpass", "conj"})
 
 
@@ -85,9 +85,11 @@ def tsne(vectors: Matrix) -> npt.NDArray[np.floating]:
     except ImportError as error:
         what = "scikit-learn: not installed, and t-SNE needs it"
         raise ModelError(f"{what}; pip install 'stepline[report]'") from error
-    perplexity = min(MAX_PERPLEXITY, (len(vectors) - 1) / 3)
+    neighbours = len(vectors) - 1
+    perplexity = min(MAX_PERPLEXITY, neighbours / 3)
     reducer = TSNE(perplexity=perplexity, init="pca", random_state=TSNE_SEED, n_jobs=1)
-    return np.asarray(reducer.fit_transform(vectors), dtype=np.float64)
+    points = reducer.fit_transform(vectors)
+    return np.asarray(points, dtype=np.float64)
 
 
 HOW_TO_PATTERN = re.compile(r"^\s*how\s+to\s+", re.IGNORECASE)
@@ -111,20 +113,33 @@ def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> lis
 
     A document is of a task when its title has the same normal words, "how to" left out.
     """
-    tasks = {_title_words(task): task for task in sorted(aligned)}
+    tasks = {}
+    for name in sorted(aligned):
+        title = _title_words(name)
+        tasks[title] = name
     steps: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for document in documents:
-        task = tasks.get(_title_words(document.title))
+        title = _title_words(document.title)
+        task = tasks.get(title)
         if task is not None:
             steps[task] += len(document.steps)
             counts[task] += 1
-    rows = [TaskStepCounts(task, aligned[task], steps[task], counts[task]) for task in steps]
-    return sorted(rows, key=lambda row: (-row.in_documents, row.task))[:MAX_TASKS]
+    rows = []
+    for task, in_documents in steps.items():
+        row = TaskStepCounts(task, aligned[task], in_documents, counts[task])
+        rows.append(row)
+    rows.sort(key=_most_steps_first)
+    return rows[:MAX_TASKS]
+
+
+def _most_steps_first(row: TaskStepCounts) -> tuple[int, str]:
+    return -row.in_documents, row.task
 
 
 def _title_words(text: str) -> tuple[str, ...]:
-    return normal_words(HOW_TO_PATTERN.sub("", text))
+    title = HOW_TO_PATTERN.sub("", text)
+    return normal_words(title)
 
 
 MAX_NAMED_VIDEOS = 3  # of a reason
@@ -175,14 +190,17 @@ def collect(
     compare tasks with.
     provenance: lines that say where the dataset comes from. stages: of the recipe, in its order.
     """
+    # What the one pass over the records fills.
     seed = settings.seed
     counts = DatasetCounts()
     sampler = AuditSampler(videos=settings.audit_videos, texts=settings.audit_texts, seed=seed)
-    steps: ReservoirSample[str] = ReservoirSample(settings.steps_read, seed=seed)
-    videos: ReservoirSample[tuple[str, ...]] = ReservoirSample(settings.videos_compared, seed=seed)
-    examples: ReservoirSample[ExampleVideo] = ReservoirSample(settings.examples, seed=seed)
+    steps = ReservoirSample[str](settings.steps_read, seed=seed)
+    videos = ReservoirSample[tuple[str, ...]](settings.videos_compared, seed=seed)
+    examples = ReservoirSample[ExampleVideo](settings.examples, seed=seed)
     by_task: _StepsByTask = {}
-    kinds = {(failure.id, failure.stage): failure.kind for failure in failures}
+    kinds: _KindsByStage = {}
+    for failure in failures:
+        kinds[failure.id, failure.stage] = failure.kind
     left_out: list[StageFailure] = []
 
     # One pass over the records.
@@ -191,23 +209,27 @@ def collect(
             left_out.append(_failure(record, kinds))
             continue
         sampler.add(record)
-        examples.add(record.id, example_video(record, settings.example_steps))
-        videos.add(record.id, tuple(step.text for step in record.steps))
+        example = example_video(record, settings.example_steps)
+        examples.add(record.id, example)
+        texts = [step.text for step in record.steps]
+        videos.add(record.id, tuple(texts))
         _add_by_task(by_task, record, settings)
-        for number, step in enumerate(record.steps):
-            steps.add(f"{record.id} {number}", step.text)
+        for number, text in enumerate(texts):
+            steps.add(f"{record.id} {number}", text)
 
     # What needs the samples whole.
     notes: list[str] = []
     words = keywords(steps.values(), notes)
+    repeated_steps = find_repeated_steps(dict(videos.items()))
+    tasks = task_steps(counts.task_steps, documents)
     task_map = _task_map(by_task, counts, settings.task, notes)
     return ReportFindings(
         counts=counts,
         reasons=_reason_rows(left_out, stages),
         keywords=words,
-        repeated_steps=find_repeated_steps(dict(videos.items())),
+        repeated_steps=repeated_steps,
         task_map=task_map,
-        tasks=tuple(task_steps(counts.task_steps, documents)),
+        tasks=tuple(tasks),
         sample=sampler.sample(),
         examples=tuple(examples.values()),
         notes=tuple(notes),
@@ -227,11 +249,18 @@ def _add_by_task(by_task: _StepsByTask, record: Record, settings: ReportSettings
     if task is None or settings.task not in (None, task):
         return
     steps = [step for step in record.steps if step.spans]
-    steps.sort(key=lambda step: step.spans[0].start)
+    steps.sort(key=_start)
     last = max(1, len(steps) - 1)
-    sample = by_task.setdefault(task, ReservoirSample(settings.points, seed=settings.seed))
+    if task not in by_task:
+        by_task[task] = ReservoirSample(settings.points, seed=settings.seed)
+    sample = by_task[task]
     for number, step in enumerate(steps):
-        sample.add(f"{record.id} {number:05d}", (step.text, number / last))
+        point = (step.text, number / last)
+        sample.add(f"{record.id} {number:05d}", point)
+
+
+def _start(step: Step) -> float:
+    return step.spans[0].start
 
 
 def _task_map(
@@ -240,29 +269,39 @@ def _task_map(
     """Return the map of a task, else of the task with most steps; why there is none becomes a
     note."""
     sizes = counts.task_steps
-    task = task or min(sizes, key=lambda name: (-sizes[name], name), default=None)
-    if task is None:
+    if not task and not sizes:
         notes.append("No step map: no video names its task.")
         return None
-    steps = by_task[task].values() if task in by_task else []
+    if not task:
+        task = min(sizes, key=lambda name: (-sizes[name], name))
+    steps = []
+    if task in by_task:
+        steps = by_task[task].values()
     if len(steps) < MIN_MAP_STEPS:
         return None
     from stepline.text import embed
 
     texts, order = zip(*steps, strict=True)
     try:
-        return TaskMap(task, texts, order, tsne(embed(texts)))
+        points = tsne(embed(texts))
+        return TaskMap(task, texts, order, points)
     except ModelError as error:
         notes.append(f"No step map: {error}")
         return None
 
 
-def _failure(record: Record, kinds: Mapping[tuple[str, str], FailureKind]) -> StageFailure:
+# The kind of each failure, by the id of its video and its stage.
+_KindsByStage: TypeAlias = dict[tuple[str, str], FailureKind]
+
+
+def _failure(record: Record, kinds: _KindsByStage) -> StageFailure:
     """Return why a left-out record is one; its `dropped` names the stage as text."""
-    dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
+    dropped_videos = [dropped for dropped in record.dropped if dropped.what == "video"]
+    dropped = dropped_videos[0]
     stage = dropped.text or "the dataset"
+    kind = kinds.get((record.id, stage), "left out")
     reason = dropped.reason.removeprefix(f"{stage}: ")
-    return StageFailure(record.id, stage, kinds.get((record.id, stage), "left out"), reason)
+    return StageFailure(record.id, stage, kind, reason)
 
 
 def _reason_rows(
@@ -270,16 +309,25 @@ def _reason_rows(
 ) -> tuple[ReasonRow, ...]:
     """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in
     each stage."""
-    rank = {stage: number for number, stage in enumerate(stages)}
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for failure in failures:
-        groups[failure.stage, failure.kind, without_numbers(failure.reason)].append(failure.id)
-    rows = [
-        ReasonRow(stage, kind, reason, len(ids), tuple(sorted(ids)[:MAX_NAMED_VIDEOS]))
-        for (stage, kind, reason), ids in groups.items()
-    ]
+        reason = without_numbers(failure.reason)
+        key = (failure.stage, failure.kind, reason)
+        groups[key].append(failure.id)
+    rows = []
+    for (stage, kind, reason), ids in groups.items():
+        ids.sort()
+        first_ids = ids[:MAX_NAMED_VIDEOS]
+        row = ReasonRow(stage, kind, reason, len(ids), tuple(first_ids))
+        rows.append(row)
     rows.sort(key=lambda row: (row.stage, -row.count, row.reason))
-    rows.sort(key=lambda row: rank.get(row.stage, len(rank)))
+
+    # Stages that the recipe does not name come last.
+    ranks = {}
+    for rank, stage in enumerate(stages):
+        ranks[stage] = rank
+    last = len(ranks)
+    rows.sort(key=lambda row: ranks.get(row.stage, last))
     return tuple(rows)
 
 

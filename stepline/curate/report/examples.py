@@ -101,6 +101,7 @@ def example_pictures(
         except SteplineError as error:
             notes.append(f"{example.id}: no pictures ({error})")
             continue
+        # A step whose second could not be decoded has no picture.
         of_video = pictures.setdefault(example.id, {})
         for step in example.steps:
             if step.at in stills:

@@ -63,10 +63,17 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
     """Return the times shown for a text: one before its span, three in it, one after it, inside the
     video."""
     span = text.span
-    inside = [span.start + part * span.duration for part in (0.1, 0.5, 0.9)]
-    times = [span.start - MARGIN_SECONDS, *inside, span.end + MARGIN_SECONDS]
-    last = max(0.0, (duration or times[-1]) - GRID_SECONDS)
-    return sorted({_on_grid(min(last, max(0.0, time))) for time in times})
+    times = [span.start - MARGIN_SECONDS]
+    for part in (0.1, 0.5, 0.9):
+        times.append(span.start + part * span.duration)
+    times.append(span.end + MARGIN_SECONDS)
+    end = duration or times[-1]
+    last = max(0.0, end - GRID_SECONDS)
+    on_grid = set()
+    for time in times:
+        inside = min(last, max(0.0, time))
+        on_grid.add(_on_grid(inside))
+    return sorted(on_grid)
 
 
 def overview_times(duration: float | None) -> list[float]:
@@ -89,9 +96,10 @@ def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[flo
     for text in sample.texts:
         if text.video == video:
             times.update(frame_times(text, duration))
-    return {
-        still.time: small_jpeg(still.image) for still in read_frames_at(path, sorted(times), width)
-    }
+    frames = {}
+    for still in read_frames_at(path, sorted(times), width):
+        frames[still.time] = small_jpeg(still.image)
+    return frames
 
 
 def small_jpeg(image: "Image") -> bytes:
@@ -114,18 +122,34 @@ def render_page(
 ) -> str:
     """Return the page. verdicts: what auditors have said so far. frames: of the audited videos.
     examples: videos that are shown with some of their steps."""
-    counts, task_map, repeated = findings.counts, findings.task_map, findings.repeated_steps
-    scatter_plot = cloud = task_bars = None
+    counts = findings.counts
+    repeated = findings.repeated_steps
+
+    # The plots that not every dataset has.
+    task_map = findings.task_map
+    task_name = scatter_plot = cloud = task_bars = None
     if task_map is not None:
+        task_name = task_map.task
         label = "place of a step in its video"
-        scatter_plot = _safe(scatter(task_map.points, task_map.order, task_map.texts, label))
+        svg = scatter(task_map.points, task_map.order, task_map.texts, label)
+        scatter_plot = _safe(svg)
     if any(findings.keywords.values()):
         cloud = _safe(word_cloud(findings.keywords))
     if findings.tasks:
-        bars = [
-            (task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks
-        ]
-        task_bars = _safe(ranked_bars(bars, ("{:,.0f}", "{:,.0f}")))
+        bars = []
+        for task in findings.tasks:
+            lengths = (float(task.in_documents), float(task.aligned))
+            bars.append((task.task, lengths))
+        svg = ranked_bars(bars, ("{:,.0f}", "{:,.0f}"))
+        task_bars = _safe(svg)
+
+    # The plots, tables and lists of every dataset.
+    safe_histograms = []
+    for title, svg, note in histograms(counts):
+        safe_histograms.append((title, _safe(svg), note))
+    tasks = {example.task for example in examples}
+    languages = {example.language for example in examples}
+    audit_json = _audit_json(findings.sample, verdicts, frames or {})
     return page_html(
         _file("report.html"),
         style=plot_style() + _file("style.css"),
@@ -139,9 +163,9 @@ def render_page(
         estimates=quality_estimates(findings, verdicts),
         audit=audit_table(findings.sample, verdicts),
         agreements=annotator_agreements(findings.sample, verdicts),
-        histograms=[(title, _safe(svg), note) for title, svg, note in histograms(counts)],
+        histograms=safe_histograms,
         cloud=cloud,
-        task=task_map.task if task_map else None,
+        task=task_name,
         task_map=scatter_plot,
         tasks=task_bars,
         repeated=repeated.texts[:MAX_ROWS],
@@ -152,15 +176,16 @@ def render_page(
         warnings=counts.warnings.most_common(MAX_ROWS),
         biases=biases(counts),
         examples=examples,
-        example_tasks=sorted({example.task for example in examples} - {""}),
-        example_languages=sorted({example.language for example in examples} - {""}),
+        example_tasks=sorted(tasks - {""}),
+        example_languages=sorted(languages - {""}),
         picture_link=picture_link,
-        audit_texts=_safe(_audit_json(findings.sample, verdicts, frames or {})),
+        audit_texts=_safe(audit_json),
     )
 
 
 def _file(name: str) -> str:
-    return files("stepline.curate.report").joinpath(name).read_text(encoding="utf-8")
+    path = files("stepline.curate.report").joinpath(name)
+    return path.read_text(encoding="utf-8")
 
 
 def _safe(markup: str) -> str:
@@ -210,4 +235,6 @@ def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames
         videos[video] = {"title": title, "overview": overview, "frames": links}
     people = sorted({verdict.annotator for verdict in verdicts})
     tree = {"asked": texts, "videos": videos, "people": people}
-    return json.dumps(tree, ensure_ascii=False).replace("<", "\\u003c").replace("&", "\\u0026")
+    content = json.dumps(tree, ensure_ascii=False)
+    content = content.replace("<", "\\u003c")
+    return content.replace("&", "\\u0026")

@@ -83,6 +83,7 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
 
     owners: of each distinct step, the videos that have it.
     """
+    # How many steps a video has, and how many each two videos share.
     sizes: Counter[str] = Counter()
     shared: Counter[tuple[str, str]] = Counter()
     for videos in owners:
@@ -90,6 +91,7 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
         if len(videos) <= MAX_SHARING_VIDEOS:
             pairs = combinations(sorted(videos), 2)
             shared.update(pairs)
+    # Two videos that share enough steps join their groups (union-find).
     parents: dict[str, str] = {}
 
     def root(video: str) -> str:
@@ -107,6 +109,7 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
         roots = set(map(root, pair))
         if len(roots) == 2:
             parents[max(roots)] = min(roots)
+    # The groups of two videos and more, the largest first.
     members: dict[str, list[str]] = defaultdict(list)
     for video in sorted(sizes):
         members[root(video)].append(video)

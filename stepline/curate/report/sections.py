@@ -25,9 +25,15 @@ from stepline.plots import WaterfallLevel, histogram
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
 TOP_TASKS = 10  # that are counted together
-# biases of every dataset
-JUDGE_BIAS = "P(shown) comes from models that judge words and pictures; where they err, the dataset errs with them."
-SPEECH_BIAS = "Steps are what is said: what is shown in silence has no step, unless a recipe describes pictures."
+# Biases of every dataset.
+JUDGE_BIAS = (
+    "P(shown) comes from models that judge words and pictures; "
+    "where they err, the dataset errs with them."
+)
+SPEECH_BIAS = (
+    "Steps are what is said: what is shown in silence has no step, "
+    "unless a recipe describes pictures."
+)
 
 
 def biases(counts: DatasetCounts) -> list[str]:
@@ -125,6 +131,7 @@ def quality_estimates(
     aligner's P(shown) of a step is about the whole video: it answers "alignable". The other two are
     known from an audit alone.
     """
+    # What people found, and what the models believe of all texts.
     narration, steps = audit_table(findings.sample, verdicts)
     judge, aligner = findings.counts.narration_shown, findings.counts.steps_shown
     by_judge = proportion(judge.sums, judge.texts)

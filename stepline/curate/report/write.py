@@ -2,7 +2,7 @@
 written there."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,22 +19,26 @@ from stepline.curate.report.page import Frames, key_frames, render_page, small_j
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
 from stepline.curate.store.manifests import files_in
-from stepline.curate.store.results import FAILURES
-from stepline.curate.store.run_log import ITEMS, RUN, read_items, read_recipe
+from stepline.curate.store.results import FAILURES_FOLDER
+from stepline.curate.store.run_log import ITEMS_FILE, RUN_FILE, read_items, read_recipe
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Record
 from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 from stepline.text_base.base import open_base
+from stepline.text_base.documents import Document
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
     """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there
     is no dataset."""
     folder = out / DATASET_FOLDER / "data"
-    names = sorted(entry.name for entry in files_in(folder))
-    shards = [folder / name for name in names if name.endswith(".parquet")]
+    names = [entry.name for entry in files_in(folder)]
+    shards = []
+    for name in sorted(names):
+        if name.endswith(".parquet"):
+            shards.append(folder / name)
     if not shards:
         what = f"{folder.display_url}: no dataset yet"
         raise StoreError(f"{what}; `stepline curate` writes it when all stages are done")
@@ -50,22 +54,26 @@ def read_dataset(out: RemotePath) -> Iterator[Record]:
 
 def read_failures(out: RemotePath) -> list[StageFailure]:
     """Return every failure that the run noted, sorted by stage and id."""
-    folder = out / FAILURES
+    folder = out / FAILURES_FOLDER
     failures = []
     for entry in files_in(folder):
         if entry.name.endswith(".json"):
             file = folder / entry.name
-            failures.append(StageFailure.from_json(file.read(), file.display_url))
-    return sorted(failures, key=lambda failure: (failure.stage, failure.id))
+            failure = StageFailure.from_json(file.read(), file.display_url)
+            failures.append(failure)
+    failures.sort(key=lambda failure: (failure.stage, failure.id))
+    return failures
 
 
 def report_recipe(out: RemotePath) -> Recipe:
     """Return the recipe of the run on OUT, with the settings of its report; the usual one where
     there was no run."""
-    return read_recipe(out) if (out / RUN).exists() else Recipe()
+    if not (out / RUN_FILE).exists():
+        return Recipe()
+    return read_recipe(out)
 
 
-# below OUT
+# Below OUT.
 REPORT_NAME = "report.html"
 AUDIT_FOLDER = "audit"
 
@@ -85,12 +93,16 @@ class Report:
 
 def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     """Return the report of the dataset below OUT. Raises StoreError where there is none."""
-    documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
+    documents: Iterable[Document] = ()
+    if settings.text_base is not None:
+        documents = open_base(settings.text_base).documents()
+
     # What the dataset and the run record of themselves, as JSON.
     provenance = {}
-    for path in (out / DATASET_FOLDER / "dataset.json", out / RUN):
+    for path in (out / DATASET_FOLDER / "dataset.json", out / RUN_FILE):
         if path.exists():
-            provenance[path.name] = path.read().decode("utf-8", "replace")
+            data = path.read()
+            provenance[path.name] = data.decode("utf-8", "replace")
     run = parse_json(provenance.get("run.json", "{}"))
     findings = collect(
         read_dataset(out),
@@ -100,33 +112,42 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
         provenance=provenance,
         stages=tuple(run.get("stages", ())),
     )
+
+    # Pictures of the audited texts and of the examples.
     frames: Frames = {}
     pictures: ExamplePictures = {}
     sample = findings.sample
-    paths = {id: sample.paths.get(id) for id in sample.titles}
-    paths |= {example.id: example.path for example in findings.examples}
+    paths = _sample_paths(sample)
+    for example in findings.examples:
+        paths[example.id] = example.path
     addresses = video_addresses(out, paths)
     if settings.frames:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
             media = local_media(addresses, out, Path(scratch))
             frames, notes = key_frames(sample, media, settings.frame_width)
             pictures, other_notes = example_pictures(findings.examples, media, small_jpeg)
-        all_notes = dict.fromkeys([*findings.notes, *notes, *other_notes])
-        findings = replace(findings, notes=tuple(all_notes))
-    folder = out.local
+        notes = [*findings.notes, *notes, *other_notes]
+        unique_notes = tuple(dict.fromkeys(notes))
+        findings = replace(findings, notes=unique_notes)
     views = []
     for example in findings.examples:
-        of_video = pictures.get(example.id, {})
-        views.append(example_view(example, addresses.get(example.id), of_video, folder))
+        address = addresses.get(example.id)
+        own_pictures = pictures.get(example.id, {})
+        view = example_view(example, address, own_pictures, out.local)
+        views.append(view)
     return Report(findings, frames, tuple(views))
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
     """Write OUT/report.html, with the verdicts that are there, and return what it shows. report:
     where it was made before."""
-    report = report or make_report(out, settings)
-    verdicts = [] if out.local is None else list(local_verdicts(out))
-    (out / REPORT_NAME).write(report.html(verdicts))
+    if report is None:
+        report = make_report(out, settings)
+    verdicts: list[Verdict] = []
+    if out.local is not None:
+        verdicts = list(local_verdicts(out))
+    page = report.html(verdicts)
+    (out / REPORT_NAME).write(page)
     return report
 
 
@@ -147,7 +168,9 @@ def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[st
     paths: by id, as the records name them.
     """
     addresses = {id: path for id, path in paths.items() if path is not None}
-    for item in read_items(out) if (out / ITEMS).exists() else ():
+    if not (out / ITEMS_FILE).exists():
+        return addresses
+    for item in read_items(out):
         if item.id in paths and item.video:
             addresses[item.id] = item.video
     return addresses
@@ -158,8 +181,12 @@ def sample_media(
 ) -> Callable[[str], Path | None]:
     """Return what finds the file of a sample's video on this machine; it is fetched where it is
     elsewhere."""
-    paths = {id: sample.paths.get(id) for id in sample.titles}
-    return local_media(video_addresses(out, paths), out, scratch)
+    addresses = video_addresses(out, _sample_paths(sample))
+    return local_media(addresses, out, scratch)
+
+
+def _sample_paths(sample: AuditSample) -> dict[str, str | None]:
+    return {id: sample.paths.get(id) for id in sample.titles}
 
 
 def local_media(
@@ -173,8 +200,12 @@ def local_media(
             return None
         path = RemotePath(url, out.settings)
         if path.local is not None:
-            return path.local if path.local.exists() else None
-        target = scratch / f"{len(list(scratch.iterdir()))}{Path(path.name).suffix[:16]}"
+            if not path.local.exists():
+                return None
+            return path.local
+        number = len(list(scratch.iterdir()))
+        suffix = Path(path.name).suffix[:16]
+        target = scratch / f"{number}{suffix}"
         path.fetch(target)
         return target
 

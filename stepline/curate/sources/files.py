@@ -1,10 +1,8 @@
-"""The files behind a run's videos: found by id, with a stamp that shows a change, named without this
-machine.
+"""The files behind a run's videos: found by id, with a stamp that shows a change.
 
 names       which id a file's name gives, and what kind of file it is
 FileIndex   the files of a folder by id, in arrays and not in objects: a million take some 100 MiB
 FileStamps  stamps of files that a list names one by one, some looked at alone, many of one folder by its listing
-addresses   whole ones from relative ones, and back; a dataset names no folder of a machine
 CaptionIndex, SideFolders    what belongs to the videos, by id, in files and folders that the settings name
 """
 
@@ -22,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.curate.settings import SourceSettings
+from stepline.curate.sources.addresses import absolute_path
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
@@ -29,8 +28,7 @@ from stepline.language_tags import language_of_tag, split_language
 from stepline.pipeline.captions_alone import FOLDER_SUFFIXES
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.remote import FileEntry, RemotePath
-from stepline.remote.filesystems import allow_host, host_of, may_lead
-from stepline.remote.settings import MIB, RemoteSettings
+from stepline.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
 CAPTIONS_SUFFIXES = (
@@ -43,9 +41,8 @@ CAPTIONS_SUFFIXES = (
     ".json",
     ".csv",
 )  # the first that is there is used
-LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 ABOUT_SUFFIX = ".info.json"  # what downloaders note of a video; no captions
-# field of a VideoItem -> the field of its stamp
+# Field of a VideoItem -> the field of its stamp.
 STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
 
 # The id that a file's name gives, with the rank of its ending (the least is used); None where it
@@ -56,7 +53,9 @@ FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 def video_id(name: str) -> tuple[str, int] | None:
     """Return the stem of a video's file name; None for any other file."""
     stem, suffix = _split(name)
-    return (stem, 0) if stem and suffix in VIDEO_SUFFIXES else None
+    if not stem or suffix not in VIDEO_SUFFIXES:
+        return None
+    return stem, 0
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
@@ -65,26 +64,32 @@ def captions_id(name: str) -> tuple[str, int] | None:
     The rank puts .vtt before .srt before the other forms. `CaptionsFiles` knows whose they are.
     """
     stem, suffix = _split(name)
-    if not stem or suffix not in CAPTIONS_SUFFIXES or name.lower().endswith(ABOUT_SUFFIX):
+    if not stem or suffix not in CAPTIONS_SUFFIXES:
         return None
-    return stem, CAPTIONS_SUFFIXES.index(suffix)
+    if name.lower().endswith(ABOUT_SUFFIX):
+        return None
+    rank = CAPTIONS_SUFFIXES.index(suffix)
+    return stem, rank
 
 
 def features_id(name: str) -> tuple[str, int] | None:
     """Return the id that a file of features is named after: ID.npy, ID.mp4.npy, ID.pth.tar,
     ID.safetensors."""
-    id = item_id(name.rpartition("/")[2])
-    return None if id is None else (id, 0)
-
-
-def is_list(name: str) -> bool:
-    """Return whether a file's name says that it is a list of videos."""
-    return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
+    file_name = _file_name(name)
+    id = item_id(file_name)
+    if id is None:
+        return None
+    return id, 0
 
 
 def _split(name: str) -> tuple[str, str]:
-    stem, dot, ending = name.rpartition("/")[2].rpartition(".")
+    stem, dot, ending = _file_name(name).rpartition(".")
     return stem, f"{dot}{ending.lower()}"
+
+
+def _file_name(path: str) -> str:
+    _, _, name = path.rpartition("/")
+    return name
 
 
 BLOCK_FILES = 65_536  # held as objects together
@@ -109,23 +114,34 @@ class FileIndex:
         ranks = [np.empty(0, np.int64)]
         names = [arrow.array([], "string")]
         stamps = [arrow.array([], "string")]
+        # Only a block of files is held as objects.
         while block := list(islice(entries, BLOCK_FILES)):
-            rows = []
+            block_keys = []
+            block_ranks = []
+            block_names = []
+            block_stamps = []
             for entry in block:
-                named = id_of(entry.name)
-                if named is not None:
-                    rows.append((named[0].encode(), named[1], entry.name, entry.fingerprint))
-            if rows:
-                block_keys, block_ranks, block_names, block_stamps = zip(*rows, strict=True)
+                id_and_rank = id_of(entry.name)
+                if id_and_rank is None:
+                    continue
+                id, rank = id_and_rank
+                block_keys.append(id.encode())
+                block_ranks.append(rank)
+                block_names.append(entry.name)
+                block_stamps.append(entry.fingerprint)
+            if block_keys:
                 keys.append(np.array(block_keys, "S"))
                 ranks.append(np.array(block_ranks, np.int64))
                 names.append(arrow.array(block_names, "string"))
                 stamps.append(arrow.array(block_stamps, "string"))
+        # Sorted by id, files of one id by rank.
         key: npt.NDArray[np.bytes_] = np.concatenate(keys)
-        order = np.lexsort((np.concatenate(ranks), key))
+        rank_of_row = np.concatenate(ranks)
+        order = np.lexsort((rank_of_row, key))
+        rows = arrow.array(order)
         self.keys = key[order]
-        self._names = arrow.concat_arrays(names).take(arrow.array(order))
-        self._stamps = arrow.concat_arrays(stamps).take(arrow.array(order))
+        self._names = arrow.concat_arrays(names).take(rows)
+        self._stamps = arrow.concat_arrays(stamps).take(rows)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -133,34 +149,45 @@ class FileIndex:
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
         """Yield every id and file, sorted by id; an id whose name several files give comes several
         times."""
-        for row in range(len(self.keys)):
-            yield self.keys[row].decode(errors="replace"), self._at(row)
+        for row, key in enumerate(self.keys):
+            id = key.decode(errors="replace")
+            yield id, self._at(row)
 
     def find(self, id: str) -> StampedFile | None:
         """Return the file of an id; None where there is none."""
         row = _row_of(self.keys, id)
-        return None if row is None else self._at(row)
+        if row is None:
+            return None
+        return self._at(row)
 
     def keys_with(self, start: str) -> list[str]:
         """Return the different ids that begin with a text, in order."""
         first = start.encode()
         row = int(np.searchsorted(self.keys, first))
         ids: dict[str, None] = {}
-        while row < len(self.keys) and self.keys[row].startswith(first):
-            ids[self.keys[row].decode(errors="replace")] = None
+        while row < len(self.keys):
+            key = self.keys[row]
+            if not key.startswith(first):
+                break
+            id = key.decode(errors="replace")
+            ids[id] = None
             row += 1
         return list(ids)
 
     def _at(self, row: int) -> StampedFile:
-        path = self._folder / self._names[row].as_py()
-        return StampedFile(path.url, self._stamps[row].as_py())
+        name = self._names[row].as_py()
+        stamp = self._stamps[row].as_py()
+        path = self._folder / name
+        return StampedFile(path.url, stamp)
 
 
 def _row_of(keys: "npt.NDArray[np.bytes_]", id: str) -> int | None:
     """Return the first row of an id in sorted keys."""
     key = id.encode()
     row = int(np.searchsorted(keys, key))
-    return row if row < len(keys) and keys[row] == key else None
+    if row == len(keys) or keys[row] != key:
+        return None
+    return row
 
 
 class AmbiguousCaptionsError(DatasetError):
@@ -188,8 +215,11 @@ class CaptionsFiles:
         file = self._files.find(id)
         if file is not None:
             return file
-        stem = choose_language(id, self._stems(id, self._files.keys_with(f"{id}.")))
-        return None if stem is None else self._files.find(stem)
+        longer_ids = self._files.keys_with(f"{id}.")
+        stem = choose_language(id, self._stems(id, longer_ids))
+        if stem is None:
+            return None
+        return self._files.find(stem)
 
     def ids_without_video(self) -> list[str]:
         """Return the ids of captions that belong to no video, in order.
@@ -198,9 +228,10 @@ class CaptionsFiles:
         """
         ids: dict[str, None] = {}
         for stem, file in self._files:
-            base = split_language(stem)[0]
+            base, _ = split_language(stem)
             is_owned = self._is_video(stem) or self._is_video(base)
-            if not is_owned and _split(file.url)[1] in FOLDER_SUFFIXES:
+            _, suffix = _split(file.url)
+            if not is_owned and suffix in FOLDER_SUFFIXES:
                 ids[base] = None
         return list(ids)
 
@@ -208,7 +239,8 @@ class CaptionsFiles:
         """Return the stems that are the id with a language, and no video's own name."""
         own = []
         for stem in stems:
-            if split_language(stem)[0] == id and not self._is_video(stem):
+            base, _ = split_language(stem)
+            if base == id and not self._is_video(stem):
                 own.append(stem)
         return own
 
@@ -218,16 +250,20 @@ def choose_language(id: str, stems: list[str]) -> str | None:
 
     Raises AmbiguousCaptionsError for several languages.
     """
-    tags = {stem: split_language(stem)[1].partition(".")[0] for stem in stems}
-    languages = sorted({language_of_tag(tag) or "" for tag in tags.values()})
+    languages = set()
+    for stem in stems:
+        _, ending = split_language(stem)
+        tag, _, _ = ending.partition(".")
+        language = language_of_tag(tag) or ""
+        languages.add(language)
     if len(languages) > 1:
-        names = ", ".join(languages)
+        names = ", ".join(sorted(languages))
         cure = f"name the one that is meant {id}.vtt, or take the others away"
         raise AmbiguousCaptionsError(f"its captions are in several languages ({names}); {cure}")
     return min(stems, key=lambda stem: (len(stem), stem), default=None)
 
 
-# files of a folder elsewhere that are asked for one by one before the folder is listed
+# Files of a folder elsewhere that are asked for one by one before the folder is listed.
 MAX_SINGLE_LOOKS = 100
 MAX_LISTINGS = 4  # kept in memory
 
@@ -258,36 +294,16 @@ class FileStamps:
         can_be_listed = file.byte_range is None and not url.startswith("http")
         if can_be_listed and self._looks[folder] > MAX_SINGLE_LOOKS:
             entry = self._listing(folder).find(name)
-            return None if entry is None else entry.stamp
-        return file.fingerprint() if file.exists() else None
+            if entry is None:
+                return None
+            return entry.stamp
+        if not file.exists():
+            return None
+        return file.fingerprint()
 
     def _list(self, folder: str) -> FileIndex:
         path = RemotePath(folder, self._settings)
         return FileIndex(path, path.list(), lambda name: (name, 0))
-
-
-def absolute_path(path: RemotePath) -> RemotePath:
-    """Return a path that processes with another working folder find, too."""
-    if path.local is None or path.url.startswith("file://"):
-        return path
-    return RemotePath(os.path.abspath(path.local), path.settings)
-
-
-def root_of(source: str) -> str:
-    """Return what the addresses of a source are relative to: a folder itself, the folder that a
-    file is in."""
-    bare = RemotePath(source).display_url.rstrip("/")
-    if not is_list(bare) and not bare.endswith(".tar"):
-        return bare or "/"
-    folder = bare.rpartition("/")[0]
-    return folder or ("/" if bare.startswith("/") else ".")
-
-
-def whole_address(value: str, root: str) -> str:
-    """Return a value as it is where it is a URL or an absolute path, else below the root."""
-    if "://" in value or value.startswith("/"):
-        return value
-    return f"{root.rstrip('/')}/{value.removeprefix('./')}"
 
 
 MAX_LINE_CHARS = 2**20  # of a list
@@ -300,57 +316,19 @@ def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
     Raises DatasetError for one that goes on.
     """
     size = 0
+    max_size = source.settings.largest * BYTES_PER_MIB
     while line := text.readline(MAX_LINE_CHARS):
         size += len(line)
         if len(line) == MAX_LINE_CHARS:
             what = f"{source.display_url}: a line has {MAX_LINE_CHARS} characters and more"
             raise DatasetError(f"{what}; write the list again")
-        if source.local is None and size > source.settings.largest * MIB:
+        if source.local is None and size > max_size:
             what = f"{source.display_url}: unpacks to more than places.largest"
             raise DatasetError(f"{what}; raise that")
         yield line
 
 
-def refusal_reason(address: str, source: RemotePath) -> str | None:
-    """Return why a list may not name an address; None where it may, as a list of this machine
-    always does.
-
-    One from elsewhere names files of its own host, unless the settings allow others or files of
-    this machine.
-    """
-    if source.local is not None:
-        return None
-    whole = RemotePath(address)
-    while whole.byte_range is not None:
-        whole = whole.byte_range[0]
-    if whole.local is not None:
-        if source.settings.files:
-            return None
-        return "its row names a file of this machine; where you trust it, --set places.files=true"
-    if not address.isprintable() or "\\" in address:
-        return "its row names no plain address; correct the list"
-    host = host_of(whole.url)
-    if may_lead(host_of(source.url), host, source.settings):
-        return None
-    return f"its row names another host; {allow_host(host)}"
-
-
-def relative_address(url: str, source: str) -> str:
-    """Return where a file is relative to its source.
-
-    One from elsewhere keeps its URL without user, password and query; a path of this machine keeps
-    its name alone.
-    """
-    root = root_of(source).rstrip("/") + "/"
-    bare = RemotePath(url).display_url
-    if bare.startswith(root):
-        return bare.removeprefix(root)
-    if root == "./" and "://" not in bare and not bare.startswith("/"):
-        return bare.removeprefix("./")
-    return bare if "://" in bare and not bare.startswith("file://") else RemotePath(url).name
-
-
-# a character for each byte: what the structure of JSON needs, and offsets in bytes
+# A character for each byte: what the structure of JSON needs, and offsets in bytes.
 BYTE_ENCODING = "latin-1"
 DIGEST_BYTES = 8  # of a sha256 that are kept
 UTF8_MARK = b"\xef\xbb\xbf"  # which some editors put first
@@ -370,23 +348,31 @@ class CaptionIndex:
         spans: list[tuple[int, int]] = []
         digests: list[bytes] = []
         with file_path.open() as file:
-            offset = len(UTF8_MARK) if file.read(len(UTF8_MARK)) == UTF8_MARK else 0
+            offset = 0
+            if file.read(len(UTF8_MARK)) == UTF8_MARK:
+                offset = len(UTF8_MARK)
             file.seek(offset)
-            reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline=""))
+            text = io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline="")
+            reader = JsonObjectReader(text)
             for key, value in reader.members():
                 if isinstance(value, JsonDamage):
-                    what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
+                    position = f"{key} ".lstrip()
+                    what = f"{file_path.display_url}: {position}{value.reason}"
                     cure = "unpack it where it is compressed, else download it again"
                     raise DatasetError(f"{what}; {cure}")
                 start, end = reader.last
-                digest = hashlib.sha256(reader.source.encode(BYTE_ENCODING)).digest()
+                source = reader.source.encode(BYTE_ENCODING)
+                digest = hashlib.sha256(source).digest()
                 keys.append(key.encode(BYTE_ENCODING))
                 spans.append((offset + start, offset + end))
                 digests.append(digest[:DIGEST_BYTES])
-        ids = np.array(keys, "S") if keys else np.empty(0, "S1")
+        ids = np.empty(0, "S1")
+        if keys:
+            ids = np.array(keys, "S")
         order = np.argsort(ids, kind="stable")
+        rows = np.array(spans, np.int64).reshape(-1, 2)
         self._keys = ids[order]
-        self._spans = np.array(spans, np.int64).reshape(-1, 2)[order]
+        self._spans = rows[order]
         self._digests = [digests[row] for row in order]
 
     def __len__(self) -> int:
@@ -399,7 +385,8 @@ class CaptionIndex:
             return None
         start, end = self._spans[row]
         url = f"{self._path.url}#bytes={start}-{end}/{id}.json"
-        return StampedFile(url, self._digests[row].hex())
+        stamp = self._digests[row].hex()
+        return StampedFile(url, stamp)
 
 
 class SideFolders:
@@ -434,10 +421,12 @@ class SideFolders:
         Raises AmbiguousCaptionsError where its captions are of several languages.
         """
         for field, index in self._indexes.items():
-            if index is not None and getattr(item, field) is None:
-                file = index.find(item.id)
-                if file is not None:
-                    item = with_file(item, field, file)
+            is_named = getattr(item, field) is not None
+            if index is None or is_named:
+                continue
+            file = index.find(item.id)
+            if file is not None:
+                item = with_file(item, field, file)
         return item
 
 
@@ -448,7 +437,8 @@ def _has_id(files: FileIndex | None) -> Callable[[str], bool]:
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
     """Return an item with a file as its video, captions or features."""
-    changes: dict[str, Any] = {field: file.url, STAMP_FIELDS[field]: file.stamp}
+    stamp_field = STAMP_FIELDS[field]
+    changes: dict[str, Any] = {field: file.url, stamp_field: file.stamp}
     return replace(item, **changes)
 
 

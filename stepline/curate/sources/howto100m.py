@@ -41,26 +41,53 @@ def read_howto100m(
 ) -> Iterator[SourceEntry]:
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or
     another."""
-    table = source if source.name.endswith(".csv") else source / VIDEOS_FILE
-    folder = RemotePath(table.url.rpartition("/")[0] or ".", remote)
-    published = (folder / name for name in CAPTIONS_NAMES)
-    captions = settings.captions or next((path.url for path in published if path.exists()), None)
-    side_folders = SideFolders(settings.model_copy(update={"captions": captions}), remote)
+    table = source
+    if not source.name.endswith(".csv"):
+        table = source / VIDEOS_FILE
+    parent, _, _ = table.url.rpartition("/")
+    folder = RemotePath(parent or ".", remote)
+    captions = settings.captions or _published_captions(folder)
+    settings = settings.model_copy(update={"captions": captions})
+    side_folders = SideFolders(settings, remote)
+    # The rows of the table, one video each.
     lengths, titles = _tables(folder)
     for row in _rows(table):
-        id, category = row["video_id"], row["category_1"] or None
+        id = row["video_id"]
+        category = row["category_1"] or None
         if not source_filter.accepts(id, category):
             continue
-        task = titles.get(row["task_id"], row["task_id"]) or None
-        length = lengths.find(id) if lengths is not None else None
-        duration = seconds_of(length[0]) if length else None
-        item = VideoItem(id, title=task, task=task, category=category, duration=duration)
+        task_id = row["task_id"]
+        task = titles.get(task_id, task_id) or None
+        item = VideoItem(
+            id, title=task, task=task, category=category, duration=_duration(lengths, id)
+        )
         try:
             item = side_folders.completed(item)
         except AmbiguousCaptionsError as error:
             yield rejected_video(id, str(error))
             continue
-        yield item if item.has_files else rejected_video(id, NO_FILE)
+        if item.has_files:
+            yield item
+        else:
+            yield rejected_video(id, NO_FILE)
+
+
+def _published_captions(folder: RemotePath) -> str | None:
+    """Return the address of the captions that lie with the table."""
+    for name in CAPTIONS_NAMES:
+        path = folder / name
+        if path.exists():
+            return path.url
+    return None
+
+
+def _duration(lengths: CsvTable | None, id: str) -> float | None:
+    if lengths is None:
+        return None
+    length = lengths.find(id)
+    if not length:
+        return None
+    return seconds_of(length[0])
 
 
 def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
@@ -74,7 +101,11 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
                     cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
                     raise DatasetError(f"{what}; {cure}")
             for row in rows:
-                yield {column: (row[column] or "").strip() for column in TABLE_COLUMNS}
+                cells = {}
+                for column in TABLE_COLUMNS:
+                    cell = row[column] or ""
+                    cells[column] = cell.strip()
+                yield cells
     except csv.Error as error:
         what = f"{table.display_url}: not valid csv ({error})"
         raise DatasetError(f"{what}; download it again") from error
@@ -86,6 +117,9 @@ def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
         for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():
                 (folder / name).fetch(Path(scratch) / name)
+        table = None
         lengths = Path(scratch) / LENGTHS_FILE
-        table = CsvTable(lengths, (("vid", 16), ("vlen", 12))) if lengths.is_file() else None
-        return table, read_titles(Path(scratch) / TITLES_FILE)
+        if lengths.is_file():
+            table = CsvTable(lengths, (("vid", 16), ("vlen", 12)))
+        titles = read_titles(Path(scratch) / TITLES_FILE)
+        return table, titles

@@ -13,16 +13,14 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
 from stepline.curate.settings import ColumnsSettings
+from stepline.curate.sources.addresses import refusal_reason, root_of, whole_address
 from stepline.curate.sources.files import (
     STAMP_FIELDS,
     AmbiguousCaptionsError,
     FileStamps,
     SideFolders,
     StampedFile,
-    refusal_reason,
-    root_of,
     text_lines,
-    whole_address,
     with_file,
 )
 from stepline.curate.sources.select import SourceFilter
@@ -60,8 +58,10 @@ def read_list(
             cells = {}
             for field, column in fields.items():
                 cell = row.get(column)
-                cells[field] = "" if cell is None else str(cell).strip()
-            id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
+                cells[field] = ""
+                if cell is not None:
+                    cells[field] = str(cell).strip()
+            id = cells.get("id") or _stem(cells.get("video", ""))
             if not id:
                 reason = "its row has neither an id nor a video's address"
                 yield rejected_video(f"row {number}", reason)
@@ -96,7 +96,9 @@ def _entry(
     for field, url in urls.items():
         stamp = stamps.stamp(url)
         if stamp is None:
-            what = "video" if field == "video" else f"file of {field}"
+            what = f"file of {field}"
+            if field == "video":
+                what = "video"
             return rejected_video(id, f"its {what} is not there")
         item = with_file(item, field, StampedFile(url, stamp))
     try:
@@ -142,11 +144,21 @@ def _open_list(
     file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
         return _parquet(source, file, columns)
-    packed = file.read(2) == b"\x1f\x8b"
+    is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    plain = gzip.GzipFile(fileobj=file) if packed else file
+    plain: BinaryIO | gzip.GzipFile = file
+    if is_packed:
+        plain = gzip.GzipFile(fileobj=file)
     text = opened.enter_context(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""))
-    return _lines(source, text) if name.endswith((".jsonl", ".ndjson")) else _table(source, text)
+    if name.endswith((".jsonl", ".ndjson")):
+        return _lines(source, text)
+    return _table(source, text)
+
+
+def _stem(address: str) -> str:
+    """Return the name of the file at an address, without its ending."""
+    stem, _, _ = PurePosixPath(address).name.rpartition(".")
+    return stem
 
 
 def _parquet(
@@ -169,7 +181,9 @@ def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     with _reading(source, *DAMAGE_ERRORS):
         lines = text_lines(source, text)
         head = next(lines, "")
-        delimiter = "\t" if "\t" in head else ","
+        delimiter = ","
+        if "\t" in head:
+            delimiter = "\t"
         names = next(csv.reader([head], delimiter=delimiter), [])
         rows = csv.DictReader(lines, names, delimiter=delimiter)
         return [name.strip() for name in names], _checked(source, rows, len(names))
@@ -188,7 +202,9 @@ def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     """Return the columns of the first line; later lines may have others."""
     rows = _objects(source, text)
     first = next(rows, {})
-    return list(first), chain([first] if first else [], rows)
+    if not first:
+        return [], rows
+    return list(first), chain([first], rows)
 
 
 def _objects(source: RemotePath, text: TextIO) -> Rows:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 
 from stepline.curate.settings import SourceSettings
+from stepline.curate.sources.addresses import absolute_path, is_list, relative_address
 from stepline.curate.sources.external_sort import sort_by_id
 from stepline.curate.sources.files import (
     AmbiguousCaptionsError,
@@ -16,10 +17,7 @@ from stepline.curate.sources.files import (
     FileIndex,
     FileStamps,
     SideFolders,
-    absolute_path,
     captions_id,
-    is_list,
-    relative_address,
     video_id,
     with_file,
 )
@@ -46,17 +44,20 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     videos = FileIndex(source, source.list(skipped), video_id)
     yield from (rejected_video(name, reason) for name, reason in skipped)
     captions = None
+    alone = []
     if not side_folders.has_captions:
         files = FileIndex(source, source.list([]), captions_id)
         captions = CaptionsFiles(files, lambda id: videos.find(id) is not None)
-    alone = captions.ids_without_video() if captions is not None else []
+        alone = captions.ids_without_video()
     if not len(videos) and not alone:
         cure = "give the folder of videos or captions, a list of them, or tars"
         raise DatasetError(f"{source.display_url}: no video in it; {cure}")
     items = [VideoItem(id) for id in alone]
     for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
         try:
-            file = captions.find(item.id) if captions is not None else None
+            file = None
+            if captions is not None:
+                file = captions.find(item.id)
             if file is not None:
                 item = with_file(item, "captions", file)
             yield side_folders.completed(item)
@@ -100,7 +101,9 @@ def _entries(
     source_filter: SourceFilter,
     remote: RemoteSettings,
 ) -> Iterator[SourceEntry]:
-    kind = settings.kind if settings.kind != "auto" else _kind(source)
+    kind: str = settings.kind
+    if kind == "auto":
+        kind = _kind(source)
     if kind == "howto100m":
         return read_howto100m(source, settings, source_filter, remote)
     side_folders = SideFolders(settings, remote)
@@ -130,4 +133,6 @@ def _kind(source: RemotePath) -> str:
     if (source / VIDEOS_FILE).exists():
         return "howto100m"
     first = next(source.list([]), None)
-    return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"
+    if first is not None and first.name.endswith(".tar"):
+        return "webdataset"
+    return "folder"

@@ -24,7 +24,9 @@ class SourceFilter:
         self._categories = settings.categories
         if settings.preset and not self._categories:
             self._categories = PRESET_CATEGORIES[settings.preset]
-        self._ids = None if settings.ids is None else _read_ids(settings.ids)
+        self._ids: set[str] | None = None
+        if settings.ids is not None:
+            self._ids = _read_ids(settings.ids)
         self._excluded = read_excluded(settings.excluded)
         self._ids_met: set[str] = set()
         self._other_categories: set[str] = set()
@@ -48,7 +50,8 @@ class SourceFilter:
         sets = self._excluded.sets_with(id)
         mark = id.find(FOLDER_MARK)
         while mark >= 0 and not sets:
-            sets = self._excluded.sets_with(id[mark + len(FOLDER_MARK) :])
+            start = mark + len(FOLDER_MARK)
+            sets = self._excluded.sets_with(id[start:])
             mark = id.find(FOLDER_MARK, mark + 1)
         return sets
 
@@ -64,20 +67,29 @@ class SourceFilter:
             if isinstance(entry, Rejected):
                 yield entry
             elif self.accepts(entry.id, entry.category):
-                sets = ", ".join(self._evaluation_sets(entry.id))
-                yield rejected_video(entry.id, f"evaluates: a video of {sets}") if sets else entry
+                sets = self._evaluation_sets(entry.id)
+                if sets:
+                    reason = f"evaluates: a video of {', '.join(sets)}"
+                    yield rejected_video(entry.id, reason)
+                else:
+                    yield entry
         if self._other_categories and not self._accepted:
             others = ", ".join(sorted(self._other_categories))
             what = f"source.categories {', '.join(self._categories)}: no video is of them"
             raise DatasetError(f"{what}; the source has {others}")
-        for id in sorted((self._ids or set()) - self._ids_met):
-            yield rejected_video(id, ABSENT_ID)
+        if self._ids is not None:
+            for id in sorted(self._ids - self._ids_met):
+                yield rejected_video(id, ABSENT_ID)
 
 
 def _read_ids(path: Path) -> set[str]:
     """Return the first words of a file's lines; # begins a comment line."""
-    lines = (line.split() for line in read_text(path).splitlines() if not line.startswith("#"))
-    ids = {words[0].rstrip(",") for words in lines if words}
+    ids = set()
+    for line in read_text(path).splitlines():
+        words = line.split()
+        if words and not line.startswith("#"):
+            id = words[0].rstrip(",")
+            ids.add(id)
     if not ids:
         raise DatasetError(f"{path}: holds no id; give one a line")
     return ids

@@ -12,7 +12,7 @@ import re
 import tarfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from stepline.curate.sources.files import (
     AmbiguousCaptionsError,
@@ -46,10 +46,7 @@ def read_webdataset(source: RemotePath, side_folders: SideFolders) -> Iterator[S
         stamp = tar.fingerprint()
         count = 0
         try:
-            with (
-                tar.open(READ_BYTES) as file,
-                tarfile.open(fileobj=_TarHeaders(file), mode="r:", tarinfo=TarHeader) as archive,  # type: ignore[call-overload]
-            ):
+            with tar.open(READ_BYTES) as file, _open_archive(file) as archive:
                 members = (member for member in archive if member.isreg() and _key(member))
                 for key, group in groupby(members, _key):
                     count += 1
@@ -64,13 +61,19 @@ def read_webdataset(source: RemotePath, side_folders: SideFolders) -> Iterator[S
             raise DatasetError(f"{what}; {cure}") from error
 
 
+def _open_archive(file: BinaryIO) -> tarfile.TarFile:
+    headers = cast(BinaryIO, _TarHeaders(file))
+    return tarfile.open(fileobj=headers, mode="r:", tarinfo=TarHeader)
+
+
 class _TarHeaders:
     """A tar's file of which only headers are read; one that claims to be huge is damage, and takes
     no memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.seek, self.tell = file.seek, file.tell
+        self.seek = file.seek
+        self.tell = file.tell
 
     def read(self, size: int) -> bytes:
         """Return bytes of a header. Raises tarfile's ReadError for more than any header has."""
@@ -107,12 +110,16 @@ def _key(member: tarfile.TarInfo) -> str:
     first point; "" for a hidden file."""
     folder, _, _ = member.name.removeprefix("./").rpartition("/")
     stem = _stem(member)
+    if not stem:
+        return ""
     parts = [part for part in folder.split("/") if part]
-    return FOLDER_MARK.join([*parts, stem]) if stem else ""
+    return FOLDER_MARK.join([*parts, stem])
 
 
 def _stem(member: tarfile.TarInfo) -> str:
-    return member.name.rpartition("/")[2].partition(".")[0]
+    _, _, name = member.name.rpartition("/")
+    stem, _, _ = name.partition(".")
+    return stem
 
 
 def _item(
@@ -134,11 +141,13 @@ def _item(
         captions = _captions(members, with_json=is_captions)
     except AmbiguousCaptionsError as error:
         return rejected_video(key, str(error))
+    # What the members of the key are.
     files = {
         "video": next(iter(videos), None),
         "captions": captions,
         "features": next((member for member in members if features_id(member.name)), None),
     }
+    # Each file is a range of the tar's bytes.
     item = VideoItem(key, **about)  # type: ignore[arg-type]   # the fields' own types
     for field, file in files.items():
         if file is not None:
@@ -167,10 +176,12 @@ def _captions(members: Sequence[tarfile.TarInfo], *, with_json: bool) -> tarfile
             ranked.setdefault(named[0], []).append((named[1], member.name, member))
     stem: str | None = name
     if name not in ranked:
-        stem = choose_language(
-            name, [other for other in ranked if split_language(other)[0] == name]
-        )
-    return None if stem is None else min(ranked[stem])[2]
+        own = [other for other in ranked if split_language(other)[0] == name]
+        stem = choose_language(name, own)
+    if stem is None:
+        return None
+    _, _, member = min(ranked[stem])
+    return member
 
 
 def _about(

@@ -7,7 +7,7 @@ from stepline.curate.stage import Stage, StageTable
 from stepline.curate.stages import cache_keys, clean, gather, per_video, train
 from stepline.curate.stages.cache_keys import section
 
-_STAGES = (
+_STAGE_LIST = (
     Stage(
         "probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.reading
     ),
@@ -154,4 +154,4 @@ _STAGES = (
     ),
 )
 
-STAGES: StageTable = {stage.name: stage for stage in _STAGES}
+STAGE_TABLE: StageTable = {stage.name: stage for stage in _STAGE_LIST}

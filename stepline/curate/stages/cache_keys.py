@@ -9,7 +9,7 @@ threads of recognition, retries, how many requests are sent together.
 
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.plugins import Kind
 
-# settings that decide no result: of how a model is asked
+# Settings that decide no result: of how a model is asked.
 ASKING_SETTINGS = {
     "concurrency",
     "retries",
@@ -36,15 +36,19 @@ ASKING_SETTINGS = {
     "api_key_variable",
     "base_url",
 }
-# read where steps are encoded; for speed alone; asked by `ground`
+# Read where steps are encoded, for speed alone, and asked by `ground`.
 OTHER_VISION_SETTINGS = {"texts", "batch", "witness"}
-# of how a network is trained
+# Of how a network is trained.
 TRAINING_SETTINGS = {"readers", "device", "save_every"}
+NO_NETWORK_BACKBONES = ("precomputed", "none")
+
+Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 
 def section(path: str, recipe: "Recipe") -> JsonValue:
     """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
-    return _plain(attrgetter(path)(recipe))
+    settings = attrgetter(path)(recipe)
+    return _plain(settings)
 
 
 def reading(recipe: "Recipe") -> JsonValue:
@@ -56,12 +60,10 @@ def reading(recipe: "Recipe") -> JsonValue:
 def transcribe(recipe: "Recipe") -> JsonValue:
     """Return what decides `transcribe`."""
     asr = recipe.steps.asr
-    is_folder = asr.model is not None and Path(asr.model).is_dir()
-    decides = {
-        "asr": _plain(asr, {"threads"}),
-        "media": reading(recipe),
-        "model": file_digest(Path(asr.model or "")) if is_folder else None,
-    }
+    model_digest = None
+    if asr.model is not None and Path(asr.model).is_dir():
+        model_digest = file_digest(Path(asr.model))
+    decides = {"asr": _plain(asr, {"threads"}), "media": reading(recipe), "model": model_digest}
     return decides | _plugin("recognisers", asr.recogniser)
 
 
@@ -70,14 +72,12 @@ def write(recipe: "Recipe") -> JsonValue:
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
-    files = _model_files(writing.llm)
-    if writing.llm.prompt_file is not None:
-        files["prompt_file"] = file_digest(writing.llm.prompt_file)
-    decides = {
-        "writer": writing.writer,
-        "llm": _plain(writing.llm, ASKING_SETTINGS | {*files, "prompt_file"}),
-        **files,
-    }
+    llm = writing.llm
+    files = _model_files(llm)
+    if llm.prompt_file is not None:
+        files["prompt_file"] = file_digest(llm.prompt_file)
+    without = ASKING_SETTINGS | {*files, "prompt_file"}
+    decides = {"writer": writing.writer, "llm": _plain(llm, without), **files}
     if writing.second_pass:
         decides["second_pass"] = True
     return decides | _plugin("writers", writing.writer)
@@ -86,10 +86,11 @@ def write(recipe: "Recipe") -> JsonValue:
 def encode(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
-    tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
-    # `vision.hands` was a setting; its default stays in the key, so that stored results stay valid
+    without = OTHER_VISION_SETTINGS | {"path", "dictionary"}
+    tree = vision.model_dump(mode="json", exclude=without)
+    # `vision.hands` was a setting. Its default stays in the key, so that stored results stay valid.
     tree["hands"] = False
-    decides: dict[str, JsonValue] = {
+    decides: Decisions = {
         "vision": tree,
         "media": _plain(recipe.steps.media),
         "weights": file_digest(vision.path),
@@ -99,25 +100,34 @@ def encode(recipe: "Recipe") -> JsonValue:
 
 def coarse(recipe: "Recipe") -> JsonValue:
     """Return what decides `coarse`."""
-    return {"said": recipe.coarse.said, "coarse": _plain(recipe.steps.nasva.coarse)}
+    coarse_settings = recipe.steps.nasva.coarse
+    return {"said": recipe.coarse.said, "coarse": _plain(coarse_settings)}
 
 
 def ground(recipe: "Recipe") -> JsonValue:
     """Return what decides `ground`."""
-    vision, nasva = recipe.steps.vision, recipe.steps.nasva
-    digests = map(file_digest, (vision.path, vision.texts, vision.dictionary))
-    texts: list[JsonValue] = [vision.backbone, vision.text_space, *digests]
+    vision = recipe.steps.vision
+    nasva = recipe.steps.nasva
+    # The space of texts and pictures.
+    texts: list[JsonValue] = [vision.backbone, vision.text_space]
+    for path in (vision.path, vision.texts, vision.dictionary):
+        texts.append(file_digest(path))
+    # A trained network, or the default placing.
     placing: JsonValue = {"ground": _plain(nasva.ground)}
-    if nasva.aligner.path is not None:
-        placing = {
-            "aligner": _plain(nasva.aligner, {"path"}),
-            "network": file_digest(nasva.aligner.path),
-        }
-    decides: dict[str, JsonValue] = {"texts": texts, "tokens": vision.tokens, "placing": placing}
-    if vision.witness.named:
-        files = _model_files(vision.witness)
-        files["projector"] = file_digest(vision.witness.projector)
-        question = _plain(vision.witness, ASKING_SETTINGS | {*files, "dry_run"})
+    aligner = nasva.aligner
+    if aligner.path is not None:
+        placing = {"aligner": _plain(aligner, {"path"}), "network": file_digest(aligner.path)}
+    decides: Decisions = {}
+    decides["texts"] = texts
+    decides["tokens"] = vision.tokens
+    decides["placing"] = placing
+    # A vision-language model.
+    witness = vision.witness
+    if witness.named:
+        files = _model_files(witness)
+        files["projector"] = file_digest(witness.projector)
+        without = ASKING_SETTINGS | {*files, "dry_run"}
+        question = _plain(witness, without)
         decides["witness"] = {"asked": question, **files}
         decides["media"] = reading(recipe)
     return decides | _plugin("backbones", vision.backbone)
@@ -126,21 +136,24 @@ def ground(recipe: "Recipe") -> JsonValue:
 def judge(recipe: "Recipe") -> JsonValue:
     """Return what decides `judge`."""
     settings = recipe.steps.judge
-    return {"judge": _plain(settings, {"detector"}), "detector": file_digest(settings.detector)}
+    judging = _plain(settings, {"detector"})
+    return {"judge": judging, "detector": file_digest(settings.detector)}
 
 
 def gather(recipe: "Recipe") -> JsonValue:
     """Return what decides `gather`."""
-    return {"gather": _plain(recipe.gather), "writer": recipe.steps.writing.writer}
+    writer = recipe.steps.writing.writer
+    return {"gather": _plain(recipe.gather), "writer": writer}
 
 
 def sieve_swap(recipe: "Recipe") -> JsonValue:
     """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
-    if recipe.sieve_swap.base is None:
+    settings = recipe.sieve_swap
+    if settings.base is None:
         cure = "make one with `stepline text-base build`, and name its folder"
         raise SettingsError(f"sieve_swap.base is not set; {cure}")
-    base = recipe.sieve_swap.base / "manifest.json"
-    return {"sieve_swap": _plain(recipe.sieve_swap, {"base"}), "base": file_digest(base)}
+    manifest = settings.base / "manifest.json"
+    return {"sieve_swap": _plain(settings, {"base"}), "base": file_digest(manifest)}
 
 
 def train(recipe: "Recipe") -> JsonValue:
@@ -150,15 +163,16 @@ def train(recipe: "Recipe") -> JsonValue:
 
 def refine(recipe: "Recipe") -> JsonValue:
     """Return what decides `refine`."""
-    place = recipe.place
-    aligner = _plain(place.aligner, {"path", "batch"})
-    placing: list[JsonValue] = [place.calibrate, place.shown_rate, aligner]
-    return {**_training_run(recipe, recipe.refine), "place": placing}
+    placing = recipe.place
+    aligner = _plain(placing.aligner, {"path", "batch"})
+    decides = _training_run(recipe, recipe.refine)
+    decides["place"] = [placing.calibrate, placing.shown_rate, aligner]
+    return decides
 
 
 def _training_run(
     recipe: "Recipe", settings: "AlignerRunSettings | RefineRunSettings"
-) -> dict[str, JsonValue]:
+) -> Decisions:
     tree = settings.model_dump(mode="json")
     tree["train"] = _plain(settings.train, TRAINING_SETTINGS)
     return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe)}
@@ -166,54 +180,61 @@ def _training_run(
 
 def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `transcribe` recognises."""
-    return ("ctranslate2", "faster-whisper") if recipe.steps.asr.recogniser == "whisper" else ()
+    if recipe.steps.asr.recogniser == "whisper":
+        return ("ctranslate2", "faster-whisper")
+    return ()
 
 
 def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `write` writes by grammar; a server's are its
     own."""
-    return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
+    if recipe.steps.writing.writer == "extractive":
+        return ("spacy",)
+    return ()
 
 
 def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `encode` sees."""
-    return {"conse": ("onnxruntime",), "precomputed": (), "none": ()}.get(
-        recipe.steps.vision.backbone, ("torch",)
-    )
+    backbone = recipe.steps.vision.backbone
+    if backbone in NO_NETWORK_BACKBONES:
+        return ()
+    if backbone == "conse":
+        return ("onnxruntime",)
+    return ("torch",)
 
 
 def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the vectors of texts, and what trained networks
     predict."""
-    has_torch_backbone = recipe.steps.vision.backbone not in ("conse", "precomputed", "none")
+    has_torch_backbone = "torch" in seeing_libraries(recipe)
     if has_torch_backbone or places(recipe) or detects(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
 
 
 def always(recipe: "Recipe") -> bool:  # noqa: ARG001
-    """Tell that a stage runs a network with every recipe: recognition, or an encoder of many
+    """Return True: a stage runs a network with every recipe, for recognition or to encode many
     texts."""
     return True
 
 
 def sees(recipe: "Recipe") -> bool:
-    """Tell whether `encode` runs a network."""
-    return recipe.steps.vision.backbone not in ("precomputed", "none")
+    """Return whether `encode` runs a network."""
+    return recipe.steps.vision.backbone not in NO_NETWORK_BACKBONES
 
 
 def places(recipe: "Recipe") -> bool:
-    """Tell whether `ground` runs a trained network."""
+    """Return whether `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
 
 
 def asks(recipe: "Recipe") -> bool:
-    """Tell whether `ground` shows pictures of the video to a vision-language model."""
+    """Return whether `ground` shows pictures of the video to a vision-language model."""
     return recipe.steps.vision.witness.named
 
 
 def detects(recipe: "Recipe") -> bool:
-    """Tell whether `judge` runs a trained network."""
+    """Return whether `judge` runs a trained network."""
     return recipe.steps.judge.detector is not None
 
 
@@ -226,13 +247,17 @@ def text_source(recipe: "Recipe") -> str:
     """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features'
     own space."""
     vision = recipe.steps.vision
-    if vision.backbone in ("clip", "internvideo"):
-        own = vision.backbone
-        return f"{own}:{vision.path}" if vision.path is not None else own
-    return vision.text_space if vision.backbone == "conse" else "minilm"
+    backbone = vision.backbone
+    if backbone == "conse":
+        return vision.text_space
+    if backbone not in ("clip", "internvideo"):
+        return "minilm"
+    if vision.path is None:
+        return backbone
+    return f"{backbone}:{vision.path}"
 
 
-def _model_files(settings: "ChatSettings") -> dict[str, JsonValue]:
+def _model_files(settings: "ChatSettings") -> Decisions:
     """Return the sha256 of each file that a language model is made of."""
     return {
         "gguf": file_digest(settings.gguf),
@@ -240,10 +265,12 @@ def _model_files(settings: "ChatSettings") -> dict[str, JsonValue]:
     }
 
 
-def _plugin(kind: "Kind", name: str) -> dict[str, JsonValue]:
+def _plugin(kind: "Kind", name: str) -> Decisions:
     """Return what decides the results of a plugin; nothing for Stepline's own."""
     identities = plugin_identities({kind: name})
-    return {"plugin": identities[kind]} if identities else {}
+    if not identities:
+        return {}
+    return {"plugin": identities[kind]}
 
 
 def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:

@@ -13,8 +13,8 @@ from stepline.curate.export.dataset import DatasetContents, export_dataset
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import (
-    FEATURES,
-    RECORDS,
+    FEATURES_FOLDER,
+    RECORDS_FILE,
     last_folder,
     last_records,
     read_left_out,
@@ -25,7 +25,7 @@ from stepline.records import Record, Rejected, Step
 from stepline.remote import RemotePath
 from stepline.storage import read_parquet
 
-# reasons of dropped steps, and of videos that are left out
+# Reasons of dropped steps, and of videos that are left out.
 NO_STEP_WORDING = "its wording tells no step"
 NO_SUPPORT = "nothing that is said supports it"
 NOT_SHOWN = "it is not shown"
@@ -53,16 +53,21 @@ def clean(dataset: DatasetContext) -> None:
     reason."""
     settings = dataset.recipe.clean
     left_out = read_left_out(last_folder(dataset))
-    gathered = read_parquet(dataset.folders["gather"] / RECORDS)
+    gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
     grounded = {record.id: record.steps for record in gathered}
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
+    least = max(1, settings.least)
     for record in last_records(dataset):
-        cleaned = clean_record(record, grounded[record.id] if placed_twice else (), settings)
-        if len(cleaned.steps) >= max(1, settings.least):
+        grounded_steps: Sequence[Step] = ()
+        if placed_twice:
+            grounded_steps = grounded[record.id]
+        cleaned = clean_record(record, grounded_steps, settings)
+        if len(cleaned.steps) >= least:
             records.append(cleaned)
         else:
-            left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW_STEPS)
+            failure = StageFailure(record.id, "clean", "left out", FEW_STEPS)
+            left_out[record.id] = failure
     write_dataset(dataset.folder, records, left_out)
     steps = sum(len(record.steps) for record in records)
     dataset.say(f"{steps} clean steps in {len(records)} videos")
@@ -75,7 +80,8 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
     """
     steps: list[Step] = []
     dropped: list[Rejected] = []
-    for step, scores in zip(record.steps, score_steps(record, grounded), strict=True):
+    step_scores = score_steps(record, grounded)
+    for step, scores in zip(record.steps, step_scores, strict=True):
         reason = drop_reason(step, scores, settings)
         if reason is not None:
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
@@ -83,7 +89,12 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
             steps.append(_at_grounded_span(step, grounded))
         else:
             steps.append(step)
-    return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
+    return _with_steps(record, steps, dropped)
+
+
+def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejected]) -> Record:
+    update = {"steps": tuple(steps), "dropped": (*record.dropped, *dropped)}
+    return record.model_copy(update=update)
 
 
 def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
@@ -92,7 +103,9 @@ def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
     for other in grounded:
         if other.id == step.id and other.spans:
             span = other.spans[0]
-            at = span.center if step.at is None or step.at not in span else step.at
+            at = step.at
+            if at is None or at not in span:
+                at = span.center
             return step.model_copy(update={"spans": (span,), "at": at})
     return step
 
@@ -105,17 +118,27 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     if not record.steps:
         return []
     vectors = embed([step.text for step in record.steps])
-    likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
+    sentence_vectors = embed([sentence.text for sentence in record.sentences])
+    likeness = vectors @ sentence_vectors.T  # (K, S)
     wordings = instruction_probability(vectors)  # (K,)
     spans = {step.id: step.spans for step in grounded}
     scores = []
     for step, wording, row in zip(record.steps, wordings, likeness, strict=True):
         others = spans.get(step.id, ())
-        agreement = 0.0 if grounded else 1.0
+        agreement = 1.0
         if step.spans and others:
             agreement = step.spans[0].iou(others[0])
-        support = max((float(row[source]) for source in step.sources), default=0.0)
-        scores.append(StepScores(float(wording), support, step.score or 0.0, agreement))
+        elif grounded:
+            agreement = 0.0
+        supports = [float(row[source]) for source in step.sources]
+        scores.append(
+            StepScores(
+                wording=float(wording),
+                support=max(supports, default=0.0),
+                visibility=step.score or 0.0,
+                agreement=agreement,
+            )
+        )
     return scores
 
 
@@ -128,10 +151,12 @@ def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str 
     is_placed = step.status in ("shown", "unclear") and step.spans
     if not is_placed or scores.visibility < settings.shown:
         return NOT_SHOWN
-    return PLACED_APART if scores.agreement < settings.placed else None
+    if scores.agreement < settings.placed:
+        return PLACED_APART
+    return None
 
 
-# reasons of dropped sentences, and of videos that are left out
+# Reasons of dropped sentences, and of videos that are left out.
 NOT_SHOWN_SENTENCE = "the picture does not show it"
 NOT_JUDGED = "nobody could judge what is said in it"
 FEW_SHOWN = "too few of its sentences are shown"
@@ -144,14 +169,17 @@ def visible(dataset: DatasetContext) -> None:
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
     records: list[Record] = []
-    for record in read_parquet(source / RECORDS):
+    for record in read_parquet(source / RECORDS_FILE):
         visible = visible_record(record, settings)
         is_judged = any(sentence.shown is not None for sentence in record.sentences)
         if is_judged and len(visible.steps) >= settings.least:
             records.append(visible)
         else:
-            reason = FEW_SHOWN if is_judged else NOT_JUDGED
-            left_out[record.id] = StageFailure(record.id, "visible", "left out", reason)
+            reason = NOT_JUDGED
+            if is_judged:
+                reason = FEW_SHOWN
+            failure = StageFailure(record.id, "visible", "left out", reason)
+            left_out[record.id] = failure
     write_dataset(dataset.folder, records, left_out)
     narrations = sum(len(record.steps) for record in records)
     dataset.say(f"{narrations} visual narrations in {len(records)} videos")
@@ -163,7 +191,8 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
     dropped: list[Rejected] = []
     for number, sentence in enumerate(record.sentences):
         if sentence.shown is None or sentence.shown < settings.shown:
-            dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
+            reason = NOT_SHOWN_SENTENCE
+            dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
             continue
         span = sentence.span
         steps.append(
@@ -178,25 +207,30 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
                 sources=(number,),
             )
         )
-    return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
+    return _with_steps(record, steps, dropped)
 
 
 def export(dataset: DatasetContext) -> None:
     """Write the dataset into the stage's folder; `stepline.curate.driver` publishes it in
     OUT/dataset."""
     recipe = dataset.recipe
-    features = dataset.folders["gather"] / FEATURES
+    features = None
+    features_folder = dataset.folders["gather"] / FEATURES_FOLDER
+    if any(features_folder.glob("shard-*.parquet")):
+        features = FeatureStore(features_folder)
+    items = {}
     media = {}
     for item in dataset.items:
+        items[item.id] = item
         if item.video is not None:
             media[item.id] = RemotePath(item.video, recipe.remote)
     contents = DatasetContents(
         records=lambda: last_records(dataset),
         left_out=read_left_out(last_folder(dataset)),
-        items={item.id: item for item in dataset.items},
+        items=items,
         stages=recipe.stages,
         settings=dict(dataset.stage_settings),
-        features=FeatureStore(features) if any(features.glob("shard-*.parquet")) else None,
+        features=features,
         media=media,
     )
     tree = export_dataset(contents, dataset.folder, recipe.export)

@@ -1,4 +1,4 @@
-"""Every video's results in one dataset: records, and a store of features; videos that came before
+"""Every video's results in one dataset: records, and a store of features. Videos that came before
 are left out.
 
 What the dataset stages pass on, one folder each:
@@ -47,11 +47,11 @@ from stepline.storage import read_parquet, write_parquet
 from stepline.training.gather import Flaw
 from stepline.version import __version__
 
-# in a stage's folder
-RECORDS = "records.parquet"
-LEFT_OUT = "left_out.jsonl"
-FEATURES = "features"
-# stages with records; a stage reads those of the first of these in the recipe
+# In a stage's folder.
+RECORDS_FILE = "records.parquet"
+LEFT_OUT_FILE = "left_out.jsonl"
+FEATURES_FOLDER = "features"
+# Stages with records. A stage reads those of the first of these in the recipe.
 RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
 
 
@@ -62,7 +62,7 @@ def write_dataset(
 
     Lines do not say how often a video was tried: a run that was retried makes the same dataset.
     """
-    count = write_parquet(records, folder / RECORDS)
+    count = write_parquet(records, folder / RECORDS_FILE)
     _write_left_out(folder, left_out)
     return count
 
@@ -72,30 +72,36 @@ def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
     for _, failure in sorted(left_out.items()):
         row = asdict(failure)
         del row["attempts"]
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    write_atomic(folder / LEFT_OUT, "".join(lines))
+        line = json.dumps(row, ensure_ascii=False)
+        lines.append(f"{line}\n")
+    write_atomic(folder / LEFT_OUT_FILE, "".join(lines))
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
     """Return what a stage's folder leaves out, by id. Raises StoreError for a damaged file."""
-    path = folder / LEFT_OUT
+    path = folder / LEFT_OUT_FILE
+    failures = {}
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-        failures = [StageFailure(**parse_json(line)) for line in lines if line]
+        for line in lines:
+            if line:
+                failure = StageFailure(**parse_json(line))
+                failures[failure.id] = failure
     except (OSError, ValueError, TypeError) as error:
         what = f"{path}: not a list of what is left out ({error})"
         raise StoreError(f"{what}; remove the stage's folder") from error
-    return {failure.id: failure for failure in failures}
+    return failures
 
 
 def last_folder(dataset: DatasetContext) -> Path:
     """Return the folder whose records a dataset stage goes on with."""
-    return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
+    stages = [name for name in RECORD_STAGES if name in dataset.folders]
+    return dataset.folders[stages[0]]
 
 
 def last_records(dataset: DatasetContext) -> Iterator[Record]:
     """Yield the records that a dataset stage goes on with."""
-    return read_parquet(last_folder(dataset) / RECORDS)
+    return read_parquet(last_folder(dataset) / RECORDS_FILE)
 
 
 Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
@@ -106,9 +112,10 @@ def gather(dataset: DatasetContext) -> None:
     repeated = _find_repeated(dataset)
     left_out = _failures(dataset) | repeated
     writer = dataset.recipe.steps.writing.writer
-    with FeatureWriter(dataset.folder / FEATURES) as store:
+    with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
-        count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
+        records = _records(rows, store, writer)
+        count = write_dataset(dataset.folder, records, left_out)
     counts = f"{count} videos gathered, {len(repeated)} that came before"
     dataset.say(f"{counts}, {len(left_out)} left out in all")
 
@@ -126,14 +133,15 @@ def features(dataset: DatasetContext) -> None:
     makes of them."""
     left_out = _failures(dataset)
     count = 0
-    with FeatureWriter(dataset.folder / FEATURES) as store:
+    with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         for item, data in dataset.results("encode"):
             flaw = _add_features(store, item.id, data)
             if flaw is None:
                 count += 1
             else:
                 reason = " ".join(flaw).rstrip()
-                left_out[item.id] = StageFailure(item.id, "features", "left out", reason)
+                failure = StageFailure(item.id, "features", "left out", reason)
+                left_out[item.id] = failure
     _write_left_out(dataset.folder, left_out)
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
@@ -155,9 +163,11 @@ def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     """Yield each item with its results, sorted by id; one item in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
-    for results in zip(*map(dataset.results, stages), strict=True):
-        items, cells = zip(*results, strict=True)
-        yield items[0], dict(zip(stages, cells, strict=True))
+    results_by_stage = [dataset.results(stage) for stage in stages]
+    for results in zip(*results_by_stage, strict=True):
+        item, _ = results[0]
+        cells = [cell for _, cell in results]
+        yield item, dict(zip(stages, cells, strict=True))
 
 
 def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
@@ -167,13 +177,16 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
         file = from_bytes(ProbeResult, row["probe"])
         coarse = from_bytes(CoarseSteps, row["coarse"])
         _, arrays = unpack(FeatureHeader, row["encode"])
-        looks: Matrix | None = arrays["looks"].astype(np.float32) if "looks" in arrays else None
+        looks: Matrix | None = None
+        if "looks" in arrays:
+            looks = arrays["looks"].astype(np.float32)
         signature = duplicates.signature(
             item.id, coarse.duration, file.digest, coarse.transcript, looks
         )
         reason = duplicates.reason(signature)
         if reason is not None:
-            repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
+            failure = StageFailure(item.id, "gather", "left out", reason)
+            repeated[item.id] = failure
     return repeated
 
 
@@ -187,7 +200,8 @@ def _records(
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
             warning = f"its features are left out: {' '.join(flaw)}".rstrip()
-            record = record.model_copy(update={"warnings": (*record.warnings, warning)})
+            warnings = (*record.warnings, warning)
+            record = record.model_copy(update={"warnings": warnings})
         yield record
 
 
@@ -196,7 +210,10 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
     file = from_bytes(ProbeResult, row["probe"])
     coarse = from_bytes(CoarseSteps, row["coarse"])
     header, _ = unpack(FeatureHeader, row["encode"])
-    transcript, steps, warnings = coarse.transcript, coarse.steps, coarse.warnings
+    transcript = coarse.transcript
+    steps = coarse.steps
+    warnings = coarse.warnings
+    # Who made what: later stages replace what earlier ones say.
     models: dict[str, JsonValue] = {
         "stepline": __version__,
         "asr": None,
@@ -217,8 +234,13 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
         transcript = judged.transcript
         models["judge"] = judged.judge
     models["asr"] = transcript.recogniser
+    # The record, with what the source knows of the video.
     video = Video(
-        id=item.id, duration=coarse.duration, title=item.title, task=item.task, sha256=file.digest
+        id=item.id,
+        duration=coarse.duration,  # of the sound and the pictures, in seconds
+        title=item.title,
+        task=item.task,
+        sha256=file.digest,
     )
     return Record(
         id=item.id,
@@ -231,7 +253,7 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
     )
 
 
-# reasons of videos that are left out
+# Reasons of videos that are left out.
 SAME_FILE = "it is a copy of {}"
 SAME_WORDS = "it says the same as {}"
 SAME_PICTURE = "it shows the same as {}"
@@ -243,9 +265,9 @@ THUMBNAIL_SIDE = 8  # pixels
 PLANES_PER_BAND = 12  # of pictures
 MIN_RUNS = 8  # of words, below which speech says nothing about likeness
 MIN_COMMON_SHARE = 0.5  # of runs, below which two videos that look alike are two
-# share by which two encodings of one video may differ in length, or half a second
+# Share by which two encodings of one video may differ in length, or half a second.
 LENGTH_TOLERANCE = 0.02
-# videos of a bucket that one is compared with: black pictures would fill a single one
+# Videos of a bucket that one is compared with: black pictures would fill a single one.
 MAX_COMPARED = 50
 HASH_PRIME = (1 << 31) - 1
 RANDOM_SEED = 2008
@@ -272,9 +294,12 @@ class DuplicateFinder:
     def __init__(self, settings: GatherSettings) -> None:
         rng = np.random.default_rng(RANDOM_SEED)
         self._settings = settings
-        self._factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
-        shape = (BAND_COUNT * PLANES_PER_BAND, PART_COUNT * THUMBNAIL_SIDE**2)
-        self._planes = rng.standard_normal(shape).astype(np.float32)
+        factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
+        self._factors = factors
+        plane_count = BAND_COUNT * PLANES_PER_BAND
+        value_count = PART_COUNT * THUMBNAIL_SIDE**2
+        planes = rng.standard_normal((plane_count, value_count))
+        self._planes = planes.astype(np.float32)
         self._videos: list[Signature] = []
         self._digests: dict[str, str] = {}
         self._buckets: dict[tuple[str, int, bytes], list[int]] = {}
@@ -289,21 +314,28 @@ class DuplicateFinder:
     ) -> Signature:
         """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where there is
         none, or None."""
-        return Signature(id, duration, digest, self._minhash(transcript), mean_thumbnails(looks))
+        words = self._minhash(transcript)
+        look = mean_thumbnails(looks)
+        return Signature(id, duration, digest, words, look)
 
     def reason(self, video: Signature) -> str | None:
         """Return why a video is one that came before, or None, and remember it."""
         if video.digest is not None and video.digest in self._digests:
-            return SAME_FILE.format(self._digests[video.digest])
+            earlier_id = self._digests[video.digest]
+            return SAME_FILE.format(earlier_id)
+        # The videos that share a bucket with it.
         keys = self._bucket_keys(video)
         for key in keys:
-            for row in self._buckets.get(key, ())[:MAX_COMPARED]:
+            rows = self._buckets.get(key, [])
+            for row in rows[:MAX_COMPARED]:
                 earlier = self._videos[row]
                 reason = same_video(earlier, video, self._settings)
                 if reason is not None:
                     return reason.format(earlier.id)
+        # It is new: later videos are compared with it.
+        own_row = len(self._videos)
         for key in keys:
-            self._buckets.setdefault(key, []).append(len(self._videos))
+            self._buckets.setdefault(key, []).append(own_row)
         if video.digest is not None:
             self._digests[video.digest] = video.id
         self._videos.append(video)
@@ -317,21 +349,27 @@ class DuplicateFinder:
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}
         if len(runs) < MIN_RUNS:
             return None
-        codes = np.array(sorted(zlib.crc32(run.encode()) % HASH_PRIME for run in runs), np.int64)
-        hashes = (self._factors[0] * codes[:, None] + self._factors[1]) % HASH_PRIME  # (runs, 64)
+        checksums = [zlib.crc32(run.encode()) % HASH_PRIME for run in runs]
+        codes = np.array(sorted(checksums), np.int64)
+        multiplier, offset = self._factors
+        hashes = multiplier * codes[:, None] + offset  # (runs, 64)
+        hashes = hashes % HASH_PRIME
         least: Hashes = hashes.min(axis=0)
         return least
 
     def _bucket_keys(self, video: Signature) -> list[tuple[str, int, bytes]]:
         keys: list[tuple[str, int, bytes]] = []
         if video.words is not None and self._settings.same_words < 1:
-            for band, part in enumerate(video.words.reshape(BAND_COUNT, -1)):
+            word_bands = video.words.reshape(BAND_COUNT, -1)
+            for band, part in enumerate(word_bands):
                 keys.append(("words", band, part.tobytes()))
         if video.look is not None and self._settings.same_picture > 0:
             centred = video.look - video.look.mean()
-            signs = (self._planes @ centred.ravel() > 0).reshape(BAND_COUNT, -1)
-            for band, part in enumerate(signs):
-                keys.append(("look", band, np.packbits(part).tobytes()))
+            signs = self._planes @ centred.ravel() > 0
+            sign_bands = signs.reshape(BAND_COUNT, -1)
+            for band, part in enumerate(sign_bands):
+                bits = np.packbits(part)
+                keys.append(("look", band, bits.tobytes()))
         return keys
 
 
@@ -339,18 +377,22 @@ def same_video(first: Signature, second: Signature, settings: GatherSettings) ->
     """Return how two videos are the same, as a reason that names the first; None where they are
     not."""
     longest = max(first.duration, second.duration)
-    if abs(first.duration - second.duration) > max(0.5, LENGTH_TOLERANCE * longest):
+    tolerance = max(0.5, LENGTH_TOLERANCE * longest)
+    if abs(first.duration - second.duration) > tolerance:
         return None
     if first.words is not None and second.words is not None:
-        common = float((first.words == second.words).mean())
+        is_common = first.words == second.words  # (64,)
+        common = float(is_common.mean())
         if settings.same_words < 1 and common >= settings.same_words:
             return SAME_WORDS
         if common < MIN_COMMON_SHARE:
             return None
     if first.look is None or second.look is None or settings.same_picture <= 0:
         return None
-    difference = float(np.abs(first.look - second.look).mean())
-    return SAME_PICTURE if difference <= settings.same_picture else None
+    differences = np.abs(first.look - second.look)
+    if float(differences.mean()) <= settings.same_picture:
+        return SAME_PICTURE
+    return None
 
 
 def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
@@ -359,9 +401,12 @@ def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
     pixels = THUMBNAIL_SIDE**2
     if looks is None or looks.shape[1:] != (3 * pixels,):
         return None
-    grey = looks.reshape(len(looks), pixels, 3).mean(axis=2)  # (T, 64)
-    grey = grey[np.isfinite(grey).all(axis=1)]
+    colours = looks.reshape(len(looks), pixels, 3)
+    grey = colours.mean(axis=2)  # (T, 64)
+    is_seen = np.isfinite(grey).all(axis=1)
+    grey = grey[is_seen]
     if len(grey) < PART_COUNT:
         return None
     parts: Sequence[Matrix] = np.array_split(grey, PART_COUNT)
-    return np.stack([part.mean(axis=0) for part in parts]).astype(np.float32)
+    means = np.stack([part.mean(axis=0) for part in parts])
+    return means.astype(np.float32)

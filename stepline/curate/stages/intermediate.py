@@ -118,4 +118,6 @@ def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
 
 def round_seconds(duration: float) -> float:
     """Return seconds as records keep them."""
-    return round(duration, 3) if math.isfinite(duration) else 0.0
+    if not math.isfinite(duration):
+        return 0.0
+    return round(duration, 3)

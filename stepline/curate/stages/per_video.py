@@ -80,8 +80,10 @@ def transcribe(video: VideoContext) -> bytes:
         )
         return to_bytes(speech)
     if video.media is None:
-        return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
-    return transcribe_many([video])[0]
+        silence = Speech(transcript=Transcript(), warnings=(NO_SOUND,))
+        return to_bytes(silence)
+    results = transcribe_many([video])
+    return results[0]
 
 
 def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
@@ -91,7 +93,8 @@ def transcribe_many(videos: Sequence[VideoContext]) -> list[bytes]:
     for video in videos:
         if video.captions is None and video.media is not None:
             info = media.probe(video.media, settings.media)
-            sounds[video.item.id] = (Request(video.media, video.item.id), info)
+            request = Request(video.media, video.item.id)
+            sounds[video.item.id] = (request, info)
     writes_by_model = settings.writing.writer == "llm" and "write" in videos[0].recipe.stages
     if sounds and writes_by_model:
         _check_writer_once(settings.writing)
@@ -125,10 +128,10 @@ def _check_writer_once(settings: WritingSettings) -> None:
 
 
 PROVISIONAL_WORD = "provisional"  # in a writer's note: another writer served this part
-# in its reason: the model answered, and no use can be made of it
+# In its reason: the model answered, and no use can be made of it.
 REPLY_FAULTS = ("of the reply", "the reply is")
 CHARS_PER_TOKEN = 4  # of English
-LINE_CHARS = 5  # of a reply's line besides its text: a number, a point, a blank, an end
+LINE_CHARS = 5  # of a reply's line apart from its text: a number, a point, a blank, an end
 
 
 def write(video: VideoContext) -> bytes:
@@ -148,12 +151,13 @@ def write(video: VideoContext) -> bytes:
         # About how many tokens went to the language model and came back, four characters each.
         chunks = chunks_of(transcript, settings.llm)
         prompt = chosen_prompt(settings.llm)
-        prompts = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
-        replies = sum(len(step.text) + LINE_CHARS for step in written.steps)
+        prompt_chars = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
+        reply_chars = sum(len(step.text) + LINE_CHARS for step in written.steps)
+        request_count = len(chunks) + settings.second_pass
         video.notes.update(
-            tokens_in=prompts / CHARS_PER_TOKEN,
-            tokens_out=replies / CHARS_PER_TOKEN,
-            requests=float(len(chunks) + settings.second_pass),
+            tokens_in=prompt_chars / CHARS_PER_TOKEN,
+            tokens_out=reply_chars / CHARS_PER_TOKEN,
+            requests=float(request_count),
         )
     return to_bytes(written)
 
@@ -166,7 +170,8 @@ def unanswered(notes: Sequence[str]) -> str | None:
     writer's steps remain.
     """
     for note in notes:
-        if PROVISIONAL_WORD in note and not any(fault in note for fault in REPLY_FAULTS):
+        has_reply = any(fault in note for fault in REPLY_FAULTS)
+        if PROVISIONAL_WORD in note and not has_reply:
             return note
     return None
 
@@ -179,7 +184,7 @@ class FilterCounts(FrozenModel):
     steps: int
 
 
-# reasons of videos that are left out
+# Reasons of videos that are left out.
 OTHER_LANGUAGE = "it is in another language"
 TOO_SHORT = "it is too short"
 TOO_LONG = "it is too long"
@@ -192,17 +197,23 @@ def filter_video(video: VideoContext) -> bytes:
     """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the
     video out."""
     transcript = read_result(Speech, video, "transcribe").transcript
-    sentences = transcript.sentences
-    steps = len(read_result(WrittenSteps, video, "write").steps)
-    words = sum(len(re.findall(r"\w+", sentence.text)) for sentence in sentences)
-    counts = FilterCounts(language=transcript.language, words=words, steps=steps)
+    written = read_result(WrittenSteps, video, "write")
+    words = 0
+    for sentence in transcript.sentences:
+        words += len(re.findall(r"\w+", sentence.text))
+    counts = FilterCounts(language=transcript.language, words=words, steps=len(written.steps))
     duration = read_result(ProbeResult, video, "probe").duration
     if not duration:
-        duration = max((sentence.span.end for sentence in sentences), default=0.0)
+        duration = _last_end(transcript)
     reason = left_out_reason(counts, duration, video.recipe.filter)
     if reason is not None:
         raise LeftOutError(reason)
     return to_bytes(counts)
+
+
+def _last_end(transcript: Transcript) -> float:
+    ends = [sentence.span.end for sentence in transcript.sentences]
+    return max(ends, default=0.0)
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
@@ -217,12 +228,14 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
     if counts.words < settings.words:
         return FEW_WORDS
     if settings.languages and counts.language is not None:
-        code = counts.language.lower().split("-")[0]
+        code, _, _ = counts.language.lower().partition("-")
         if code not in settings.languages:
             return OTHER_LANGUAGE
     if duration and counts.words * 60 < settings.words_a_minute * duration:
         return SLOW_SPEECH
-    return FEW_STEPS if counts.steps < settings.steps else None
+    if counts.steps < settings.steps:
+        return FEW_STEPS
+    return None
 
 
 def encode(video: VideoContext) -> bytes:
@@ -234,7 +247,9 @@ def encode(video: VideoContext) -> bytes:
 
         vision = settings.vision
         ready = read_feature_file(video.features, rate=vision.rate, unit=vision.unit)
-        backbone = vision.backbone if ready.backbone == "precomputed" else ready.backbone
+        backbone = ready.backbone
+        if backbone == "precomputed":
+            backbone = vision.backbone
         features = FeatureSequence(ready.values, ready.rate, backbone)
         return pack_features(VisualFeatures(features, end=ready.duration))
     if video.media is None:
@@ -244,7 +259,9 @@ def encode(video: VideoContext) -> bytes:
     if info.has_picture and settings.vision.backbone != "none":
         network = _backbone(settings.vision)
     request = Request(video.media, video.item.id)
-    return pack_features(extract_features(request, info, settings, LookOptions(backbone=network)))
+    options = LookOptions(backbone=network)
+    visual = extract_features(request, info, settings, options)
+    return pack_features(visual)
 
 
 def coarse(video: VideoContext) -> bytes:
@@ -254,15 +271,19 @@ def coarse(video: VideoContext) -> bytes:
     speech = read_result(Speech, video, "transcribe")
     written = read_result(WrittenSteps, video, "write")
     visual = unpack_features(video.results["encode"])
-    duration = round_seconds(max(speech.end, visual.end) or probed.duration)
+
+    # How long the video is: what was decoded of it, else what its file says, else its captions.
+    decoded = max(speech.end, visual.end)
+    duration = round_seconds(decoded or probed.duration)
     captions_alone = video.item.video is None and video.item.captions is not None
     if duration <= 0 and captions_alone:
-        ends = [sentence.span.end for sentence in speech.transcript.sentences]
-        duration = round_seconds(max(ends, default=0.0))
+        duration = round_seconds(_last_end(speech.transcript))
     if duration <= 0:
         what = "nothing in it can be decoded, and nobody tells how long it is"
         raise MediaError(f"{what}; leave it out")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=False)
+
+    # Steps that the writer did not take from a sentence are placed by their likeness to one.
     steps: tuple[Step, ...] = inside.steps
     unsaid: tuple[Rejected, ...] = ()
     if video.recipe.coarse.said == "likeness" and steps:
@@ -298,7 +319,7 @@ def coarse(video: VideoContext) -> bytes:
         transcript=inside.transcript,
         steps=steps,
         dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
-        warnings=tuple(dict.fromkeys(warnings)),  # each once
+        warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
     )
     return to_bytes(result)
 
@@ -311,14 +332,16 @@ def ground(video: VideoContext) -> bytes:
     """
     settings = video.recipe.steps
     coarse = read_result(CoarseSteps, video, "coarse")
-    steps, duration = coarse.steps, coarse.duration
+    steps = coarse.steps
+    duration = coarse.duration
     visual = _read_features(video)
-    if not steps or (visual.features is None and visual.activity is None):
-        unseen = [step.model_copy(update={"status": "said", "score": 0.0}) for step in steps]
+    has_pictures = visual.features is not None or visual.activity is not None
+    if not steps or not has_pictures:
+        update = {"status": "said", "score": 0.0}
+        unseen = [step.model_copy(update=update) for step in steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
-    grounding = ground_steps(
-        steps, duration, coarse.transcript, visual, settings, _aligner(settings)
-    )
+    aligner = _aligner(settings)
+    grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
     if video.media is None or not settings.vision.witness.named:
         return pack_grounding(grounding)
     request = Request(video.media, video.item.id)

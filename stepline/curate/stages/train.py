@@ -17,8 +17,8 @@ from stepline.curate.settings import PlacingSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.stages.gather import (
-    FEATURES,
-    RECORDS,
+    FEATURES_FOLDER,
+    RECORDS_FILE,
     last_folder,
     read_left_out,
     write_dataset,
@@ -53,11 +53,14 @@ def sieve_swap(dataset: DatasetContext) -> None:
     settings = dataset.recipe.sieve_swap
     if settings.base is None:
         raise SettingsError("sieve_swap.base is not set; name the folder of a text base")
-    source = dataset.folders["gather"] / RECORDS
-    base, out = open_base(settings.base), dataset.folder / RUN_FOLDER
+    gathered = dataset.folders["gather"]
+    source = gathered / RECORDS_FILE
+    base = open_base(settings.base)
+    out = dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
-    run(Job(source, base, out, swap, say=dataset.say))
-    left_out = read_left_out(dataset.folders["gather"])
+    job = Job(source, base, out, swap, say=dataset.say)
+    run(job)
+    left_out = read_left_out(gathered)
     # The split is in each record's settings.
     files: list[Path] = []
     for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
@@ -67,11 +70,19 @@ def sieve_swap(dataset: DatasetContext) -> None:
         if record.steps:
             records.append(record)
             continue
-        reasons = (dropped.reason for dropped in record.dropped if dropped.what == "video")
-        reason = next(reasons, NO_SWAPPED_STEP)
-        left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
+        reason = _reason_of_video(record) or NO_SWAPPED_STEP
+        failure = StageFailure(record.id, "sieve-swap", "left out", reason)
+        left_out[record.id] = failure
     records.sort(key=lambda record: record.id)
     write_dataset(dataset.folder, records, left_out)
+
+
+def _reason_of_video(record: Record) -> str | None:
+    """Return why a whole video is dropped, the first reason of several."""
+    for dropped in record.dropped:
+        if dropped.what == "video":
+            return dropped.reason
+    return None
 
 
 def train(dataset: DatasetContext) -> None:
@@ -79,29 +90,30 @@ def train(dataset: DatasetContext) -> None:
     killed."""
     from stepline.nasva.train import AlignerSources, PreparedAligner, train_run
 
-    features, steps = dataset.folders["gather"] / FEATURES, str(last_folder(dataset) / RECORDS)
+    features = dataset.folders["gather"] / FEATURES_FOLDER
+    steps = last_folder(dataset) / RECORDS_FILE
     if not any(features.glob("shard-*")):
         what = "no video with features is left to train on"
         raise DatasetError(f"{what}; `stepline curate status OUT` tells why")
-    sources = AlignerSources(
-        features=features, steps=steps, step_vectors=text_source(dataset.recipe)
-    )
+    encoder = text_source(dataset.recipe)
+    sources = AlignerSources(features=features, steps=str(steps), step_vectors=encoder)
 
     def report(prepared: PreparedAligner) -> None:
         samples = prepared.samples
         dataset.say(f"training on {len(samples)} videos, {samples.labelled} steps with a label")
 
-    train_run(
-        sources, dataset.folder / RUN_FOLDER, of_any_width(dataset.recipe.train), on_prepared=report
-    )
+    folder = dataset.folder / RUN_FOLDER
+    settings = of_any_width(dataset.recipe.train)
+    train_run(sources, folder, settings, on_prepared=report)
 
 
 def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
     """Return the settings without the widths of the features, which are the features' own, and
     without readers."""
-    model = settings.model.model_dump(exclude={"video_width", "text_width"})
+    fields = settings.model.model_dump(exclude={"video_width", "text_width"})
+    model = AlignerNetworkSettings(**fields)
     train = settings.train.model_copy(update=NO_READERS)
-    return settings.model_copy(update={"model": AlignerNetworkSettings(**model), "train": train})
+    return settings.model_copy(update={"model": model, "train": train})
 
 
 def refine(dataset: DatasetContext) -> None:
@@ -111,24 +123,29 @@ def refine(dataset: DatasetContext) -> None:
     from stepline.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
     settings = dataset.recipe.refine
-    settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
+    train_settings = settings.train.model_copy(update=NO_READERS)
+    settings = settings.model_copy(update={"train": train_settings})
     folder = dataset.folder / RUN_FOLDER
-    records_path = str(last_folder(dataset) / RECORDS)
+    records_path = str(last_folder(dataset) / RECORDS_FILE)
     encoder = text_source(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
         records_path,
-        dataset.folders["gather"] / FEATURES,
+        dataset.folders["gather"] / FEATURES_FOLDER,
         step_vectors=encoder,
         narrations=records_path,
         narration_vectors=encoder,
     )
     refined = refine_dataset(sources, folder, settings)
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
-    vectors = StepVectors(open_store(sources.features), FeatureStore(folder / "vectors" / "step"))
+
+    # What is left of each video: its steps' labels and task, for records do not fit into memory.
     left_out = read_left_out(last_folder(dataset))
-    reasons = {omitted.id: omitted.reason for omitted in refined.omitted if omitted.what == "step"}
-    texts: list[LabelledTexts] = []  # records do not fit into memory
+    reasons = {}
+    for omitted in refined.omitted:
+        if omitted.what == "step":
+            reasons[omitted.id] = omitted.reason
+    texts: list[LabelledTexts] = []
     tasks: list[str | None] = []
     for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
@@ -138,13 +155,18 @@ def refine(dataset: DatasetContext) -> None:
             reasons[record.id] = NO_REFINED_STEP
     for id, reason in reasons.items():
         left_out[id] = StageFailure(id, "refine", "left out", reason)
+
+    # The final places, by the network with its P(shown) fitted.
+    step_vectors = FeatureStore(folder / "vectors" / "step")
+    vectors = StepVectors(open_store(sources.features), step_vectors)
     placing = dataset.recipe.place
     aligner = load_aligner(folder / "aligner.safetensors")
     aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
     dataset.say(report)
     records = (record for record in read_parquet(folder / REFINED_FILE) if record.steps)
     placed = (place_finally(record, aligner, vectors, placing) for record in records)
-    dataset.say(f"{write_dataset(dataset.folder, placed, left_out)} videos placed for good")
+    count = write_dataset(dataset.folder, placed, left_out)
+    dataset.say(f"{count} videos placed for good")
 
 
 @dataclass(frozen=True)
@@ -163,7 +185,8 @@ class StepVectors:
         if rows is None:
             what = f"{texts.video}: its step vectors are of other texts"
             raise StoreError(f"{what}; remove the stage's folder")
-        return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
+        matrix = self.texts.matrix(texts.video)
+        return np.ascontiguousarray(matrix[rows])
 
     def fit(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
@@ -189,26 +212,33 @@ def calibrate(
         return vectors.vectors(videos[index])
 
     def fits() -> Iterator[tuple[TextScores, TextScores]]:
-        for index, (other, rows) in enumerate(unshown_texts(tasks, read, settings.unshown)):
-            video, own = videos[index].video, read(index)
-            both = np.concatenate([own, read(other)[rows[: len(own)]]])
+        others = unshown_texts(tasks, read, settings.unshown)
+        for index, (other, rows) in enumerate(others):
+            video = videos[index].video
+            own = read(index)
+            foreign = read(other)[rows[: len(own)]]
+            both = np.concatenate([own, foreign])
             own_fit = vectors.fit(loaded, video, own, settings)
-            yield own_fit, vectors.fit(loaded, video, both, settings)
+            both_fit = vectors.fit(loaded, video, both, settings)
+            yield own_fit, both_fit
 
+    mode = settings.aligner.mode
+    rate = settings.shown_rate
     try:
-        mode, rate = settings.aligner.mode, settings.shown_rate
         calibration, fraction = calibrate_by_foreign_texts(loaded, fits(), mode=mode, rate=rate)
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
     write_calibration(calibration, calibration_path(loaded.path))
-    return replace(loaded, calibration=calibration), f"{fraction:.0%} of the steps count as shown"
+    calibrated = replace(loaded, calibration=calibration)
+    return calibrated, f"{fraction:.0%} of the steps count as shown"
 
 
 def place_finally(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
     """Return a record with its steps placed again: spans, score and status."""
-    steps = vectors.vectors(next(labelled_texts([record], "step")))
+    texts = next(labelled_texts([record], "step"))
+    steps = vectors.vectors(texts)
     fit = vectors.fit(loaded, record.video.id, steps, settings)
     duration = record.video.duration
     grounding = place_steps(

@@ -36,7 +36,7 @@ from stepline.limits import parse_json
 if TYPE_CHECKING:
     from stepline.remote import FileEntry, RemotePath
 
-MANIFESTS = "manifests"  # below OUT
+MANIFESTS_FOLDER = "manifests"  # below OUT
 # keys that are held as Python's numbers, 70 bytes each, before they join the others
 MAX_LOOSE_KEYS = 65536
 # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
@@ -47,6 +47,7 @@ UNSETTLED_NS = 2 * 10**9  # after a folder's last change, in which another may h
 
 Keys: TypeAlias = npt.NDArray[np.uint64]
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+Row: TypeAlias = list[Any]  # of a failure: its file, then its fields
 
 
 class KeySet:
@@ -66,12 +67,16 @@ class KeySet:
         number = key_number(key)
         if number in self._added:
             return True
-        index = int(np.searchsorted(self._listing, np.uint64(number)))
-        return index < len(self._listing) and int(self._listing[index]) == number
+        sought = np.uint64(number)
+        index = int(np.searchsorted(self._listing, sought))
+        if index == len(self._listing):
+            return False
+        return int(self._listing[index]) == number
 
     def add(self, key: str) -> None:
         """Take a key in."""
-        self._added.add(key_number(key))
+        number = key_number(key)
+        self._added.add(number)
         if len(self._added) >= MAX_LOOSE_KEYS:
             self.numbers()
 
@@ -90,25 +95,31 @@ def key_number(key: str) -> int:
 
 
 def are_among(keys: Keys, listing: Keys) -> "npt.NDArray[np.bool_]":
-    """Say of each key whether it is in a listing, which is sorted."""
+    """Return, for each key, whether it is in a listing, which is sorted."""
     # A search in order stays in the processor's cache: seven times as fast as numpy.isin.
     order = np.argsort(keys)
-    rows = np.searchsorted(listing, keys[order])
+    ordered_keys = keys[order]
+    rows = np.searchsorted(listing, ordered_keys)
+    padded = np.append(listing, 0)
+    is_equal = padded[rows] == ordered_keys
+    is_inside = rows < len(listing)
     among = np.zeros(len(keys), np.bool_)
-    among[order] = np.append(listing, 0)[rows] == keys[order]
-    among[order] &= rows < len(listing)
+    among[order] = is_equal & is_inside
     return among
 
 
 def files_in(folder: "RemotePath") -> "Iterable[FileEntry]":
     """Yield the files below a folder; none where a disk has no such folder."""
-    return folder.list() if folder.local is None or folder.exists() else ()
+    if folder.local is not None and not folder.exists():
+        return ()
+    return folder.list()
 
 
 def listed_keys(folder: "RemotePath") -> Keys:
     """Return the numbers of the keys below a folder, sorted."""
-    names = (entry.name.rpartition("/")[2] for entry in folder.list())
-    return np.sort(_numbers(names))
+    paths = (entry.name.rpartition("/") for entry in folder.list())
+    numbers = _numbers(name for _, _, name in paths)
+    return np.sort(numbers)
 
 
 def _numbers(names: Iterable[str]) -> Keys:
@@ -116,16 +127,23 @@ def _numbers(names: Iterable[str]) -> Keys:
     name."""
     keys = filter(KEY_NAME.match, names)
     digits = "".join(key[:KEY_DIGITS] for key in keys)
-    return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
+    data = bytes.fromhex(digits)
+    numbers = np.frombuffer(data, dtype=">u8")
+    return numbers.astype(np.uint64)
 
 
 def read_json(path: "RemotePath") -> dict[str, Any]:
     """Return a manifest of JSON; nothing where there is none that can be read."""
     try:
-        tree = parse_json(path.read()) if path.exists() else {}
+        if not path.exists():
+            return {}
+        content = path.read()
+        tree = parse_json(content)
     except (ValueError, StoreError):  # a cache: one that is damaged or was removed is made again
         return {}
-    return tree if isinstance(tree, dict) else {}
+    if not isinstance(tree, dict):
+        return {}
+    return tree
 
 
 def read_arrays(path: "RemotePath") -> Arrays:
@@ -133,9 +151,11 @@ def read_arrays(path: "RemotePath") -> Arrays:
     try:
         if not path.exists():
             return {}
-        with np.load(io.BytesIO(path.read()), allow_pickle=False) as arrays:
+        data = path.read()
+        file = io.BytesIO(data)
+        with np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
-    # a cache, as above
+    # A cache, as above.
     except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile, StoreError):
         return {}
 
@@ -145,7 +165,10 @@ def write_manifest(path: "RemotePath", content: Mapping[str, Any]) -> None:
     than the owner."""
     is_json = path.name.endswith(".json")
     with contextlib.suppress(StoreError):
-        path.write(json.dumps(content) if is_json else _npz(content))
+        if is_json:
+            path.write(json.dumps(content))
+        else:
+            path.write(_npz(content))
 
 
 def _npz(arrays: Mapping[str, Any]) -> bytes:
@@ -155,13 +178,15 @@ def _npz(arrays: Mapping[str, Any]) -> bytes:
 
 
 def _cells_path(out: "RemotePath", stage: str) -> "RemotePath":
-    return out / f"{MANIFESTS}/cells-{stage}.npz"
+    return out / f"{MANIFESTS_FOLDER}/cells-{stage}.npz"
 
 
 def _settled(mark: int, now: int) -> int:
     """Return the time of change of a folder; 0 where it is so new that it may change again
     unnoticed."""
-    return mark if now - mark > UNSETTLED_NS else 0
+    if now - mark <= UNSETTLED_NS:
+        return 0
+    return mark
 
 
 def disk_keys(out: "RemotePath", stage: str) -> Keys:
@@ -172,32 +197,38 @@ def disk_keys(out: "RemotePath", stage: str) -> Keys:
     before = _keys_by_folder(read_arrays(path))
     names: list[str] = []
     marks: list[int] = []
-    parts: list[Keys] = []
+    parts: list[Keys] = [np.zeros(0, np.uint64)]
+    lengths: list[int] = []
     now = time.time_ns()
     changed = False
-    entries = os.scandir(home) if home is not None and home.is_dir() else ()
-    for entry in sorted(entries, key=lambda entry: entry.name):
+    entries: list[os.DirEntry[str]] = []
+    if home is not None and home.is_dir():
+        entries = sorted(os.scandir(home), key=lambda entry: entry.name)
+    for entry in entries:
         if not entry.is_dir():
             continue
+        # A folder that has not changed has the keys that it had.
         mark = entry.stat().st_mtime_ns
         old_mark, keys = before.get(entry.name, (0, None))
         if keys is None or mark != old_mark:
             changed = True
             mark = _settled(mark, now)
-            keys = _numbers(os.listdir(entry.path))
+            file_names = os.listdir(entry.path)
+            keys = _numbers(file_names)
         names.append(entry.name)
         marks.append(mark)
         parts.append(keys)
-    whole = np.concatenate([np.zeros(0, np.uint64), *parts])
+        lengths.append(len(keys))
+    all_keys = np.concatenate(parts)
     if changed or len(names) != len(before):
         arrays = {
             "names": np.array(names, dtype=np.str_),
             "marks": np.array(marks, dtype=np.int64),
-            "ends": np.cumsum(list(map(len, parts)), dtype=np.int64),
-            "keys": whole,
+            "ends": np.cumsum(lengths, dtype=np.int64),
+            "keys": all_keys,
         }
         write_manifest(path, arrays)
-    return np.sort(whole)
+    return np.sort(all_keys)
 
 
 def _keys_by_folder(arrays: "Arrays") -> dict[str, tuple[int, Keys]]:
@@ -206,8 +237,10 @@ def _keys_by_folder(arrays: "Arrays") -> dict[str, tuple[int, Keys]]:
     try:
         names = arrays["names"].tolist()
         marks = arrays["marks"].tolist()
-        parts = np.split(arrays["keys"], arrays["ends"][:-1])
-        return dict(zip(names, zip(marks, parts, strict=True), strict=True))
+        ends = arrays["ends"][:-1]
+        parts = np.split(arrays["keys"], ends)
+        marked_parts = zip(marks, parts, strict=True)
+        return dict(zip(names, marked_parts, strict=True))
     except (KeyError, ValueError):
         return {}
 
@@ -224,16 +257,24 @@ def store_keys(out: "RemotePath", stage: str, owner: str) -> Keys:
     if "keys" not in manifest or str(manifest.get("owner")) != owner:
         return listed_keys(folder)
     keys: Keys = manifest["keys"]
+
+    # A 256th of the keys, listed, against those of the manifest.
     prefix = random.randrange(256)
     sample = listed_keys(folder / f"{prefix:02x}")
     lowest = prefix << 56
     highest = lowest | (2**56 - 1)
-    first, last = np.searchsorted(keys, np.array([lowest, highest], np.uint64))
+    bounds = np.array([lowest, highest], np.uint64)
+    rows = np.searchsorted(keys, bounds)
+    first, last = rows
     saved = keys[first:last]
-    agrees = np.array_equal(saved, sample)
     if owner:  # it has written more since
-        agrees = bool(are_among(saved, sample).all())
-    return keys if agrees else listed_keys(folder)
+        is_listed = are_among(saved, sample)
+        agrees = bool(is_listed.all())
+    else:
+        agrees = np.array_equal(saved, sample)
+    if not agrees:
+        return listed_keys(folder)
+    return keys
 
 
 def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> None:
@@ -243,40 +284,48 @@ def save_store_keys(out: "RemotePath", stage: str, keys: Keys, owner: str) -> No
     Raises StoreError where it cannot be written: an older one would be believed.
     """
     arrays = {"keys": keys, "owner": np.array(owner)}
-    _cells_path(out, stage).write(_npz(arrays))
+    data = _npz(arrays)
+    path = _cells_path(out, stage)
+    path.write(data)
 
 
 def stage_failures(out: "RemotePath", stage: str) -> dict[int, StageFailure]:
     """Return a stage's failures, by the number of the task's key; only those that are new are
     read."""
-    path = out / f"{MANIFESTS}/failures-{stage}.json"
+    path = out / f"{MANIFESTS_FOLDER}/failures-{stage}.json"
     folder = out / f"failures/{stage}"
     local = folder.local
     if local is not None and not local.is_dir():
         return {}
     manifest = read_json(path)
-    # a store's is listed each time
-    mark = 0 if local is None else local.stat().st_mtime_ns
-    rows: list[list[Any]] = manifest.get("rows", [])
+    mark = 0  # of an object store, which is listed each time
+    if local is not None:
+        mark = local.stat().st_mtime_ns
+    rows: list[Row] = manifest.get("rows", [])
     if not mark or mark != manifest.get("mark"):
         mark = _settled(mark, time.time_ns())
+        # Only files that are new or have changed are read.
         before = {(row[0], row[1]): row for row in rows}
         rows = []
         for file in folder.list():
-            if KEY_NAME.match(file.name):
-                row = before.get((file.name, file.fingerprint))
-                rows.append(row or _read_failure(folder, file))
+            if not KEY_NAME.match(file.name):
+                continue
+            row = before.get((file.name, file.fingerprint))
+            if not row:
+                row = _read_failure(folder, file)
+            rows.append(row)
         write_manifest(path, {"mark": mark, "rows": rows})
     failures = {}
     for name, _, id, kind, reason, attempts in rows:
-        failures[key_number(name)] = StageFailure(id, stage, kind, reason, attempts)
+        failure = StageFailure(id, stage, kind, reason, attempts)
+        failures[key_number(name)] = failure
     return failures
 
 
-def _read_failure(folder: "RemotePath", file: "FileEntry") -> list[Any]:
+def _read_failure(folder: "RemotePath", file: "FileEntry") -> Row:
     data = (folder / file.name).read()
     failure = StageFailure.from_json(data, file.name)
-    row: list[Any] = [file.name, file.fingerprint]
+    row: Row = [file.name, file.fingerprint]
     row += [failure.id, failure.kind, failure.reason, failure.attempts]
     return row
 
@@ -293,7 +342,7 @@ def phase_keys(
     digest: of all that decides them. named_keys: stage and key of every task; asked only where no
     manifest of that digest is there.
     """
-    path = out / f"{MANIFESTS}/tasks-{first_stage}.npz"
+    path = out / f"{MANIFESTS_FOLDER}/tasks-{first_stage}.npz"
     manifest = read_arrays(path)
     if str(manifest.pop("digest", "")) == digest:
         return manifest
@@ -304,5 +353,6 @@ def phase_keys(
     keys: dict[str, Keys] = {}
     for stage, column in columns.items():
         keys[stage] = np.frombuffer(column, dtype=np.uint64)
-    write_manifest(path, {**keys, "digest": np.array(digest)})
+    arrays = {**keys, "digest": np.array(digest)}
+    write_manifest(path, arrays)
     return keys

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 
 from stepline.atomic_files import PARTIAL_SUFFIX
 from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
-from stepline.curate.store.manifests import MANIFESTS, KeySet, disk_keys, files_in, save_store_keys
+from stepline.curate.store.manifests import (
+    MANIFESTS_FOLDER,
+    KeySet,
+    disk_keys,
+    files_in,
+    save_store_keys,
+)
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.weights import cache_folder
@@ -26,36 +32,37 @@ from stepline.weights import cache_folder
 if TYPE_CHECKING:
     from stepline.remote import RemotePath
 
-# folders below OUT
-CELLS = "cells"
-FAILURES = "failures"
-STAGES = "stages"
-# of a digest of OUT's address, which names its folder in the cache
+# Folders below OUT.
+CELLS_FOLDER = "cells"
+FAILURES_FOLDER = "failures"
+STAGES_FOLDER = "stages"
+# Of a digest of OUT's address, which names its folder in the cache.
 DIGEST_DIGITS = 16
 
 
 def result_path(stage: Stage, key: str) -> str:
     """Return where a result lies below OUT."""
-    return f"{CELLS}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
+    return f"{CELLS_FOLDER}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
 
 
 def failure_path(stage: Stage, key: str) -> str:
     """Return where a failure lies below OUT."""
-    return f"{FAILURES}/{stage.name}/{key}.json"
+    return f"{FAILURES_FOLDER}/{stage.name}/{key}.json"
 
 
 def remove_partials(out: "RemotePath") -> None:
-    """Remove what killed processes left half-written on a disk; nobody else ever reads it."""
+    """Remove what killed processes left half-written on a disk; no other process reads it."""
     if out.local is None:
         return
+    # Patterns below OUT.
     folders = (
         "",
-        f"{CELLS}/*/*/",
-        f"{FAILURES}/*/",
-        f"{STAGES}/*/",
+        f"{CELLS_FOLDER}/*/*/",
+        f"{FAILURES_FOLDER}/*/",
+        f"{STAGES_FOLDER}/*/",
         f"{DATASET_FOLDER}/**/",
         "features/",
-        f"{MANIFESTS}/",
+        f"{MANIFESTS_FOLDER}/",
     )
     for folder in folders:
         for partial in out.local.glob(f"{folder}.*{PARTIAL_SUFFIX}*"):
@@ -79,20 +86,24 @@ class ResultStore:
         self._failed_keys: dict[str, KeySet] = {}
 
     def has(self, stage: Stage, key: str) -> bool:
-        """Tell whether a result is there."""
+        """Return whether a result is there."""
         if self._listed:
-            return key in self._keys(self._done_keys, CELLS, stage.name)
-        return (self.out / result_path(stage, key)).exists()
+            keys = self._done(stage.name)
+            return key in keys
+        return self._result(stage, key).exists()
 
     def read(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
-        return (self.out / result_path(stage, key)).read()
+        return self._result(stage, key).read()
 
     def write(self, stage: Stage, key: str, data: bytes) -> None:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no
         permission."""
-        (self.out / result_path(stage, key)).write(data)
+        self._result(stage, key).write(data)
         self.add_key(stage, key)
+
+    def _result(self, stage: Stage, key: str) -> "RemotePath":
+        return self.out / result_path(stage, key)
 
     def add_key(self, stage: Stage, key: str) -> None:
         """Know of a result that another process has written."""
@@ -104,20 +115,27 @@ class ResultStore:
         path = failure_path(stage, key)
         file = self.out / path
         if not self._listed:
-            return StageFailure.from_json(file.read(), path) if file.exists() else None
-        if key not in self._keys(self._failed_keys, FAILURES, stage.name):
+            if not file.exists():
+                return None
+            data = file.read()
+            return StageFailure.from_json(data, path)
+        keys = self._keys(self._failed_keys, FAILURES_FOLDER, stage.name)
+        if key not in keys:
             return None
         if path not in self._failures:
-            self._failures[path] = StageFailure.from_json(file.read(), path)
+            data = file.read()
+            self._failures[path] = StageFailure.from_json(data, path)
         return self._failures[path]
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
         """Keep a failure, with the attempts of earlier runs added; return it."""
         before = self.failure(stage, key)
         if before is not None:
-            failure = replace(failure, attempts=failure.attempts + before.attempts)
+            attempts = failure.attempts + before.attempts
+            failure = replace(failure, attempts=attempts)
         path = failure_path(stage, key)
-        content = json.dumps(asdict(failure), indent=1)
+        fields = asdict(failure)
+        content = json.dumps(fields, indent=1)
         (self.out / path).write(content)
         self._failures.pop(path, None)
         if stage.name in self._failed_keys:
@@ -131,15 +149,19 @@ class ResultStore:
         """
         for stage in stages:
             if self._listed:
-                keys = self._keys(self._done_keys, CELLS, stage).numbers()
-                save_store_keys(self.out, stage, keys, owner or "")
+                numbers = self._done(stage).numbers()
+                save_store_keys(self.out, stage, numbers, owner or "")
             elif owner is None and self.out.local is not None:
                 disk_keys(self.out, stage)
+
+    def _done(self, stage: str) -> KeySet:
+        return self._keys(self._done_keys, CELLS_FOLDER, stage)
 
     def _keys(self, by_stage: dict[str, KeySet], folder: str, stage: str) -> KeySet:
         """Return the keys that a stage has in a folder of an object store, listed once."""
         if stage not in by_stage:
-            by_stage[stage] = KeySet.in_folder(self.out / f"{folder}/{stage}")
+            stage_folder = self.out / f"{folder}/{stage}"
+            by_stage[stage] = KeySet.in_folder(stage_folder)
         return by_stage[stage]
 
 
@@ -153,13 +175,15 @@ class StageFolders:
     def __init__(self, out: "RemotePath") -> None:
         self._out = out
         if out.local is not None:
-            self._home = out.local / STAGES
+            self._home = out.local / STAGES_FOLDER
         else:
-            digest = hashlib.sha256(out.url.encode()).hexdigest()
-            self._home = cache_folder() / "curate-stages" / digest[:DIGEST_DIGITS]
+            address = out.url.encode()
+            digest = hashlib.sha256(address).hexdigest()
+            homes = cache_folder() / "curate-stages"
+            self._home = homes / digest[:DIGEST_DIGITS]
 
     def is_complete(self, stage: str, key: str) -> bool:
-        """Tell whether a stage's folder is complete."""
+        """Return whether a stage's folder is complete."""
         return self._mark(stage, key).exists()
 
     def begin(self, stage: Stage, key: str) -> Path:
@@ -172,7 +196,8 @@ class StageFolders:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             what = f"{folder}: cannot be written ({error.strerror})"
-            raise StoreError(f"{what}; give another --out") from error
+            cure = "give another --out"
+            raise StoreError(f"{what}; {cure}") from error
         return folder
 
     def complete(self, stage: str, key: str) -> None:
@@ -182,10 +207,12 @@ class StageFolders:
         for path in folder.rglob("*"):
             if path.is_file():
                 name = path.relative_to(folder).as_posix()
-                files[name] = path.stat().st_size
+                size = path.stat().st_size
+                files[name] = size
         if self._out.local is None:
             for name in sorted(files):
-                (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
+                copy = self._remote_folder(stage, key) / name
+                copy.put(folder / name)
         content = json.dumps(files, indent=1, sort_keys=True)
         self._mark(stage, key).write(content)
 
@@ -193,19 +220,28 @@ class StageFolders:
         """Return a complete folder on this machine, fetched from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            content = self._mark(stage, key).read()
+            mark = self._mark(stage, key)
+            content = mark.read()
             files: dict[str, int] = parse_json(content)
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name
-                if not copy.is_file() or copy.stat().st_size != size:
-                    (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(copy)
+                is_whole = False
+                if copy.is_file():
+                    is_whole = copy.stat().st_size == size
+                if not is_whole:
+                    original = self._remote_folder(stage, key) / name
+                    original.fetch(copy)
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
         """Return the folders of those needs that are dataset stages, on this machine. keys: of
         those stages."""
-        return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
+        folders = {}
+        for need in needs:
+            if need in keys:
+                folders[need] = self.local_folder(need, keys[need])
+        return folders
 
     def unused(self, keys: Mapping[str, str]) -> dict[str, int]:
         """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the
@@ -215,12 +251,17 @@ class StageFolders:
         removes them.
         """
         sizes: Counter[str] = Counter()
-        for stage, ours in keys.items():
-            for entry in files_in(self._out / f"{STAGES}/{stage}"):
-                key, inside, _ = entry.name.partition("/")
-                if inside and key != ours:
-                    sizes[f"{STAGES}/{stage}/{key}"] += entry.size
-        return dict(sorted(sizes.items()))
+        for stage, own_key in keys.items():
+            home = f"{STAGES_FOLDER}/{stage}"
+            for entry in files_in(self._out / home):
+                key, slash, _ = entry.name.partition("/")
+                if slash and key != own_key:
+                    sizes[f"{home}/{key}"] += entry.size
+        by_name = sorted(sizes.items())
+        return dict(by_name)
+
+    def _remote_folder(self, stage: str, key: str) -> "RemotePath":
+        return self._out / f"{STAGES_FOLDER}/{stage}/{key}"
 
     def _mark(self, stage: str, key: str) -> "RemotePath":
-        return self._out / f"{STAGES}/{stage}/{key}.json"
+        return self._out / f"{STAGES_FOLDER}/{stage}/{key}.json"

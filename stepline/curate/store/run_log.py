@@ -26,7 +26,7 @@ from pydantic import JsonValue
 
 from stepline.atomic_files import atomic_path
 from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
-from stepline.curate.store.manifests import MANIFESTS, files_in, read_json, write_manifest
+from stepline.curate.store.manifests import MANIFESTS_FOLDER, files_in, read_json, write_manifest
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Rejected
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LogLine: TypeAlias = Mapping[str, JsonValue]
 
-# below OUT
-RUN = "run.json"
-ITEMS = "items.jsonl"
-REFUSED = "refused.jsonl"
-TIMINGS = "timings"
+# Files and a folder below OUT.
+RUN_FILE = "run.json"
+ITEMS_FILE = "items.jsonl"
+REFUSED_FILE = "refused.jsonl"
+TIMINGS_FOLDER = "timings"
 # seconds between the copies of a log that an object store gets: it cannot append
 COPY_INTERVAL = 60.0
 MAX_COPY_BYTES = 2**22  # of a log that is copied whole to a store: then another file begins
@@ -80,8 +80,9 @@ class LogTotals:
             self.began = at
         if event in ("end", "dataset"):
             stage = str(line.get("stage"))
+            cpu = log_number(line, "cpu")
             self.tasks[stage] = self.tasks.get(stage, 0) + 1
-            self.cpu[stage] = self.cpu.get(stage, 0.0) + log_number(line, "cpu")
+            self.cpu[stage] = self.cpu.get(stage, 0.0) + cpu
             self.last = at
             self.gpu_looks += log_number(line, "gpu_looks")
             self.gpu_busy += log_number(line, "gpu_busy")
@@ -91,14 +92,16 @@ class LogTotals:
 def log_number(line: LogLine, name: str) -> float:
     """Return a number of a log's line; 0 where it has none of that name."""
     value = line.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    if not isinstance(value, (int, float)):
+        return 0.0
+    return float(value)
 
 
 class RunLog:
     """The log of one process. Where OUT is an object store it is kept on this machine and copied
     there now and then.
 
-    What its lines come to is written next to it as often, so that nobody has to read them all.
+    What its lines come to is written next to it as often, so that a reader need not read them all.
     """
 
     def __init__(self, out: "RemotePath") -> None:
@@ -113,21 +116,24 @@ class RunLog:
         self._copied_at = time.monotonic()
         self._totals = LogTotals()
         self._begin_file()
-        self._totals_name = f"{MANIFESTS}/log-{self._path.stem}.json"
+        self._totals_name = f"{MANIFESTS_FOLDER}/log-{self._path.stem}.json"
 
     def _begin_file(self) -> None:
         process = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
-        self._name = f"{TIMINGS}/{process}-{next(_file_number)}.jsonl"
+        self._name = f"{TIMINGS_FOLDER}/{process}-{next(_file_number)}.jsonl"
         self._path = self._home / self._name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("ab", buffering=0)
 
     def write(self, event: str, **fields: JsonValue) -> None:
         """Add one line."""
-        line: dict[str, JsonValue] = {"event": event, "at": round(time.time(), 3), **fields}
-        size = self._file.write(json.dumps(line).encode() + b"\n")
+        now = round(time.time(), 3)
+        line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
+        data = json.dumps(line).encode()
+        size = self._file.write(data + b"\n")
+        file_name = self._path.name
         sizes = self._totals.read
-        sizes[self._path.name] = sizes.get(self._path.name, 0) + size
+        sizes[file_name] = sizes.get(file_name, 0) + size
         self._totals.add(line)
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
             self.copy()
@@ -142,7 +148,8 @@ class RunLog:
         """Have the lines so far where OUT is, and what they come to."""
         self._copied_at = time.monotonic()
         if self._is_remote:
-            (self._out / self._name).write(self._path.read_bytes())
+            copy = self._out / self._name
+            copy.write(self._path.read_bytes())
         write_manifest(self._out / self._totals_name, asdict(self._totals))
         full = self._is_remote and self._path.stat().st_size > MAX_COPY_BYTES
         if full and not self._file.closed:
@@ -154,23 +161,32 @@ class RunLog:
 def log_totals(out: "RemotePath") -> list[LogTotals]:
     """Return what each log comes to: what its process has written of it, with the lines since
     then."""
-    folder = out / TIMINGS
+    folder = out / TIMINGS_FOLDER
     sizes = {entry.name: entry.size for entry in files_in(folder)}
+
+    # What processes have written of their logs, unless a log is shorter now.
     totals = []
-    for entry in files_in(out / MANIFESTS):
+    manifests = out / MANIFESTS_FOLDER
+    for entry in files_in(manifests):
         if not entry.name.startswith("log-"):
             continue
         with contextlib.suppress(TypeError):  # of another form: a cache, so the lines are read
-            log = LogTotals(**read_json(out / MANIFESTS / entry.name))
+            log = LogTotals(**read_json(manifests / entry.name))
             if all(sizes.get(file, -1) >= size for file, size in log.read.items()):
                 totals.append(log)
-    logs = {file: log for log in totals for file in log.read}
+    logs = {}
+    for log in totals:
+        for file in log.read:
+            logs[file] = log
+
+    # The lines since then.
     for file in sorted(sizes):
         log = logs.get(file) or LogTotals()
         start = log.read.get(file, 0)
         if start == sizes[file]:
             continue
-        for line in _whole_lines((folder / file).read(start)):
+        data = (folder / file).read(start)
+        for line in _whole_lines(data):
             log.add(line)
         if file not in logs:
             totals.append(log)
@@ -179,9 +195,11 @@ def log_totals(out: "RemotePath") -> list[LogTotals]:
 
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
     """Yield every whole line of every log below OUT, in the order of the files' names."""
-    folder = out / TIMINGS
-    for name in sorted(entry.name for entry in files_in(folder)):
-        yield from _whole_lines((folder / name).read())
+    folder = out / TIMINGS_FOLDER
+    names = [entry.name for entry in files_in(folder)]
+    for name in sorted(names):
+        data = (folder / name).read()
+        yield from _whole_lines(data)
 
 
 def _whole_lines(data: bytes) -> Iterator[LogLine]:
@@ -204,9 +222,9 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
         "refused": len(collection.refused),
         "recipe": recipe.model_dump(mode="json"),
     }
-    (out / RUN).write(json.dumps(about, indent=1))
-    _write_lines(out / ITEMS, collection.items)
-    _write_lines(out / REFUSED, collection.refused)
+    (out / RUN_FILE).write(json.dumps(about, indent=1))
+    _write_lines(out / ITEMS_FILE, collection.items)
+    _write_lines(out / REFUSED_FILE, collection.refused)
 
 
 @dataclass(frozen=True)
@@ -223,21 +241,24 @@ class InventoryCounts:
 def inventory(out: "RemotePath") -> InventoryCounts:
     """Return what the inventory of the last run holds; written down until one of its files
     changes."""
-    path = out / f"{MANIFESTS}/items.json"
-    files = [out / ITEMS, out / REFUSED]
+    path = out / f"{MANIFESTS_FOLDER}/items.json"
+    files = [out / ITEMS_FILE, out / REFUSED_FILE]
     marks = [file.fingerprint() for file in files]
     with contextlib.suppress(TypeError):  # no manifest, or one of another form
         counts = InventoryCounts(**read_json(path))
         if counts.files == marks:
             return counts
     digest = hashlib.sha256()
-    lines = [0, 0]
-    for number, file in enumerate(files):
-        with file.open() as opened:
-            while part := opened.read(MAX_COPY_BYTES):
+    line_counts = []
+    for file in files:
+        line_count = 0
+        with file.open() as stream:
+            while part := stream.read(MAX_COPY_BYTES):
                 digest.update(part)
-                lines[number] += part.count(b"\n")
-    counts = InventoryCounts(marks, lines[0], lines[1], digest.hexdigest())
+                line_count += part.count(b"\n")
+        line_counts.append(line_count)
+    items, refused = line_counts
+    counts = InventoryCounts(marks, items, refused, digest.hexdigest())
     write_manifest(path, asdict(counts))
     return counts
 
@@ -254,7 +275,7 @@ def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
 
 def read_recipe(out: "RemotePath") -> Recipe:
     """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
-    path = out / RUN
+    path = out / RUN_FILE
     if not path.exists():
         what = f"{out.display_url}: no run of `stepline curate` has begun here"
         raise StoreError(f"{what}; give the folder that --out named")
@@ -263,14 +284,14 @@ def read_recipe(out: "RemotePath") -> Recipe:
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
     """Yield the items of the last run on OUT, sorted by id."""
-    with (out / ITEMS).open() as file:
+    with (out / ITEMS_FILE).open() as file:
         for line in file:
             yield from_json_line(VideoItem, line)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
     """Yield what the source of the last run on OUT refused."""
-    with (out / REFUSED).open() as file:
+    with (out / REFUSED_FILE).open() as file:
         for line in file:
             yield from_json_line(rejected_video, line)
 
@@ -281,7 +302,10 @@ def to_json_line(entry: SourceEntry) -> str:
     if isinstance(entry, Rejected):
         fields = {"id": entry.id, "reason": entry.reason}
     else:
-        fields = {name: value for name, value in asdict(entry).items() if value is not None}
+        fields = {}
+        for name, value in asdict(entry).items():
+            if value is not None:
+                fields[name] = value
     return json.dumps(fields, ensure_ascii=False)
 
 
@@ -290,5 +314,5 @@ def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
-        what = f"{ITEMS}: a line is none that Stepline wrote ({error})"
+        what = f"{ITEMS_FILE}: a line is none that Stepline wrote ({error})"
         raise StoreError(f"{what}; run again") from error

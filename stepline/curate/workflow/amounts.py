@@ -126,7 +126,7 @@ class Recommendation:
 
 
 def recommend(videos: int, labels: int) -> list[Recommendation]:
-    """Return for each network whether so many confirmed steps of so many videos carry it."""
+    """Return for each network whether the confirmed steps of the videos are enough for it."""
     return [Recommendation(network, videos, labels) for network in MEASURED_CURVES]
 
 

@@ -15,7 +15,7 @@ from stepline.atomic_files import write_atomic
 from stepline.curate.driver import RunRequest, curate, source_items
 from stepline.curate.forecast.dry_run import FORECAST_FOLDER, dry_run, format_bytes, format_seconds
 from stepline.curate.stage import StageFailure, VideoItem
-from stepline.curate.stages.gather import FEATURES, RECORDS, read_left_out
+from stepline.curate.stages.gather import FEATURES_FOLDER, RECORDS_FILE, read_left_out
 from stepline.curate.store.results import StageFolders
 from stepline.curate.store.run_log import log_totals, read_items
 from stepline.device import core_count
@@ -66,6 +66,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
 
     Raises SettingsError where the disk has less room than that.
     """
+    # A forecast holds for the same videos, recipe and limit.
     entries = list(source_items(request))
     content = request.recipe.model_dump_json(exclude=WITHOUT_COST)
     digest = hashlib.sha256(content.encode())
@@ -74,6 +75,7 @@ def forecast_run(request: RunRequest, folder: Path) -> RunForecast:
         digest.update(f"{entry.id}\n{stamp}\n".encode())
     digest.update(str(request.limit).encode())
     source = digest.hexdigest()
+    # An earlier one, or one from a sample.
     forecast = _stored_forecast(folder / FORECAST_FILE, source)
     if forecast is None:
         request.say("forecast: a sample of the videos is worked on")
@@ -133,7 +135,7 @@ class Curation:
     @cached_property
     def features(self) -> FeatureStore | None:
         """The features of its videos; None where no video has a picture."""
-        folder = self.folder / FEATURES
+        folder = self.folder / FEATURES_FOLDER
         return FeatureStore(folder) if any(folder.glob("shard-*")) else None
 
     @cached_property
@@ -175,7 +177,7 @@ def curate_videos(request: RunRequest) -> Curation:
     return Curation(
         out=out.local,
         folder=folder,
-        records=tuple(read_parquet(folder / RECORDS)),
+        records=tuple(read_parquet(folder / RECORDS_FILE)),
         left_out=read_left_out(folder),
         items={item.id: item for item in read_items(out)},
         settings=outcome.plan.settings,

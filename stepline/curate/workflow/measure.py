@@ -31,7 +31,7 @@ from stepline.features import FeatureStore
 from stepline.records import Record, Span, Step
 from stepline.training.sources import text_encoder
 
-# record id -> its steps where a network has them
+# Record id -> its steps where a network has them.
 PlacedSteps: TypeAlias = Mapping[str, Sequence[Step]]
 PER_CENT = 100.0
 
@@ -104,8 +104,8 @@ class SplitForTest:
         if network == "wys2":
             return measure_detector(self.records, run, features, self.review, seed=self.seed)
         records = [reviewed_record(record, self.review) for record in self.records]
-        steps = [len(record.steps) for record in self.curation.records]
-        mean = sum(steps) / len(steps)
+        step_counts = [len(record.steps) for record in self.curation.records]
+        mean = sum(step_counts) / len(step_counts)
         return measure_captioner(records, run, features, steps_a_video=mean, seed=self.seed)
 
 
@@ -120,12 +120,14 @@ def place_by_aligner(
     encode = text_encoder(encoder)
     placements = {}
     for record in records:
-        if record.steps and record.id in features:
-            vectors = encode([step.text for step in record.steps])
-            rows = features.read(record.id)
-            duration = record.video.duration
-            grounding = ground_by_aligner(record.steps, loaded, rows, vectors, duration=duration)
-            placements[record.id] = grounding.steps
+        if not record.steps or record.id not in features:
+            continue
+        texts = [step.text for step in record.steps]
+        vectors = encode(texts)
+        rows = features.read(record.id)
+        duration = record.video.duration
+        grounding = ground_by_aligner(record.steps, loaded, rows, vectors, duration=duration)
+        placements[record.id] = grounding.steps
     return placements
 
 
@@ -134,19 +136,25 @@ def unanswered_places(
 ) -> list[ReviewPlace]:
     """Return where a network places steps of reviewed videos in seconds that nobody is asked
     about."""
-    spans: dict[tuple[str, str], list[ReviewPlace]] = {}
+    reviewed = set()
+    places_by_step: dict[tuple[str, str], list[ReviewPlace]] = {}
     for place in places:
-        spans.setdefault((place.video, place.step), []).append(place)
-    reviewed = {place.video for place in places}
+        reviewed.add(place.video)
+        key = (place.video, place.step)
+        places_by_step.setdefault(key, []).append(place)
     missing = []
     for record in records:
         if record.id not in reviewed:
             continue
+        own_steps = {step.id: step for step in reversed(record.steps)}
         for step in placements.get(record.id, ()):
-            others = spans.get((record.id, step.id), ())
-            if step.spans and not any(place.is_near(step.spans[0]) for place in others):
-                own = next(each for each in record.steps if each.id == step.id)
-                missing.append(place_of(record, own, step.spans[0]))
+            if not step.spans:
+                continue
+            span = step.spans[0]
+            others = places_by_step.get((record.id, step.id), [])
+            if not any(place.is_near(span) for place in others):
+                own_step = own_steps[step.id]
+                missing.append(place_of(record, own_step, span))
     return missing
 
 
@@ -154,11 +162,15 @@ def measure_aligner(
     records: Iterable[Record], placements: PlacedSteps, review: Review, *, seed: int
 ) -> Measure:
     """Return R@1 of a network and of the records' own places, over the steps that people saw."""
-    hits: list[tuple[int, int]] = []
+    # Hits of a video by the network and by the record, and the steps that both are asked about.
+    network_hits: list[int] = []
+    record_hits: list[int] = []
     totals: list[int] = []
     for record in records:
-        network = {step.id: step.spans[:1] for step in placements.get(record.id, ())}
-        right = [0, 0]
+        placed_steps = placements.get(record.id, ())
+        network = {step.id: step.spans[:1] for step in placed_steps}
+        network_count = 0
+        record_count = 0
         count = 0
         for step in record.steps:
             verdicts = review.of_step(record.id, step.id)
@@ -168,15 +180,18 @@ def measure_aligner(
             by_record = _verdict(step.spans[:1], verdicts)
             if by_network is not None and by_record is not None:
                 count += 1
-                right[0] += by_network
-                right[1] += by_record
+                network_count += by_network
+                record_count += by_record
         if count:
-            hits.append((right[0], right[1]))
+            network_hits.append(network_count)
+            record_hits.append(record_count)
             totals.append(count)
     below = np.array(totals, dtype=np.float64)
-    above = np.array(hits, dtype=np.float64).reshape(-1, 2)
-    scores = (Ratio(above[:, 0], below), Ratio(above[:, 1], below))
-    return _measure("nasva", "R@1", "the grounding", scores, seed)
+    network_above = np.array(network_hits, dtype=np.float64)
+    record_above = np.array(record_hits, dtype=np.float64)
+    own = Ratio(network_above, below)
+    baseline = Ratio(record_above, below)
+    return _measure("nasva", "R@1", "the grounding", (own, baseline), seed)
 
 
 def _verdict(spans: Sequence[Span], verdicts: Sequence[tuple[Span, bool]]) -> bool | None:
@@ -184,9 +199,14 @@ def _verdict(spans: Sequence[Span], verdicts: Sequence[tuple[Span, bool]]) -> bo
     nobody was asked about these seconds, or as many said no."""
     if not spans:
         return False
-    near = [(span.iou(spans[0]), is_shown) for span, is_shown in verdicts]
+    near = []
+    for span, is_shown in verdicts:
+        iou = span.iou(spans[0])
+        near.append((iou, is_shown))
     iou, is_shown = max(near)
-    return is_shown if iou >= SAME_PLACE_IOU else None
+    if iou < SAME_PLACE_IOU:
+        return None
+    return is_shown
 
 
 def measure_detector(
@@ -199,27 +219,34 @@ def measure_detector(
     loaded = load_for_benchmarks(folder)
     by_video: dict[str, list[ReviewPlace]] = {}
     for record in records:
+        if record.id not in features:
+            continue
         for place in step_places(record, is_held_out=False):
-            if review.verdicts.get(place.id) is not None and record.id in features:
+            if review.verdicts.get(place.id) is not None:
                 by_video.setdefault(record.id, []).append(place)
+    # P(shown) of each clip by the detector and by the grounding.
     labels: list[float] = []
     scores: list[float] = []
     baselines: list[float] = []
     video: list[int] = []
     for number, (name, places) in enumerate(by_video.items()):
         rows = features.read(name)
-        vectors = loaded.encode([place.text for place in places])
-        scores += loaded.score(rows, [place.span for place in places], vectors).tolist()
-        baselines += [place.p for place in places]
-        labels += [float(review.verdicts[place.id] is True) for place in places]
-        video += [number] * len(places)
+        texts = [place.text for place in places]
+        spans = [place.span for place in places]
+        vectors = loaded.encode(texts)
+        scores += loaded.score(rows, spans, vectors).tolist()
+        for place in places:
+            baselines.append(place.p)
+            is_shown = review.verdicts[place.id] is True
+            labels.append(float(is_shown))
+            video.append(number)
+    # Both areas, over the same clips.
     truth = np.array(labels, dtype=np.float64)
     index = np.array(video, dtype=np.int64)
-    areas = (
-        RocAuc(truth, np.array(scores), index, len(by_video)),
-        RocAuc(truth, np.array(baselines), index, len(by_video)),
-    )
-    return _measure("wys2", "ROC-AUC", "the grounding's P(shown)", areas, seed)
+    count = len(by_video)
+    own = RocAuc(truth, np.array(scores), index, count)
+    baseline = RocAuc(truth, np.array(baselines), index, count)
+    return _measure("wys2", "ROC-AUC", "the grounding's P(shown)", (own, baseline), seed)
 
 
 def measure_captioner(
@@ -244,29 +271,43 @@ def measure_captioner(
     parts: dict[str, list[Event]] = {}
     count = max(1, round(steps_a_video))
     for record in records:
-        shown_steps = [step for step in record.reference if step.spans]
-        if not shown_steps or record.id not in features:
+        confirmed = _events(record.reference)
+        if not confirmed or record.id not in features:
             continue
         rows = features.read(record.id)
         duration = record.video.duration or rows.duration
-        steps = describe(loaded.model, loaded.vocabulary, rows, duration=duration).steps
-        truth[record.id] = [_event(step.spans[0]) for step in shown_steps]
-        descriptions[record.id] = [_event(step.spans[0]) for step in steps if step.spans]
-        bounds = np.linspace(0.0, duration, count + 1).tolist()
-        parts[record.id] = [(start, end, "") for start, end in pairwise(bounds)]
-    scores = (_mean_soda(truth, descriptions), _mean_soda(truth, parts))
-    return _measure("procx", "SODA-D", "even parts", scores, seed)
+        description = describe(loaded.model, loaded.vocabulary, rows, duration=duration)
+        truth[record.id] = confirmed
+        descriptions[record.id] = _events(description.steps)
+        bounds = np.linspace(0.0, duration, count + 1)
+        even_parts = pairwise(bounds.tolist())
+        parts[record.id] = [(start, end, "") for start, end in even_parts]
+    own = _mean_soda(truth, descriptions)
+    baseline = _mean_soda(truth, parts)
+    return _measure("procx", "SODA-D", "even parts", (own, baseline), seed)
 
 
-def _event(span: Span) -> Event:
-    return (span.start, span.end, "")
+def _events(steps: Iterable[Step]) -> list[Event]:
+    """Return the best span of each step that has one, without its text."""
+    events: list[Event] = []
+    for step in steps:
+        if step.spans:
+            span = step.spans[0]
+            events.append((span.start, span.end, ""))
+    return events
 
 
 def _mean_soda(truth: Mapping[str, list[Event]], events: Mapping[str, list[Event]]) -> Ratio:
     """Return the mean F1 of SODA-D over videos, which can be drawn again."""
-    per_video = soda(truth, events, kind="d").per_video if truth else {}
-    f1 = np.array([per_video[name][2] for name in sorted(truth)], dtype=np.float64)
-    return Ratio(f1, np.ones(len(f1)))
+    scores = []
+    if truth:
+        per_video = soda(truth, events, kind="d").per_video
+        for name in sorted(truth):
+            _, _, f1 = per_video[name]
+            scores.append(f1)
+    above = np.array(scores, dtype=np.float64)
+    below = np.ones(len(scores))
+    return Ratio(above, below)
 
 
 def _measure(
@@ -274,20 +315,21 @@ def _measure(
 ) -> Measure:
     """Return the measure of a network's score and its baseline's, over the same videos."""
     own, other = scores
+    low = high = math.nan
     if not own.items:
-        return Measure(network, metric, baseline, 0, 0, math.nan, math.nan, math.nan, math.nan)
-    drawn = resample({"network": own, "baseline": other}, seed=seed)
-    low, high = math.nan, math.nan
+        return Measure(network, metric, baseline, 0, 0, math.nan, math.nan, low, high)
+    draws = resample({"network": own, "baseline": other}, seed=seed)
     if own.videos > 1:
-        low, high = interval(PER_CENT * (drawn["network"] - drawn["baseline"]))
+        gains = draws["network"] - draws["baseline"]
+        low, high = interval(PER_CENT * gains)
     return Measure(
-        network,
-        metric,
-        baseline,
-        own.items,
-        own.videos,
-        PER_CENT * point_estimate(own),
-        PER_CENT * point_estimate(other),
-        low,
-        high,
+        network=network,
+        metric=metric,
+        baseline_name=baseline,
+        items=own.items,
+        videos=own.videos,
+        score=PER_CENT * point_estimate(own),
+        baseline=PER_CENT * point_estimate(other),
+        low=low,
+        high=high,
     )

@@ -31,6 +31,7 @@ def publish_reviewed(
 
     records: sorted by id. home: in which it is made first, so that what is published is whole.
     """
+    # What a killed call left is made again.
     work = home / WORK_FOLDER
     if work.exists():
         shutil.rmtree(work)
@@ -46,6 +47,7 @@ def publish_reviewed(
         review=review,
     )
     export_dataset(contents, work, settings)
+    # The files go to their place only when all are written.
     target = curation.out / PUBLISHED_FOLDER
     publish(work, RemotePath(str(target)))
     shutil.rmtree(work)

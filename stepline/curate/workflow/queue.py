@@ -35,7 +35,8 @@ class ReviewPlace:
     def id(self) -> str:
         """Its name in the queue and in the answers."""
         content = f"{self.text} {self.span.start:.3f} {self.span.end:.3f}"
-        return f"{self.video}/{self.step}/{random_key(0, content) % ID_RANGE:06x}"
+        number = random_key(0, content) % ID_RANGE
+        return f"{self.video}/{self.step}/{number:06x}"
 
     @property
     def certainty(self) -> float:
@@ -43,7 +44,7 @@ class ReviewPlace:
         return abs(self.p - 0.5)
 
     def is_near(self, span: Span) -> bool:
-        """Tell whether an answer about this place holds for a span, too."""
+        """Return whether an answer about this place holds for a span, too."""
         return self.span.iou(span) >= SAME_PLACE_IOU
 
 
@@ -51,8 +52,10 @@ def split_for_test(ids: Collection[str], share: float, seed: int) -> frozenset[s
     """Return a share of the videos, drawn by their ids; one at least where there are two."""
     if len(ids) < 2:
         return frozenset()
-    count = min(len(ids) - 1, max(1, round(share * len(ids))))
-    return frozenset(sorted(ids, key=lambda id: random_key(seed, id))[:count])
+    count = max(1, round(share * len(ids)))
+    count = min(len(ids) - 1, count)
+    order = sorted(ids, key=lambda id: random_key(seed, id))
+    return frozenset(order[:count])
 
 
 def step_places(record: Record, *, is_held_out: bool) -> list[ReviewPlace]:
@@ -73,7 +76,9 @@ def step_places(record: Record, *, is_held_out: bool) -> list[ReviewPlace]:
 
 def place_of(record: Record, step: Step, span: Span) -> ReviewPlace:
     """Return a step's place in some seconds."""
-    p = NOT_JUDGED if step.score is None else step.score
+    p = step.score
+    if p is None:
+        p = NOT_JUDGED
     return ReviewPlace(record.id, step.id, step.text, span, p)
 
 
@@ -95,7 +100,9 @@ def review_queue(
         elif len(measured) + len(places) <= MEASURED_SHARE * most:
             measured += places
     others.sort(key=_order)
-    return sorted([*measured, *others[: most - len(measured)]], key=_order)
+    places_left = most - len(measured)
+    places = [*measured, *others[:places_left]]
+    return sorted(places, key=_order)
 
 
 def _order(place: ReviewPlace) -> tuple[float, str]:

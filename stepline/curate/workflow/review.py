@@ -1,8 +1,8 @@
 """What people answered: a verdict for each place, how well they agree, and records with what they
 said.
 
-A step counts as shown where most of those who answered say so; with as many against it, nobody
-knows. Every clip counts with one answer; agreement is Fleiss' kappa over the clips that have as many
+A step counts as shown where most of those who answered say so. With as many against it, nobody
+knows. Every clip with an answer counts. Agreement is Fleiss' kappa over the clips that have as many
 answers as were asked for.
 """
 
@@ -32,12 +32,20 @@ class Review:
     @property
     def open_places(self) -> list[ReviewPlace]:
         """Those without an answer."""
-        return [place for place in self.places if place.id not in self.verdicts]
+        places = []
+        for place in self.places:
+            if place.id not in self.verdicts:
+                places.append(place)
+        return places
 
     @property
     def shown(self) -> int:
         """How many places show their step."""
-        return sum(self.verdicts.get(place.id) is True for place in self.places)
+        count = 0
+        for place in self.places:
+            if self.verdicts.get(place.id) is True:
+                count += 1
+        return count
 
     @property
     def answered(self) -> int:
@@ -47,7 +55,8 @@ class Review:
     def of_step(self, video: str, step: str) -> list[tuple[Span, bool]]:
         """Return the places of a step that have a verdict, with it."""
         verdicts = []
-        for place in self._by_step.get((video, step), ()):
+        places = self._by_step.get((video, step), [])
+        for place in places:
             is_shown = self.verdicts.get(place.id)
             if is_shown is not None:
                 verdicts.append((place.span, is_shown))
@@ -57,25 +66,41 @@ class Review:
     def _by_step(self) -> dict[tuple[str, str], list[ReviewPlace]]:
         by_step: dict[tuple[str, str], list[ReviewPlace]] = {}
         for place in self.places:
-            by_step.setdefault((place.video, place.step), []).append(place)
+            key = (place.video, place.step)
+            by_step.setdefault(key, []).append(place)
         return by_step
 
 
 def read_review(places: Sequence[ReviewPlace], answers: Iterable[Answer], people: int) -> Review:
     """Return what the answers say of the places. people: whose answers each clip is for."""
+    # The answers about these places, and who gave them.
     ids = {place.id for place in places}
-    own_answers = [answer for answer in answers if answer.clip in ids]
+    own_answers = []
+    names = set()
     votes: dict[str, list[bool]] = defaultdict(list)
-    for answer in own_answers:
-        votes[answer.clip].append(answer.shown)
+    for answer in answers:
+        if answer.clip in ids:
+            own_answers.append(answer)
+            names.add(answer.annotator)
+            votes[answer.clip].append(answer.shown)
+
+    # The verdict of most.
     verdicts: dict[str, bool | None] = {}
     for clip, ballots in votes.items():
         yes = sum(ballots)
         no = len(ballots) - yes
-        verdicts[clip] = None if yes == no else yes > no
-    names = tuple(sorted({answer.annotator for answer in own_answers}))
-    rule = AgreementRule(people, people // 2 + 1)
-    return Review(tuple(places), verdicts, names, agreement(own_answers, rule))
+        verdicts[clip] = None
+        if yes != no:
+            verdicts[clip] = yes > no
+
+    majority = people // 2 + 1
+    rule = AgreementRule(people, majority)
+    return Review(
+        places=tuple(places),
+        verdicts=verdicts,
+        people=tuple(sorted(names)),
+        agreement=agreement(own_answers, rule),
+    )
 
 
 def reviewed_record(record: Record, review: Review) -> Record:
@@ -88,20 +113,28 @@ def reviewed_record(record: Record, review: Review) -> Record:
     reference: list[Step] = []
     for step in record.steps:
         verdicts = review.of_step(record.id, step.id)
-        spans = tuple(span for span, is_shown in verdicts if is_shown)
-        if spans:
-            update: dict[str, object] = {"at": spans[0].center, "status": "shown"}
-            steps.append(step.model_copy(update={**update, "spans": spans[:1]}))
-            reference.append(step.model_copy(update={**update, "spans": spans}))
+        shown_spans = [span for span, is_shown in verdicts if is_shown]
+        if shown_spans:
+            steps.append(_shown_step(step, shown_spans[:1]))
+            reference.append(_shown_step(step, shown_spans))
         elif verdicts:
-            unshown = _without_span(step)
+            unshown = _unshown_step(step)
             steps.append(unshown)
             reference.append(unshown)
         else:
             steps.append(step)
-    return record.model_copy(update={"steps": tuple(steps), "reference": tuple(reference)})
+    update = {"steps": tuple(steps), "reference": tuple(reference)}
+    return record.model_copy(update=update)
 
 
-def _without_span(step: Step) -> Step:
-    status = "not found" if step.said is None else "said"
-    return step.model_copy(update={"spans": (), "at": None, "status": status, "basis": None})
+def _shown_step(step: Step, spans: Sequence[Span]) -> Step:
+    update = {"at": spans[0].center, "status": "shown", "spans": tuple(spans)}
+    return step.model_copy(update=update)
+
+
+def _unshown_step(step: Step) -> Step:
+    status = "said"
+    if step.said is None:
+        status = "not found"
+    update = {"spans": (), "at": None, "status": status, "basis": None}
+    return step.model_copy(update=update)

@@ -1,4 +1,4 @@
-"""A workflow from its videos to a published data set: every stage in its order, each told in a line.
+"""A workflow from its videos to a published data set: every stage in its order, each with a line.
 
     forecast    what the run will take, from a sample
     curate      the recipe over all videos (stepline.curate.driver)
@@ -70,7 +70,9 @@ class StageLine:
     def __str__(self) -> str:
         """Return it as one line."""
         line = f"{self.stage}: {self.text}"
-        return f"{line}; next: {self.todo}" if self.todo else line
+        if self.todo:
+            line += f"; next: {self.todo}"
+        return line
 
 
 @dataclass(frozen=True)
@@ -176,23 +178,32 @@ class _Workflow:
 
         # What they are worth, and what is published.
         videos = SplitForTest(test, curation, review, self.settings.seed)
-        measures = [videos.measure(network, run, placements) for network, run in runs.items()]
+        measures = []
+        for network, run in runs.items():
+            measures.append(videos.measure(network, run, placements))
         for measure in measures:
             self._say("measure", str(measure))
         findings = WorkflowFindings(
             forecast, curation, review, held_out, tuple(recommendations), tuple(measures)
         )
         published = self._publish(findings, runs)
-        write_page(findings, [str(line) for line in self.lines], request.recipe.report)
+        lines = [str(line) for line in self.lines]
+        write_page(findings, lines, request.recipe.report)
         self._say("report", f"{curation.out / WORKFLOW_PAGE} has the numbers and pictures")
         return WorkflowOutcome(
-            tuple(self.lines), 0, published, tuple(measures), tuple(recommendations)
+            lines=tuple(self.lines),
+            published=published,
+            measures=tuple(measures),
+            recommendations=tuple(recommendations),
         )
 
     def _held_out(self, curation: Curation) -> frozenset[str]:
         """Return the videos that no network is trained on, of those that people can watch."""
         media = curation.media
-        ids = [record.id for record in curation.records if record.id in media and record.steps]
+        ids = []
+        for record in curation.records:
+            if record.id in media and record.steps:
+                ids.append(record.id)
         return split_for_test(ids, self.settings.held_out, self.settings.seed)
 
     def _places(self, curation: Curation, held_out: frozenset[str]) -> list[ReviewPlace]:
@@ -216,7 +227,7 @@ class _Workflow:
         return read_review(places, answers, self.settings.people)
 
     def _is_reviewed(self, review: Review, stage: str) -> bool:
-        """Say how far the review is, and tell whether the workflow goes on."""
+        """Say how far the review is, and return whether the workflow goes on."""
         count = len(review.open_places)
         answered = f"{review.answered:,} of {len(review.places):,} clips answered"
         if not count:
@@ -239,7 +250,9 @@ class _Workflow:
             text = f"not known: no clip has {self.settings.people} answers"
             self._say("agreement", f"{text}; {people or 'nobody'} answered")
             return
-        kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
+        kappa = "not defined"
+        if agreement.kappa is not None:
+            kappa = f"{agreement.kappa:.2f}"
         clips = f"over {agreement.complete:,} clips by {people}"
         self._say("agreement", f"Fleiss' kappa {kappa} {clips}")
 
@@ -249,9 +262,14 @@ class _Workflow:
         """Write the reviewed records of both splits."""
         folder = self.home / RECORDS_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        reviewed = [reviewed_record(record, review) for record in curation.records]
-        train = [record for record in reviewed if record.id not in held_out]
-        test = [record for record in reviewed if record.id in held_out]
+        train = []
+        test = []
+        for record in curation.records:
+            reviewed = reviewed_record(record, review)
+            if record.id in held_out:
+                test.append(reviewed)
+            else:
+                train.append(reviewed)
         write_parquet(train, folder / "train.parquet")
         write_parquet(test, folder / "test.parquet")
         return TrainingData(
@@ -261,10 +279,12 @@ class _Workflow:
     def _recommend(self, review: Review, held_out: frozenset[str]) -> list[Recommendation]:
         """Say which networks the confirmed steps carry that are not held out."""
         steps = set()
+        videos = set()
         for place in review.places:
             if review.verdicts.get(place.id) is True and place.video not in held_out:
                 steps.add((place.video, place.step))
-        recommendations = recommend(len({video for video, _ in steps}), len(steps))
+                videos.add(place.video)
+        recommendations = recommend(len(videos), len(steps))
         for recommendation in recommendations:
             self._say("amounts", str(recommendation))
         return recommendations
@@ -276,7 +296,8 @@ class _Workflow:
         told."""
         networks = self.request.networks
         if networks is None:
-            networks = tuple(each.network for each in recommendations if each.is_enough)
+            enough = [advice for advice in recommendations if advice.is_enough]
+            networks = tuple(advice.network for advice in enough)
         if not networks:
             todo = self.request.command("--train", "nasva")
             self._say("train", f"nothing asked for; {todo} trains it all the same")
@@ -305,8 +326,10 @@ class _Workflow:
         """Publish the reviewed data set, and the aligner where it is better; return the folder."""
         recipe = self.request.recipe
         review = findings.review
-        lines = [str(each) for each in (*findings.recommendations, *findings.measures)]
+        lines = list(map(str, findings.recommendations))
+        lines += map(str, findings.measures)
         records = [reviewed_record(record, review) for record in findings.curation.records]
+        # What the card says of the review.
         facts = ReviewFacts(
             videos=len(records) - len(findings.held_out),
             held_out=len(findings.held_out),
@@ -326,13 +349,18 @@ class _Workflow:
             settings=recipe.export,
             home=self.home,
         )
-        better = {each.network for each in findings.measures if each.is_better}
-        run = runs["nasva"] if "nasva" in better else None
+        # The aligner goes along where it is better.
+        run = None
+        for measure in findings.measures:
+            if measure.network == "nasva" and measure.is_better:
+                run = runs["nasva"]
         aligner = publish_aligner(run, published)
         licence = f"licence {recipe.export.licence}"
         if recipe.export.licence == "other":
             licence = "no licence is stated, --licence NAME states one"
         splits = f"{facts.videos:,} videos to train on, {facts.held_out:,} held out"
-        todo = f"stepline steps VIDEO --aligner {aligner}" if aligner is not None else ""
+        todo = ""
+        if aligner is not None:
+            todo = f"stepline steps VIDEO --aligner {aligner}"
         self._say("publish", f"{published}: {splits}; {licence}", todo)
         return published

@@ -32,4 +32,7 @@ class WorkflowRecipe(Recipe, WorkflowRunSettings):
     @property
     def curation(self) -> Recipe:
         """The recipe alone."""
-        return Recipe(**{name: getattr(self, name) for name in Recipe.model_fields})
+        fields = {}
+        for name in Recipe.model_fields:
+            fields[name] = getattr(self, name)
+        return Recipe(**fields)

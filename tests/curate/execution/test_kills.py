@@ -15,7 +15,7 @@ from small_video import CAPTIONS, draw_video
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.stage import VideoItem
 from stepline.curate.status import run_status
-from stepline.curate.store.manifests import MANIFESTS
+from stepline.curate.store.manifests import MANIFESTS_FOLDER
 from stepline.curate.store.run_log import to_json_line
 from stepline.errors import SettingsError
 from stepline.remote import RemotePath
@@ -33,11 +33,11 @@ from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.store.run_log import from_json_line
 from stepline.curate.stage import VideoItem
 from stepline.curate.stage import Recipe
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.settings import validate
 recipe = validate(Recipe, {{"stages": {stages!r}, "limits": {{"seconds": 25.0}}, "engine": {{"workers": 2}}}})
 items = [from_json_line(VideoItem, line) for line in Path({items!r}).read_text().splitlines()]
-run_recipe(RunRequest(recipe, {out!r}, STAGES), items)
+run_recipe(RunRequest(recipe, {out!r}, STAGE_TABLE), items)
 """
 
 
@@ -86,7 +86,7 @@ def test_the_status_of_a_killed_run_is_what_its_files_say(tmp_path):
         for worker in workers:
             wait_for_end(worker)
         copy = shutil.copytree(
-            out, tmp_path / f"copy-{count}", ignore=shutil.ignore_patterns(MANIFESTS, ".*")
+            out, tmp_path / f"copy-{count}", ignore=shutil.ignore_patterns(MANIFESTS_FOLDER, ".*")
         )
         found, anew = (run_status(RemotePath(str(folder)), STAGES) for folder in (out, copy))
         assert found == anew

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stepline.curate.stage import Recipe, load_recipe, resolve_stages
-from stepline.curate.stages import STAGES
+from stepline.curate.stages import STAGE_TABLE
 from stepline.curate.stages.cache_keys import text_source
 from stepline.errors import SettingsError
 from stepline.settings import load_settings
@@ -15,8 +15,12 @@ from stepline.weights import file_digest
 def touched(*overrides: str) -> set[str]:
     """Return the stages whose own settings differ once these are changed."""
     before, after = load_settings(Recipe), load_settings(Recipe, None, overrides)
-    names = set(STAGES) - {"sieve-swap", "export"}
-    return {name for name in names if STAGES[name].settings(before) != STAGES[name].settings(after)}
+    names = set(STAGE_TABLE) - {"sieve-swap", "export"}
+    return {
+        name
+        for name in names
+        if STAGE_TABLE[name].settings(before) != STAGE_TABLE[name].settings(after)
+    }
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ def test_speed_and_places_touch_no_result(override: str) -> None:
 
 
 def test_the_cpus_decoder_leaves_keys_as_they_were_before_there_was_another() -> None:
-    encoded = STAGES["encode"].settings(load_settings(Recipe))
+    encoded = STAGE_TABLE["encode"].settings(load_settings(Recipe))
     assert isinstance(encoded, dict)
     assert "decoder" not in encoded["media"]
 
@@ -74,7 +78,7 @@ def test_the_words_asked_of_a_model_count_only_where_one_is_asked() -> None:
     one = load_settings(Recipe, None, [*asked, "steps.writing.llm.floor=0.3"])
     other = load_settings(Recipe, None, asked)
     elsewhere = load_settings(Recipe, None, [asked[0], asked[1].replace("1:1", "2:2")])
-    write = STAGES["write"].settings
+    write = STAGE_TABLE["write"].settings
     assert write(one) != write(other)
     assert write(other) == write(elsewhere)  # the same model at another address
 
@@ -92,7 +96,7 @@ def test_a_named_file_counts_by_its_bytes(tmp_path: Path) -> None:
 
 def test_sieve_and_swap_asks_for_a_text_base() -> None:
     with pytest.raises(SettingsError, match="stepline text-base build"):
-        STAGES["sieve-swap"].settings(load_recipe("sieve_swap"))
+        STAGE_TABLE["sieve-swap"].settings(load_recipe("sieve_swap"))
 
 
 def test_steps_are_encoded_in_the_space_of_the_features() -> None:
@@ -107,10 +111,11 @@ def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video
     assert touched("steps.vision.witness.requests=5") == set()  # of nobody
     models = ("steps.vision.witness.model=one", "steps.vision.witness.model=other")
     settings = [
-        STAGES["ground"].settings(load_settings(Recipe, None, (named, model))) for model in models
+        STAGE_TABLE["ground"].settings(load_settings(Recipe, None, (named, model)))
+        for model in models
     ]
     assert settings[0] != settings[1]
     names = ("probe", "transcribe", "write", "encode", "coarse", "ground")
     for overrides, reads in (((), ()), ((named,), ("media",))):
         recipe = load_settings(Recipe, None, overrides).model_copy(update={"stages": names})
-        assert resolve_stages(recipe, STAGES)[-1].reads == reads
+        assert resolve_stages(recipe, STAGE_TABLE)[-1].reads == reads

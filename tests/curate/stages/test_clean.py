@@ -20,7 +20,7 @@ from stepline.curate.stages.clean import (
     drop_reason,
     visible_record,
 )
-from stepline.curate.stages.gather import RECORDS, read_left_out, write_dataset
+from stepline.curate.stages.gather import RECORDS_FILE, read_left_out, write_dataset
 from stepline.records import Span, Step
 from stepline.storage import read_parquet
 
@@ -81,7 +81,7 @@ def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: 
         {"c": StageFailure("c", "filter", "left out", "it is too short")},
     )
     clean.clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
-    assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS)] == ["a"]
+    assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
     left_out = read_left_out(tmp_path / "clean")
     assert {id: one.reason for id, one in left_out.items()} == {
         "b": FEW_STEPS,
@@ -104,7 +104,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
     clean.visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
-    assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS)] == ["a"]
+    assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     assert (
         read_left_out(tmp_path / "visible")["b"].reason == "nobody could judge what is said in it"
     )

@@ -14,9 +14,9 @@ from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoItem, rejected_video
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import (
-    FEATURES,
-    LEFT_OUT,
-    RECORDS,
+    FEATURES_FOLDER,
+    LEFT_OUT_FILE,
+    RECORDS_FILE,
     DuplicateFinder,
     mean_thumbnails,
     read_left_out,
@@ -113,7 +113,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     failures = {"broken": StageFailure("broken", "probe", "error", "no picture")}
     refused = (rejected_video("unwanted", "it is in another category"),)
     gather.gather(over(tmp_path / "gather", recipe(), failures=failures, refused=refused))
-    records = list(read_parquet(tmp_path / "gather" / RECORDS))
+    records = list(read_parquet(tmp_path / "gather" / RECORDS_FILE))
     assert [one.id for one in records] == [f"video {number}" for number in range(6)]
     first = records[0]
     assert (first.video.title, first.video.task, first.video.duration) == (
@@ -128,7 +128,9 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
         "conse",
         ("dark",),
     )
-    assert sorted(FeatureStore(tmp_path / "gather" / FEATURES)) == [one.id for one in records]
+    assert sorted(FeatureStore(tmp_path / "gather" / FEATURES_FOLDER)) == [
+        one.id for one in records
+    ]
     left_out = read_left_out(tmp_path / "gather")
     assert {id: (one.stage, one.reason) for id, one in left_out.items()} == {
         "broken": ("probe", "no picture"),
@@ -152,11 +154,13 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
         yield from ((item, row[stage]) for item, row in zip(items, rows, strict=True))
 
     gather.gather(replace(one, items=items, results=results))
-    warnings = {made.id: made.warnings[-1] for made in read_parquet(tmp_path / "gather" / RECORDS)}
+    warnings = {
+        made.id: made.warnings[-1] for made in read_parquet(tmp_path / "gather" / RECORDS_FILE)
+    }
     assert warnings["a/b"] == "its features are left out: its id is no plain name 'a/b'"
     assert warnings["c"] == "dark"
     assert warnings["d"].startswith("its features are left out: ")
-    assert sorted(FeatureStore(tmp_path / "gather" / FEATURES)) == ["c"]
+    assert sorted(FeatureStore(tmp_path / "gather" / FEATURES_FOLDER)) == ["c"]
 
 
 def test_gathering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -190,15 +194,15 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
         )
     assert (tmp_path / "one/train/run/aligner.safetensors").is_file()
     assert "50% of the steps count as shown" in told
-    records = list(read_parquet(tmp_path / "one/refine" / RECORDS))
+    records = list(read_parquet(tmp_path / "one/refine" / RECORDS_FILE))
     assert len(records) == 24
     for refined in records:
         assert all((step.status == "shown") == bool(step.spans) for step in refined.steps)
         assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
     for name in (
-        f"refine/{RECORDS}",
-        f"refine/{LEFT_OUT}",
+        f"refine/{RECORDS_FILE}",
+        f"refine/{LEFT_OUT_FILE}",
         f"refine/{network}",
         f"train/{network}",
     ):
@@ -219,7 +223,7 @@ def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> N
 
 
 def test_a_damaged_list_of_what_is_left_out_is_told(tmp_path: Path) -> None:
-    (tmp_path / LEFT_OUT).write_text("{]\n")
+    (tmp_path / LEFT_OUT_FILE).write_text("{]\n")
     with pytest.raises(StoreError, match="not a list of what is left out"):
         read_left_out(tmp_path)
 
@@ -320,7 +324,7 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", videos, {})
     train.sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
-    (made,) = read_parquet(tmp_path / "swap" / RECORDS)
+    (made,) = read_parquet(tmp_path / "swap" / RECORDS_FILE)
     assert [step.text for step in made.steps] == [
         "Peel two cloves of garlic.",
         "Rub the toast with garlic.",

@@ -14,7 +14,7 @@ from stepline.curate.status import run_status
 from stepline.curate.store import manifests
 from stepline.curate.store.lock import LOCK_NAME, driver_name, lock_run
 from stepline.curate.store.manifests import (
-    MANIFESTS,
+    MANIFESTS_FOLDER,
     disk_keys,
     key_number,
     stage_failures,
@@ -77,7 +77,7 @@ def test_a_damaged_manifest_is_made_anew(disk, data):
     disk_keys(disk.out, "read")
     disk.add_failure(READ, "cd" * 32, StageFailure("a", "read", "hang", "slow"))
     stage_failures(disk.out, "read")
-    for path in (disk.out.local / MANIFESTS).iterdir():
+    for path in (disk.out.local / MANIFESTS_FOLDER).iterdir():
         path.write_bytes(data)
     assert disk_keys(disk.out, "read").tolist() == numbers(*KEYS)
     assert list(stage_failures(disk.out, "read")) == [key_number("cd" * 32)]
@@ -188,7 +188,9 @@ def test_a_status_follows_whatever_happened_to_a_run(tmp_path, monkeypatch, wher
 
 def without_manifests(folder, tmp_path):
     """A copy of a run that has lost its manifests."""
-    return shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns(MANIFESTS))
+    return shutil.copytree(
+        folder, tmp_path / "copy", ignore=shutil.ignore_patterns(MANIFESTS_FOLDER)
+    )
 
 
 def test_logs_are_counted_as_far_as_their_process_has_not(tmp_path, monkeypatch):

@@ -1,0 +1,90 @@
+"""The addresses of a run's files: whole ones from relative ones, and back.
+
+A dataset names no folder of a machine, and a list from elsewhere names files of its own host.
+"""
+
+import os
+
+from stepline.remote import RemotePath
+from stepline.remote.filesystems import allow_host, host_of, may_lead
+
+LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
+
+
+def is_list(name: str) -> bool:
+    """Return whether a file's name says that it is a list of videos."""
+    return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
+
+
+def absolute_path(path: RemotePath) -> RemotePath:
+    """Return a path that processes with another working folder find, too."""
+    if path.local is None or path.url.startswith("file://"):
+        return path
+    return RemotePath(os.path.abspath(path.local), path.settings)
+
+
+def root_of(source: str) -> str:
+    """Return what the addresses of a source are relative to: a folder itself, the folder that a
+    file is in."""
+    bare = RemotePath(source).display_url.rstrip("/")
+    if not is_list(bare) and not bare.endswith(".tar"):
+        return bare or "/"
+    folder, _, _ = bare.rpartition("/")
+    if folder:
+        return folder
+    if bare.startswith("/"):
+        return "/"
+    return "."
+
+
+def whole_address(value: str, root: str) -> str:
+    """Return a value as it is where it is a URL or an absolute path, else below the root."""
+    if "://" in value or value.startswith("/"):
+        return value
+    folder = root.rstrip("/")
+    relative = value.removeprefix("./")
+    return f"{folder}/{relative}"
+
+
+def refusal_reason(address: str, source: RemotePath) -> str | None:
+    """Return why a list may not name an address; None where it may, as a list of this machine
+    always does.
+
+    One from elsewhere names files of its own host, unless the settings allow others or files of
+    this machine.
+    """
+    if source.local is not None:
+        return None
+    whole = RemotePath(address)
+    while whole.byte_range is not None:
+        whole = whole.byte_range[0]
+    if whole.local is not None:
+        if source.settings.files:
+            return None
+        return "its row names a file of this machine; where you trust it, --set places.files=true"
+    if not address.isprintable() or "\\" in address:
+        return "its row names no plain address; correct the list"
+    host = host_of(whole.url)
+    source_host = host_of(source.url)
+    if may_lead(source_host, host, source.settings):
+        return None
+    return f"its row names another host; {allow_host(host)}"
+
+
+def relative_address(url: str, source: str) -> str:
+    """Return where a file is relative to its source.
+
+    One from elsewhere keeps its URL without user, password and query; a path of this machine keeps
+    its name alone.
+    """
+    root = root_of(source).rstrip("/") + "/"
+    path = RemotePath(url)
+    bare = path.display_url
+    is_url = "://" in bare
+    if bare.startswith(root):
+        return bare.removeprefix(root)
+    if root == "./" and not is_url and not bare.startswith("/"):
+        return bare.removeprefix("./")
+    if is_url and not bare.startswith("file://"):
+        return bare
+    return path.name
