@@ -51,10 +51,12 @@ def best_groups(overlaps: Matrix) -> list[GroupPair]:
     row, column = overlaps.shape
     while row and column:
         rows, columns = sizes[row, column].tolist()
-        pair = GroupPair(rows=range(row - rows, row), columns=range(column - columns, column))
+        first_row = row - rows
+        first_column = column - columns
+        pair = GroupPair(rows=range(first_row, row), columns=range(first_column, column))
         pairs.append(pair)
-        row -= rows
-        column -= columns
+        row = first_row
+        column = first_column
     pairs.reverse()
     return pairs
 
@@ -63,13 +65,15 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
     """Return (N + 1, M + 1, 2): the size of the last group of each side in the best split of the
     first events of both."""
     count, width = overlaps.shape
+    zero_row = np.zeros((1, width))
     row_sums = np.cumsum(overlaps, axis=0)
-    down = np.vstack([np.zeros(width), row_sums])  # (N + 1, M)
+    down = np.vstack([zero_row, row_sums])  # (N + 1, M)
+    zero_column = np.zeros((count, 1))
     column_sums = np.cumsum(overlaps, axis=1)
-    across = np.hstack([np.zeros((count, 1)), column_sums])  # (N, M + 1)
+    across = np.hstack([zero_column, column_sums])  # (N, M + 1)
     best = np.full((count + 1, width + 1), -np.inf)
     best[0, 0] = 0.0
-    sizes = np.zeros((count + 1, width + 1, 2), dtype=np.int64)
+    sizes = np.zeros((*best.shape, 2), dtype=np.int64)
     for row in range(1, count + 1):
         for column in range(1, width + 1):
             # several reference events to this prediction, and the other way round
@@ -91,15 +95,19 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
 
 
 def _last_best(values: Floats) -> int:
-    """Return the last place of the greatest value."""
-    return len(values) - 1 - int(np.argmax(values[::-1]))
+    """Return the last index of the greatest value."""
+    last_index = len(values) - 1
+    from_end = int(np.argmax(values[::-1]))
+    return last_index - from_end
 
 
 class GraceScorer:
     """Scores single videos. meteor: by default METEOR in Python."""
 
     def __init__(self, meteor: PairScorer | None = None) -> None:
-        self._meteor: PairScorer = Meteor() if meteor is None else meteor
+        if meteor is None:
+            meteor = Meteor()
+        self._meteor: PairScorer = meteor
         self._tokenizer = EventTokenizer()
 
     def score(
@@ -119,14 +127,19 @@ class GraceScorer:
         for pair in best_groups(overlaps):
             block = overlaps[np.ix_(pair.rows, pair.columns)]
             group_overlaps.append(float(block.mean()))
-            reference_text = " ".join(references[row] for row in pair.rows)
-            predicted_text = " ".join(hypotheses[column] for column in pair.columns)
+            group_references = [references[row] for row in pair.rows]
+            group_hypotheses = [hypotheses[column] for column in pair.columns]
+            reference_text = " ".join(group_references)
+            predicted_text = " ".join(group_hypotheses)
             texts.append(((reference_text,), predicted_text))
         comparison = self._meteor.compare(texts)
         likeness = np.array(comparison.segments)
         in_time = np.array(group_overlaps)
         both = in_time * likeness
-        return (float(both.mean()), float(in_time.mean()), float(likeness.mean()))
+        grace = float(both.mean())
+        mean_overlap = float(in_time.mean())
+        mean_likeness = float(likeness.mean())
+        return grace, mean_overlap, mean_likeness
 
 
 def score(scoring: ScoringTask) -> Scores:
@@ -139,17 +152,17 @@ def score(scoring: ScoringTask) -> Scores:
     for id, events in reference.items():
         predicted = [row[:3] for row in segments.get(id, ())]
         rows.append(scorer.score(events, predicted))
-    shape = (len(rows), len(METRIC_NAMES))
-    values = np.array(rows, dtype=np.float64).reshape(shape)
-    ones = np.ones(len(rows))
     columns: dict[str, Floats] = {}
     statistics: dict[str, Statistic] = {}
-    for number, name in enumerate(METRIC_NAMES):
-        columns[name] = values[:, number]
-        statistics[name] = Ratio(columns[name], ones)
+    if rows:
+        values = np.array(rows, dtype=np.float64)  # (videos, metrics)
+        ones = np.ones(len(rows))
+        for number, name in enumerate(METRIC_NAMES):
+            columns[name] = values[:, number]
+            statistics[name] = Ratio(columns[name], ones)
     return scoring.scores(
-        statistics if rows else {},
-        columns if rows else {},
+        statistics,
+        columns,
         items=sum(map(len, reference.values())),
         reference_ids=reference,
         predicted_ids=segments,

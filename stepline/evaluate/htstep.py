@@ -1,5 +1,4 @@
-"""HT-Step: recall at 1 of steps, and the official article-grounding mAP with a label-aware one
-beside it.
+"""HT-Step: recall at 1 of steps, the official article-grounding mAP, and a label-aware one.
 
 The official mAP groups steps by activity and asks only whether a predicted segment overlaps ANY
 annotated step of the activity in that video: exchanging the labels of two steps changes nothing.
@@ -11,7 +10,7 @@ eval_article_grounding.
 
 The reference is the release's folder (annotations.json, taxonomy.csv). Predictions are its CSV
 video-id,t-start,t-end,label,score (all metrics; the second of a step is the middle of its
-best-scored segment), or JSON by video id (R@1 only): one second a step, in the order of the
+best-scored segment), or JSON by video id (R@1 only): one second per step, in the order of the
 taxonomy's steps of the video's variation, or {step id or headline: second}.
 """
 
@@ -53,6 +52,7 @@ from stepline.evaluate.temporal_grounding import (
 TIOU_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7)
 # a shorter annotation is left out, and two whose ends differ by less are one
 MIN_SEGMENT_SECONDS = 1e-3
+MAX_QUOTED_CHARS = 40  # of a faulty id in an error
 
 
 @dataclass(frozen=True)
@@ -83,26 +83,26 @@ class Taxonomy:
 
         Raises DatasetError when the annotation mixes variations or names an unknown step.
         """
-        unknown = [step for step in truth.steps if step not in self.activity]
-        if unknown:
-            raise DatasetError(
-                f"step {unknown[0]} is not in the taxonomy; give the taxonomy of these annotations"
-            )
-        variations = {self.variation[step] for step in truth.steps}
+        variations = set()
+        for step in truth.steps:
+            if step not in self.activity:
+                fault = f"step {step} is not in the taxonomy"
+                raise DatasetError(f"{fault}; give the taxonomy of these annotations")
+            variations.add(self.variation[step])
         if len(variations) > 1:
-            raise DatasetError(
-                f"a video of {truth.activity!r} mixes the variations {sorted(variations)}; correct it"
-            )
-        return frozenset(
-            step
-            for step, activity in self.activity.items()
-            if activity == truth.activity and self.variation[step] in variations
-        )
+            names = sorted(variations)
+            fault = f"a video of {truth.activity!r} mixes the variations {names}"
+            raise DatasetError(f"{fault}; correct it")
+        candidates = set()
+        for step, activity in self.activity.items():
+            if activity == truth.activity and self.variation[step] in variations:
+                candidates.add(step)
+        return frozenset(candidates)
 
 
 @dataclass(frozen=True)
 class PredictedSegments:
-    """Predicted segments (N, 2) of one video, the steps (N,) they are to show, scores (N,)."""
+    """Predicted segments (N, 2) of one video, the steps (N,) that they predict, scores (N,)."""
 
     segments: Floats
     steps: Integers
@@ -113,7 +113,10 @@ class PredictedSegments:
         """Return the predictions of these steps."""
         rows = np.isin(self.steps, sorted(steps))
         return PredictedSegments(
-            self.segments[rows], self.steps[rows], self.scores[rows], self.order[rows]
+            segments=self.segments[rows],
+            steps=self.steps[rows],
+            scores=self.scores[rows],
+            order=self.order[rows],
         )
 
 
@@ -122,14 +125,15 @@ def without_duplicates(segments: Floats, steps: Sequence[int]) -> tuple[Floats, 
     copies of the same step."""
     rows: list[int] = []
     for index, (start, end) in enumerate(segments):
-        repeated = any(
-            steps[index] == steps[row]
-            and (np.abs(segments[index] - segments[row]) <= MIN_SEGMENT_SECONDS).all()
-            for row in rows
-        )
-        if end - start >= MIN_SEGMENT_SECONDS and not repeated:
+        if end - start < MIN_SEGMENT_SECONDS:
+            continue
+        same_step = [row for row in rows if steps[row] == steps[index]]
+        gaps = np.abs(segments[same_step] - segments[index])  # (rows of the step, 2)
+        is_copy = (gaps <= MIN_SEGMENT_SECONDS).all(axis=1)
+        if not is_copy.any():
             rows.append(index)
-    return segments[rows], tuple(steps[row] for row in rows)
+    distinct_steps = [steps[row] for row in rows]
+    return segments[rows], tuple(distinct_steps)
 
 
 def match_predictions(
@@ -139,18 +143,21 @@ def match_predictions(
     best-scored one.
 
     A prediction takes the free segment that it overlaps most, if by at least the threshold. Of
-    equal scores the one that stands later in the file comes first, of equal overlaps the later
-    segment: argsort()[::-1], as officially.
+    equal scores the one later in the file comes first, of equal overlaps the later segment:
+    argsort()[::-1], as officially.
     by_label: only segments of the predicted step can be taken.
     """
-    right = np.zeros((len(tious), len(predicted.scores)), dtype=bool)
+    shape = (len(tious), len(predicted.scores))
+    right = np.zeros(shape, dtype=bool)
     overlaps = temporal_iou(predicted.segments, truth.segments)  # (N, M)
     if by_label:
-        same = predicted.steps[:, None] == np.array(truth.steps, dtype=np.int64)[None, :]
-        overlaps = np.where(same, overlaps, -1.0)
+        true_steps = np.array(truth.steps, dtype=np.int64)
+        is_same = predicted.steps[:, None] == true_steps  # (N, M)
+        overlaps = np.where(is_same, overlaps, -1.0)
     # of equal scores the later one in the file first
     ranked = np.lexsort((-predicted.order, -predicted.scores))
-    preference = np.argsort(overlaps, axis=1, kind="stable")[:, ::-1]
+    ascending = np.argsort(overlaps, axis=1, kind="stable")
+    preference = ascending[:, ::-1]
     for level, tiou in enumerate(tious):
         free = np.ones(len(truth.segments), dtype=bool)
         for n in ranked:
@@ -183,10 +190,15 @@ class RankedGroup:
         ranked = item.cumsum(axis=1)
         area = np.zeros(len(weights))
         for right in self.right:
-            hits = (item * right).cumsum(axis=1)
-            exact = np.divide(hits, ranked, out=np.zeros_like(hits), where=ranked > 0)
-            best = np.maximum.accumulate(exact[:, ::-1], axis=1)[:, ::-1]
-            area += (np.diff(hits, prepend=0.0, axis=1) * best).sum(axis=1)
+            right_items = item * right
+            hits = right_items.cumsum(axis=1)
+            exact = np.zeros_like(hits)
+            np.divide(hits, ranked, out=exact, where=ranked > 0)
+            # the best precision at this rank or a later one
+            best_from_end = np.maximum.accumulate(exact[:, ::-1], axis=1)
+            best = best_from_end[:, ::-1]
+            gains = np.diff(hits, prepend=0.0, axis=1)
+            area += (gains * best).sum(axis=1)
         return divide_or_nan(area, total * len(self.right))
 
 
@@ -195,7 +207,7 @@ class GroundingMeanPrecision:
     """Mean over activities of the mean over their groups of interpolated average precision (see
     Statistic).
 
-    activities: one tuple of groups an activity; the official score has one group in each.
+    activities: one tuple of groups per activity; the official score has one group in each.
     """
 
     activities: tuple[tuple[RankedGroup, ...], ...]
@@ -204,20 +216,24 @@ class GroundingMeanPrecision:
     @property
     def width(self) -> int:
         """The larger of V and the predictions of one group."""
-        return max([self.videos, *(len(group.video) for group in chain(*self.activities))])
+        sizes = [len(group.video) for group in chain(*self.activities)]
+        return max([self.videos, *sizes])
 
     @property
     def items(self) -> int:
         """Annotated segments."""
-        return int(sum(group.annotated.sum() for group in chain(*self.activities)))
+        counts = [group.annotated.sum() for group in chain(*self.activities)]
+        return int(sum(counts))
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) means; activities without annotations in a draw are left out of it."""
-        means = [
-            mean_of_known(np.stack([group.precision(weights) for group in groups]), axis=0)
-            for groups in self.activities
-        ]
-        return mean_of_known(np.stack(means), axis=0) if means else np.full(len(weights), np.nan)
+        if not self.activities:
+            return np.full(len(weights), np.nan)
+        means = []
+        for groups in self.activities:
+            precisions = [group.precision(weights) for group in groups]
+            means.append(mean_of_known(np.stack(precisions), axis=0))
+        return mean_of_known(np.stack(means), axis=0)
 
 
 ANY_STEP = -1
@@ -244,31 +260,46 @@ def grounding_map(
     Predictions must be of candidate steps already (`Taxonomy.candidates`). A step that no video of
     the split shows is left out, as officially: its predictions count nowhere.
     """
-    annotated_steps = {step for truth in truths.values() for step in truth.steps}
-    # by activity and step (ANY_STEP: all of its steps)
+    video_count = len(truths)
+    annotated_steps: set[int] = set()
+    for truth in truths.values():
+        annotated_steps.update(truth.steps)
+    # annotations and predictions of each activity and step (ANY_STEP: all of its steps)
     predicted: dict[tuple[str, int], list[_RankedPrediction]] = defaultdict(list)
     annotated: dict[tuple[str, int], Floats] = {}
     for video, (id, truth) in enumerate(truths.items()):
         for step in truth.steps:
-            key = truth.activity, step if by_label else ANY_STEP
-            annotated.setdefault(key, np.zeros(len(truths)))[video] += 1
+            key = (truth.activity, step if by_label else ANY_STEP)
+            if key not in annotated:
+                annotated[key] = np.zeros(video_count)
+            annotated[key][video] += 1
         if id in predictions:
             segments = predictions[id].select(annotated_steps)
             right = match_predictions(segments, truth, tious, by_label)
             for n, step in enumerate(segments.steps.tolist()):
-                rank = -float(segments.scores[n]), -int(segments.order[n])
-                key = truth.activity, step if by_label else ANY_STEP
-                predicted[key].append(_RankedPrediction(rank, video, right[:, n]))
+                key = (truth.activity, step if by_label else ANY_STEP)
+                score = float(segments.scores[n])
+                row = int(segments.order[n])
+                prediction = _RankedPrediction((-score, -row), video, right[:, n])
+                predicted[key].append(prediction)
+    # one group for each of them
     activities: dict[str, list[RankedGroup]] = defaultdict(list)
     for key, counts in annotated.items():
-        rows = sorted(predicted[key], key=attrgetter("rank"))
-        right = np.array([row.right for row in rows], dtype=bool).reshape(len(rows), len(tious)).T
-        videos = np.array([row.video for row in rows], dtype=np.int64)
-        activities[key[0]].append(RankedGroup(right, videos, counts))
-    return GroundingMeanPrecision(tuple(map(tuple, activities.values())), len(truths))
+        activity, _ = key
+        group = _ranked_group(predicted[key], counts, len(tious))
+        activities[activity].append(group)
+    groups = tuple(map(tuple, activities.values()))
+    return GroundingMeanPrecision(groups, video_count)
 
 
-# ---------------------------------------------------------------- the score
+def _ranked_group(
+    predictions: Sequence[_RankedPrediction], annotated: Floats, tiou_count: int
+) -> RankedGroup:
+    ranked = sorted(predictions, key=attrgetter("rank"))
+    shape = (len(ranked), tiou_count)
+    right = np.array([prediction.right for prediction in ranked], dtype=bool)
+    videos = np.array([prediction.video for prediction in ranked], dtype=np.int64)
+    return RankedGroup(right.reshape(shape).T, videos, annotated)
 
 
 @dataclass(frozen=True)
@@ -285,17 +316,15 @@ def score(scoring: ScoringTask) -> Scores:
         return _score_segments(scoring, reference)
     predictions = entries_by_id(scoring.predictions)
     unknown: list[str] = []  # names of no step of their video's variation, or of several
-    seconds = {
-        id: _predicted_seconds(predictions[id], id, reference, unknown)
-        for id in reference.truths
-        if id in predictions
-    }
+    seconds = {}
+    for id in reference.truths:
+        if id in predictions:
+            seconds[id] = _predicted_seconds(predictions[id], id, reference, unknown)
     statistics, columns = _recall(reference.truths, seconds)
     notes = ["no mAP and no overlap: the predictions are seconds, not segments"]
     if unknown:
-        notes.append(
-            f"{len(unknown)} seconds name no single step of their video's article variation: {unknown[0]!r}"
-        )
+        fault = "seconds name no single step of their video's article variation"
+        notes.append(f"{len(unknown)} {fault}: {unknown[0]!r}")
     return scoring.scores(
         statistics,
         columns,
@@ -314,11 +343,10 @@ def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores
     for id, truth in reference.truths.items():
         best: dict[int, Floats] = {}
         if id in predictions:
-            segments = predictions[id].select(reference.taxonomy.candidates(truth))
+            steps = reference.taxonomy.candidates(truth)
+            segments = predictions[id].select(steps)
             candidates[id] = segments
-            # the best-scored segment of each step, of equal scores the first in the file
-            for n in np.lexsort((segments.order, -segments.scores)):
-                best.setdefault(int(segments.steps[n]), segments.segments[n])
+            best = _best_spans(segments)
             seconds[id] = {step: float(span.mean()) for step, span in best.items()}
         instances = truth.instances()
         spans = [best.get(step) for step in instances]
@@ -341,6 +369,15 @@ def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores
     )
 
 
+def _best_spans(segments: PredictedSegments) -> dict[int, Floats]:
+    """Return the best-scored span of each step, of equal scores the first in the file."""
+    best: dict[int, Floats] = {}
+    for n in np.lexsort((segments.order, -segments.scores)):
+        step = int(segments.steps[n])
+        best.setdefault(step, segments.segments[n])
+    return best
+
+
 def _recall(
     truths: Mapping[str, AnnotatedVideo], seconds: Mapping[str, Mapping[int, float]]
 ) -> tuple[dict[str, Statistic], dict[str, Floats]]:
@@ -349,46 +386,57 @@ def _recall(
     hits = np.zeros(len(truths))
     steps = np.zeros(len(truths))
     for index, (id, truth) in enumerate(truths.items()):
+        video_seconds = seconds.get(id, {})
         for step, instances in truth.instances().items():
             steps[index] += 1
-            second = seconds.get(id, {}).get(step)
+            second = video_seconds.get(step)
             hits[index] += second is not None and is_inside_any(second, instances, closed=True)
-    return {"R@1": Ratio(hits, steps)}, {"hits": hits, "steps": steps}
-
-
-# ---------------------------------------------------------------- the files
+    statistics: dict[str, Statistic] = {"R@1": Ratio(hits, steps)}
+    columns = {"hits": hits, "steps": steps}
+    return statistics, columns
 
 
 def _read_reference(scoring: ScoringTask) -> _HtStepReference:
     file = file_in(scoring.reference, ANNOTATIONS_FILE)
     table = find_taxonomy(file.parent)
-    articles = {_parse_step(id, str(table)): step for id, step in read_taxonomy(table).items()}
-    taxonomy = Taxonomy(
-        {id: step.activity for id, step in articles.items()},
-        {id: step.variation for id, step in articles.items()},
-    )
+    activities = {}
+    variations = {}
+    headlines = {}
+    for id, step in read_taxonomy(table).items():
+        number = _parse_step(id, str(table))
+        activities[number] = step.activity
+        variations[number] = step.variation
+        headlines[number] = step.text
+    taxonomy = Taxonomy(activities, variations)
     truths = {}
     for id, video in entries_by_id(file).items():
         subset = video.get("subset")
-        if scoring.subset is None or (subset is not None and subset.value == scoring.subset):
-            rows = list(video["annotations"].rows())
-            spans = span_array([row["segment"].pair() for row in rows], video.location)
-            numbers = [_parse_step(row["id"].name(), row.location) for row in rows]
-            segments, steps = without_duplicates(spans, numbers)
-            truth = AnnotatedVideo(video["activity"].text(), segments, steps)
-            taxonomy.candidates(truth)  # an annotation that does not fit its taxonomy is an error
-            if steps:
-                truths[id] = truth
-    return _HtStepReference(taxonomy, {id: step.text for id, step in articles.items()}, truths)
+        is_in_subset = subset is not None and subset.value == scoring.subset
+        if scoring.subset is not None and not is_in_subset:
+            continue
+        truth = _annotated_video(video)
+        taxonomy.candidates(truth)  # an annotation that does not fit its taxonomy is an error
+        if truth.steps:
+            truths[id] = truth
+    return _HtStepReference(taxonomy, headlines, truths)
+
+
+def _annotated_video(video: Node) -> AnnotatedVideo:
+    rows = list(video["annotations"].rows())
+    pairs = [row["segment"].pair() for row in rows]
+    spans = span_array(pairs, video.location)
+    numbers = [_parse_step(row["id"].name(), row.location) for row in rows]
+    segments, steps = without_duplicates(spans, numbers)
+    activity = video["activity"].text()
+    return AnnotatedVideo(activity, segments, steps)
 
 
 def _parse_step(id: str, location: str) -> int:
     try:
         return int(id)
     except ValueError as error:
-        raise DatasetError(
-            f"{location}: step {id[:40]!r} is not a whole number; give a global_step_index"
-        ) from error
+        fault = f"step {id[:MAX_QUOTED_CHARS]!r} is not a whole number"
+        raise DatasetError(f"{location}: {fault}; give a global_step_index") from error
 
 
 def _predicted_seconds(
@@ -397,21 +445,36 @@ def _predicted_seconds(
     """Return the second of each step that has one; names of no step, or of several, go to
     `unknown`."""
     steps = sorted(reference.taxonomy.candidates(reference.truths[id]))
+    seconds: dict[int, float] = {}
     if isinstance(node.value, dict):
-        # by id and by headline, where only one step of the variation has that headline
-        headlines = [reference.headlines[step] for step in steps]
-        named = {
-            headline: step
-            for headline, step in zip(headlines, steps, strict=True)
-            if headlines.count(headline) == 1
-        }
-        named |= {str(step): step for step in steps}
-        pairs = [(named[key], read_number(value)) for key, value in node.entries() if key in named]
-        unknown += [key for key in node.value if key not in named]
-    else:
-        seconds = read_numbers(node, len(steps), "steps of the article's variation")
-        pairs = list(zip(steps, seconds.tolist(), strict=True))
-    return {step: second for step, second in pairs if not np.isnan(second)}
+        step_of_name = _steps_by_name(steps, reference.headlines)
+        for name, value in node.entries():
+            if name in step_of_name:
+                step = step_of_name[name]
+                second = read_number(value)
+                # a later null does not take back an earlier second of the same step
+                if not np.isnan(second):
+                    seconds[step] = second
+            else:
+                unknown.append(name)
+        return seconds
+    numbers = read_numbers(node, len(steps), "steps of the article's variation")
+    for step, second in zip(steps, numbers.tolist(), strict=True):
+        if not np.isnan(second):
+            seconds[step] = second
+    return seconds
+
+
+def _steps_by_name(steps: Sequence[int], headlines: Mapping[int, str]) -> dict[str, int]:
+    """Return step of its id, and of its headline where no other of the steps has it."""
+    step_headlines = [headlines[step] for step in steps]
+    step_of_name = {}
+    for headline, step in zip(step_headlines, steps, strict=True):
+        if step_headlines.count(headline) == 1:
+            step_of_name[headline] = step
+    for step in steps:
+        step_of_name[str(step)] = step
+    return step_of_name
 
 
 def _read_segments(path: Path) -> dict[str, PredictedSegments]:
@@ -419,16 +482,19 @@ def _read_segments(path: Path) -> dict[str, PredictedSegments]:
     for line, row in read_csv(path, GROUNDING_COLUMNS):
         location = f"{path}: line {line}"
         try:
-            numbers = float(row["t-start"]), float(row["t-end"]), float(row["score"])
+            start = float(row["t-start"])
+            end = float(row["t-end"])
+            score = float(row["score"])
         except ValueError as error:
-            raise DatasetError(
-                f"{location}: {error}; t-start, t-end and score are numbers"
-            ) from error
-        if not np.isfinite(numbers).all():
+            cure = "t-start, t-end and score are numbers"
+            raise DatasetError(f"{location}: {error}; {cure}") from error
+        if not np.isfinite([start, end, score]).all():
             raise DatasetError(f"{location} holds NaN or infinity; give seconds and a score")
-        rows[row["video-id"]].append((*numbers, _parse_step(row["label"], location), line))
+        step = _parse_step(row["label"], location)
+        rows[row["video-id"]].append((start, end, score, step, line))
     segments = {}
     for id, cells in rows.items():
         starts, ends, scores, steps, lines = map(np.array, zip(*cells, strict=True))
-        segments[id] = PredictedSegments(np.stack([starts, ends], axis=1), steps, scores, lines)
+        spans = np.stack([starts, ends], axis=1)
+        segments[id] = PredictedSegments(spans, steps, scores, lines)
     return segments

@@ -8,7 +8,7 @@ are left out and listed.
 import numpy as np
 
 from stepline.datasets.files import Node
-from stepline.evaluate.bootstrap import Floats
+from stepline.evaluate.bootstrap import Floats, Statistic
 from stepline.evaluate.ranking import AveragePrecision, RocAuc, require_both_classes
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
@@ -50,7 +50,7 @@ def score(scoring: ScoringTask) -> Scores:
     video_count = len(clip_counts)
     clips = np.array(clip_counts)
     video = np.repeat(np.arange(video_count), clips)
-    statistics = {
+    statistics: dict[str, Statistic] = {
         "ROC-AUC": RocAuc(truth, ranked, video, video_count),
         "AP": AveragePrecision(truth, ranked, video, video_count),
     }

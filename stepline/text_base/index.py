@@ -378,7 +378,7 @@ def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
     found."""
     first_rows = rows[:, 0]
     first_cosines, second_cosines = cosines.T
-    others = np.where(first_rows == probes, second_cosines, first_cosines)
+    others: Matrix = np.where(first_rows == probes, second_cosines, first_cosines)
     return others.astype(np.float32)
 
 
