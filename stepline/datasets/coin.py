@@ -16,8 +16,9 @@ FILE_NAME = "COIN.json"
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per video."""
-    database = read_node(path, FILE_NAME)["database"]
-    for id, video in database.entries():
+    root = read_node(path, FILE_NAME)
+    videos = root["database"].entries()
+    for id, video in videos:
         duration = video.optional_number("duration")
         builder = RecordBuilder(id, duration=duration)
         rows = video["annotation"].rows()

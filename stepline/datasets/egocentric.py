@@ -7,7 +7,7 @@ Goal-Step      goalstep_{train,valid}.json     {"videos": [{video_uid, goal_desc
 EPIC_FILES-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_timestamp,stop_timestamp,narration
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stepline.datasets.files import Node, read_csv, read_node, split_files, stem
@@ -28,7 +28,8 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 
     The marks of errors are not read. The spans of one step id make one step.
     """
-    recordings = read_node(path, COOK4D_FILE).entries()
+    root = read_node(path, COOK4D_FILE)
+    recordings = root.entries()
     for id, recording in recordings:
         builder = RecordBuilder(id)
         rows = recording["steps"].rows()
@@ -44,8 +45,10 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per video. The id of a substep is the step's with a dot: "3.1". The length
     of a video is not stated."""
-    for file, subset in _split_files(path, GOALSTEP_FILES):
-        videos = read_node(file)["videos"].rows()
+    for file in _files(path, GOALSTEP_FILES):
+        subset = _split_name(file)
+        root = read_node(file)
+        videos = root["videos"].rows()
         for video in videos:
             id = video["video_uid"].name()
             builder = RecordBuilder(id)
@@ -67,9 +70,11 @@ def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
 def read_epic(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per video: what is done and when. The second at which it was narrated
     afterwards is not read."""
-    for file, subset in _split_files(path, EPIC_FILES):
+    for file in _files(path, EPIC_FILES):
+        subset = _split_name(file)
         builders: dict[str, RecordBuilder] = {}
-        for line, row in read_csv(file, EPIC_COLUMNS):
+        rows = read_csv(file, EPIC_COLUMNS)
+        for line, row in rows:
             video_id = row["video_id"]
             narration_id = row["narration_id"]
             narration = row["narration"]
@@ -87,12 +92,15 @@ def read_epic(path: Path) -> Iterator[DatasetEntry]:
             yield builder.entry(subset=subset)
 
 
-def _split_files(path: Path, names: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
-    """Yield each file with its split, the last word of its name."""
+def _files(path: Path, names: Sequence[str]) -> list[Path]:
     lack = f"holds neither {' nor '.join(names)}; `stepline datasets` says where to get them"
-    for file in split_files(path, names, lack):
-        words = stem(file.name).split("_")
-        yield file, words[-1]
+    return split_files(path, names, lack)
+
+
+def _split_name(file: Path) -> str:
+    """Return a file's split, the last word of its name."""
+    words = stem(file.name).split("_")
+    return words[-1]
 
 
 def _clock_seconds(clock: str, location: str) -> float:
@@ -101,7 +109,8 @@ def _clock_seconds(clock: str, location: str) -> float:
         hours, minutes, seconds = clock.split(":")
         hour_seconds = SECONDS_PER_HOUR * int(hours)
         minute_seconds = SECONDS_PER_MINUTE * int(minutes)
-        return hour_seconds + minute_seconds + float(seconds)
+        whole_seconds = hour_seconds + minute_seconds
+        return whole_seconds + float(seconds)
     except ValueError as error:
         fault = f"{clock!r} is not a time HH:MM:SS.ss"
         raise DatasetError(f"{location}: {fault}; download the file again") from error

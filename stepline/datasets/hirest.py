@@ -4,7 +4,7 @@
     absolute_bounds: [start, end]}]}}}
 
 Record.id is "{id}|{query}", since one video may answer several queries. Videos that do not answer
-their query, or of which no part does, are rejected. An item whose steps were not annotated has an
+their query, or have no part that does, are rejected. An item whose steps were not annotated has an
 empty reference.
 """
 
@@ -26,11 +26,13 @@ REASONS_BY_FLAG = {"relevant": NOT_RELEVANT, "clip": NO_CLIP}  # why an item is 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per (query, video) pair of a file, or of the three files in the splits
     folder."""
-    for file in split_files(path, FILE_NAMES, NO_FILES, SPLIT_FOLDERS):
+    files = split_files(path, FILE_NAMES, NO_FILES, SPLIT_FOLDERS)
+    for file in files:
         subset = _split_name(file)
-        queries = read_node(file).entries()
-        for query, videos in queries:
-            for name, item in videos.entries():
+        root = read_node(file)
+        for query, videos in root.entries():
+            items = videos.entries()
+            for name, item in items:
                 yield _item(query, name, item, subset)
 
 
@@ -46,7 +48,8 @@ def _item(query: str, name: str, item: Node, subset: str | None) -> DatasetEntry
     video = name.removesuffix(".mp4")
     id = f"{video}|{query}"
     for flag, reason in REASONS_BY_FLAG.items():
-        if item[flag].value is False:
+        value = item[flag].value
+        if value is False:
             return rejected_entry(id, reason, subset=subset)
     duration = item["v_duration"].number()
     builder = RecordBuilder(id, video=video, duration=duration)

@@ -56,10 +56,12 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
     split_of: dict[str, str] = {}
-    for split, ids in read_splits(file.parent).items():
-        split_of |= dict.fromkeys(ids, split)
-    for id, video in read_node(file).entries():
-        yield _video(id, video, taxonomy, articles, split_of.get(id))
+    for name, ids in read_splits(file.parent).items():
+        split_of |= dict.fromkeys(ids, name)
+    videos = read_node(file).entries()
+    for id, video in videos:
+        split = split_of.get(id)
+        yield _video(id, video, taxonomy, articles, split)
 
 
 def find_taxonomy(folder: Path) -> Path:
@@ -90,8 +92,9 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     if file is None:
         return {}
     splits = {}
-    for split, ids in read_node(file).entries():
-        splits[split] = tuple(id.name() for id in ids.rows())
+    for split, nodes in read_node(file).entries():
+        ids = [node.name() for node in nodes.rows()]
+        splits[split] = tuple(ids)
     return splits
 
 
@@ -125,8 +128,9 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
     """
     if not path.is_dir():
         videos = [video for _, video in read_node(path).entries()]
-        holds_queries = bool(videos) and videos[0].get(HEADLINES_KEY) is not None
-        return path if holds_queries else None
+        if not videos or videos[0].get(HEADLINES_KEY) is None:
+            return None
+        return path
     file = find_file(path, QUERIES_FILE)
     annotations = find_file(path, ANNOTATIONS_FILE)
     if annotations is None:
@@ -178,9 +182,9 @@ def _video(
         rows.append((step_id, segment))
     # the variation of the first annotation, or the activity's only one
     steps: Mapping[str, ArticleStep] = {}
-    annotated_steps = [taxonomy[step_id] for step_id, _ in rows if step_id in taxonomy]
-    if annotated_steps:
-        first = annotated_steps[0]
+    known_ids = [step_id for step_id, _ in rows if step_id in taxonomy]
+    if known_ids:
+        first = taxonomy[known_ids[0]]
         steps = articles[first.activity][first.variation]
     elif len(articles.get(activity, ())) == 1:
         (steps,) = articles[activity].values()

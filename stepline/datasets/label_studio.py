@@ -73,7 +73,8 @@ def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
             builder.add_step(text, text)
         else:
             # regions of one text are the spans of one step
-            for start, end in _spans(values[0], rate):
+            first = values[0]
+            for start, end in _spans(first, rate):
                 builder.add_span(text, text, start, end)
     return builder.entry()
 
@@ -99,8 +100,9 @@ def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
 def _texts(values: list[Node], key: str) -> list[str]:
     texts = []
     for value in values:
-        for text in value.optional_rows(key):
-            texts.append(text.text())
+        rows = value.optional_rows(key)
+        for row in rows:
+            texts.append(row.text())
     return texts
 
 

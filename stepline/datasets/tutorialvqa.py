@@ -20,16 +20,18 @@ NO_SENTENCES = "its sentence indexes are not in the transcript"
 
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per video."""
-    videos = read_node(path, FILE_NAME).rows()
+    root = read_node(path, FILE_NAME)
+    videos = root.rows()
     for video in videos:
         spoken = video["transcript"].texts()
         title = video.optional_text("video_title")
         id = video["video_id"].name()
         builder = RecordBuilder(id)
+        sentence_count = len(spoken)
         segments = video["segments"].rows()
         for index, segment in enumerate(segments):
             step_id = str(index)
-            _add_segment(builder, step_id, segment, len(spoken))
+            _add_segment(builder, step_id, segment, sentence_count)
         yield builder.entry(title=title, spoken=spoken)
 
 

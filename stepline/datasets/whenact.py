@@ -125,10 +125,10 @@ def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[TextWindow]:
         text = cells[0].text()
         start = cells[1].number()
         end = cells[2].number()
-        window = (start, end)
-        if (text, window) in windows:
+        text_window = (text, (start, end))
+        if text_window in windows:
             builder.reject("span", text, REPEATED_SPAN, f"[{start}, {end}]")
-        windows[text, window] = None
+        windows[text_window] = None
     return list(windows)
 
 

@@ -52,6 +52,7 @@ MAX_NGRAM_WORDS = 4  # of BLEU and CIDEr
 MAX_QUOTED_CHARS = 60  # of a caption in an error
 
 Ngram: TypeAlias = tuple[str, ...]
+NgramWeights: TypeAlias = dict[Ngram, float]
 BleuRow: TypeAlias = tuple[float, float, float, float]  # BLEU-1 to BLEU-4
 
 
@@ -61,7 +62,7 @@ def ngrams(caption: str) -> Counter[Ngram]:
     counts: Counter[Ngram] = Counter()
     for size in range(1, MAX_NGRAM_WORDS + 1):
         starts = range(len(words) - size + 1)
-        counts.update(tuple(words[start : start + size]) for start in starts)
+        counts.update([tuple(words[start : start + size]) for start in starts])
     return counts
 
 
@@ -77,7 +78,7 @@ class _Vector:
     """tf-idf weights of one caption by n-gram size, their norms, and its number of two-word
     n-grams."""
 
-    weights: tuple[dict[Ngram, float], ...]
+    weights: tuple[NgramWeights, ...]
     norms: tuple[float, ...]
     length: int
 
@@ -85,17 +86,21 @@ class _Vector:
 def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     """Return CIDEr of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
-    references = [[ngrams(reference) for reference in item.references] for item in items]
+    references = []  # n-grams of each item's references
+    for item in items:
+        references.append([ngrams(reference) for reference in item.references])
     documents: Counter[Ngram] = Counter()
     for counts in references:
         item_ngrams = set().union(*counts)
         documents.update(item_ngrams)
     rare = math.log(len(items))  # the idf of an n-gram that no reference holds
-    log_of = {count: math.log(count) for count in set(documents.values())}
+    document_counts = set(documents.values())
+    log_of = {count: math.log(count) for count in document_counts}
     idf = {ngram: rare - log_of[count] for ngram, count in documents.items()}
     scores = []
     for item, counts in zip(items, references, strict=True):
-        hypothesis = _vector(ngrams(item.hypothesis), idf, rare)
+        hypothesis_counts = ngrams(item.hypothesis)
+        hypothesis = _vector(hypothesis_counts, idf, rare)
         similarities = []
         for reference_counts in counts:
             reference = _vector(reference_counts, idf, rare)
@@ -110,8 +115,8 @@ def _mean_and_items(scores: Sequence[float]) -> CaptionScores:
     return CaptionScores(mean, tuple(scores))
 
 
-def _vector(counts: Counter[Ngram], idf: dict[Ngram, float], rare: float) -> _Vector:
-    weights: list[dict[Ngram, float]] = [{} for _ in range(MAX_NGRAM_WORDS)]
+def _vector(counts: Counter[Ngram], idf: NgramWeights, rare: float) -> _Vector:
+    weights: list[NgramWeights] = [{} for _ in range(MAX_NGRAM_WORDS)]
     length = 0
     for ngram, count in counts.items():
         size = len(ngram)
@@ -124,9 +129,9 @@ def _vector(counts: Counter[Ngram], idf: dict[Ngram, float], rare: float) -> _Ve
     return _Vector(tuple(weights), norms, length)
 
 
-def _norm(weights: dict[Ngram, float]) -> float:
-    squares = sum(weight * weight for weight in weights.values())
-    return math.sqrt(squares)
+def _norm(weights: NgramWeights) -> float:
+    squares = [weight * weight for weight in weights.values()]
+    return math.sqrt(sum(squares))
 
 
 def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
@@ -144,11 +149,12 @@ def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
             total += product
     difference = hypothesis.length - reference.length
     spread = 2.0 * LENGTH_SIGMA**2
-    penalty = math.exp(-(difference**2) / spread)
+    square = difference**2
+    penalty = math.exp(-square / spread)
     return total / MAX_NGRAM_WORDS * penalty
 
 
-def _clipped_product(hypothesis: dict[Ngram, float], reference: dict[Ngram, float]) -> float:
+def _clipped_product(hypothesis: NgramWeights, reference: NgramWeights) -> float:
     """Return the dot product in which no weight of the hypothesis exceeds the reference's."""
     products = []
     for ngram, weight in hypothesis.items():

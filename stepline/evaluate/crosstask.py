@@ -80,14 +80,16 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
 def best_rows(cost: Floats) -> Integers:
     """Return (K,) the cheapest second of each step by itself; of equal ones the first."""
     _check_costs(cost)
-    return np.asarray(cost.argmin(axis=0), dtype=np.int64)
+    rows = cost.argmin(axis=0)
+    return np.asarray(rows, dtype=np.int64)
 
 
 def ordered_rows(cost: Floats) -> Integers:
     """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least;
     background costs 0."""
     assigned = ordered_assignment(cost)
-    return np.asarray(assigned.argmax(axis=0), dtype=np.int64)
+    rows = assigned.argmax(axis=0)
+    return np.asarray(rows, dtype=np.int64)
 
 
 def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
@@ -133,10 +135,15 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     for second in range(seconds):
         # the cheapest way to each state one second earlier; the state s is at s + 2
         earlier = np.concatenate(([np.inf, np.inf], total))
-        to_step = np.stack([earlier[steps + 2], earlier[steps + 1], earlier[steps]])
+        same_step = earlier[steps + 2]
+        rest_before = earlier[steps + 1]
+        step_before = earlier[steps]
+        to_step = np.stack([same_step, rest_before, step_before])
         if exactly_one:
             to_step[0] = np.inf
-        to_rest = np.stack([earlier[rests + 2], earlier[rests + 1]])
+        same_rest = earlier[rests + 2]
+        step_of_rest = earlier[rests + 1]
+        to_rest = np.stack([same_rest, step_of_rest])
         total = np.zeros(state_count)
         total[rests] = to_rest.min(axis=0)
         total[steps] = to_step.min(axis=0) + cost[second]
@@ -162,7 +169,8 @@ def step_costs(scores: Floats) -> Floats:
     decoded."""
     top = scores.max(axis=1, keepdims=True)
     exponentials = np.exp(scores - top)
-    log_sums = np.log(exponentials.sum(axis=1, keepdims=True))
+    sums = exponentials.sum(axis=1, keepdims=True)
+    log_sums = np.log(sums)
     return np.asarray(top + log_sums - scores)
 
 
@@ -176,7 +184,8 @@ def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
     if len(rows) != count:
         counts = f"{len(rows)} predicted seconds for {count} steps"
         raise DatasetError(f"{counts}; give one, or null, a step")
-    inside = np.isfinite(rows) & (rows >= 0) & (rows < seconds)
+    is_placed = np.isfinite(rows)
+    inside = is_placed & (rows >= 0) & (rows < seconds)
     right = inside
     if seconds:
         placed_rows = np.where(inside, rows, 0)
@@ -232,7 +241,8 @@ class _Annotation:
     def last_row(self) -> int:
         """The second after which nothing is shown."""
         ends = self.segments[:, 1]
-        return int(np.ceil(ends.max(initial=0.0)))
+        last_end = ends.max(initial=0.0)
+        return int(np.ceil(last_end))
 
     def shown_rows(self, seconds: int) -> Flags:
         """Return (T, K): which step is shown in which second."""
@@ -260,7 +270,8 @@ def score(
     # recall by task and test set
     task_of_video = [task for task, _ in keys]
     tasks = sorted(set(task_of_video))
-    group = np.array([tasks.index(task) for task in task_of_video], dtype=np.int64)
+    task_numbers = [tasks.index(task) for task in task_of_video]
+    group = np.array(task_numbers, dtype=np.int64)
     members = np.ones((1, video_count), dtype=bool)
     if sets:
         members = _test_sets(list(truths), keys)
@@ -290,7 +301,7 @@ def score(
 
 
 def _task_numbers(tasks: Sequence[str]) -> Floats:
-    """Return the ids of tasks as numbers, NaN where an id is none."""
+    """Return the ids of tasks as numbers, NaN where an id is not a number."""
     numbers = np.full(len(tasks), np.nan)
     for index, task in enumerate(tasks):
         if task.isdecimal():
@@ -302,8 +313,8 @@ def _set_note(members: Flags) -> str:
     """Return how many videos the test sets hold."""
     if len(members) == 1:
         return "all videos"
-    set_sizes = members.sum(axis=1).tolist()
-    sizes = sorted(set(set_sizes))
+    set_sizes = members.sum(axis=1)
+    sizes = sorted(set(set_sizes.tolist()))
     if len(sizes) == 1:
         return f"{len(members)} test sets of {sizes[0]} videos"
     return f"{len(members)} test sets of {sizes} videos"
@@ -320,7 +331,8 @@ def _test_sets(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
         few = f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
         raise DatasetError(f"{few}; score all videos with --convention each-all")
     members = [[key in pairs for key in keys] for pairs in sets]
-    return np.array(members, dtype=bool).reshape(len(sets), len(keys))
+    shape = (len(sets), len(keys))
+    return np.array(members, dtype=bool).reshape(shape)
 
 
 def _hits_and_steps(
@@ -336,6 +348,7 @@ def _hits_and_steps(
     if node is None:
         no_rows = np.full(count, np.nan)
         return count_hits(no_rows, truth.shown_rows(last_row))
+    # scores of every second and step
     if is_matrix_node(node):
         scores = read_matrix(node)
         row_count, column_count = scores.shape
@@ -350,12 +363,14 @@ def _hits_and_steps(
     if ordered:
         fault = f"{node.location}: seconds cannot be put in order"
         raise DatasetError(f"{fault}; give scores, one row a second")
+    # spans or seconds
     if isinstance(node.value, dict):
         spans = read_spans(node["spans"], count, "steps")
         centers = span_centers(spans)
     else:
         centers = read_numbers(node, count, "steps")
-    return count_hits(np.floor(centers), truth.shown_rows(last_row))
+    center_rows = np.floor(centers)
+    return count_hits(center_rows, truth.shown_rows(last_row))
 
 
 def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
@@ -376,7 +391,8 @@ def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
 def _read_predictions(path: Path) -> dict[VideoKey, Node]:
     predictions: dict[VideoKey, Node] = {}
     for id, node in entries_by_id(path).items():
-        if isinstance(node.value, dict) and "spans" not in node.value:
+        is_task = isinstance(node.value, dict) and "spans" not in node.value
+        if is_task:
             for video, value in node.entries():
                 predictions[id, video] = value
         else:
@@ -389,7 +405,8 @@ def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
     """Return the annotated videos of the primary tasks, without those that the benchmark keeps for
     validation."""
     primary_file = release_file(folder, TASK_FILES[0])
-    counts = {task.id: len(task.steps) for task in read_tasks(primary_file)}
+    tasks = read_tasks(primary_file)
+    counts = {task.id: len(task.steps) for task in tasks}
     validation = read_validation(folder)
     annotation_folder = folder / "annotations"
     truths = {}
@@ -403,5 +420,6 @@ def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
             spans.append((start, end))
             steps.append(step - 1)
         segments = span_array(spans, "crosstask")
-        truths[task, video] = _Annotation(segments, tuple(steps), counts[task])
+        step_count = counts[task]
+        truths[task, video] = _Annotation(segments, tuple(steps), step_count)
     return truths

@@ -1,7 +1,7 @@
 """Dense captioning (YouCook2, Tasty): SODA a to d, and ActivityNet's densevid_eval in its versions.
 
 densevid_eval: at each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item, so
-that one prediction may count several times; a prediction without any is held against a garbage
+that one prediction may count several times; a prediction without any is compared with a garbage
 caption. The metrics run video by video (CIDEr's idf and METEOR's aggregate are that video's), their
 means over videos are reported per tIoU, and the mean over tIoUs after that. Precision and recall of
 the segments ask for IoU > tIoU, strictly.

@@ -53,8 +53,9 @@ def best_groups(overlaps: Matrix) -> list[GroupPair]:
         rows, columns = sizes[row, column].tolist()
         first_row = row - rows
         first_column = column - columns
-        pair = GroupPair(rows=range(first_row, row), columns=range(first_column, column))
-        pairs.append(pair)
+        row_range = range(first_row, row)
+        column_range = range(first_column, column)
+        pairs.append(GroupPair(row_range, column_range))
         row = first_row
         column = first_column
     pairs.reverse()
@@ -71,16 +72,19 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
     zero_column = np.zeros((count, 1))
     column_sums = np.cumsum(overlaps, axis=1)
     across = np.hstack([zero_column, column_sums])  # (N, M + 1)
-    best = np.full((count + 1, width + 1), -np.inf)
+    shape = (count + 1, width + 1)
+    best = np.full(shape, -np.inf)
     best[0, 0] = 0.0
-    sizes = np.zeros((*best.shape, 2), dtype=np.int64)
+    sizes = np.zeros((*shape, 2), dtype=np.int64)
     for row in range(1, count + 1):
         for column in range(1, width + 1):
             # several reference events to this prediction, and the other way round
             above = down[:, column - 1]
-            many_rows = best[:row, column - 1] + above[row] - above[:row]
+            best_above = best[:row, column - 1]
+            many_rows = best_above + above[row] - above[:row]
             before = across[row - 1]
-            many_columns = best[row - 1, :column] + before[column] - before[:column]
+            best_before = best[row - 1, :column]
+            many_columns = best_before + before[column] - before[:column]
             rows = row - _last_best(many_rows)
             columns = column - _last_best(many_columns)
             most_by_rows = many_rows[row - rows]
@@ -97,8 +101,8 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
 def _last_best(values: Floats) -> int:
     """Return the last index of the greatest value."""
     last_index = len(values) - 1
-    from_end = int(np.argmax(values[::-1]))
-    return last_index - from_end
+    from_end = np.argmax(values[::-1])
+    return last_index - int(from_end)
 
 
 class GraceScorer:
@@ -117,6 +121,7 @@ class GraceScorer:
         texts; 0 without predictions."""
         if not predictions:
             return 0.0, 0.0, 0.0
+        # the groups that go together
         truth = sorted(reference, key=itemgetter(0))
         events = sorted(predictions, key=itemgetter(0))
         overlaps = segment_iou(times(truth), times(events))  # (N, M)
@@ -125,13 +130,16 @@ class GraceScorer:
         group_overlaps = []
         texts = []
         for pair in best_groups(overlaps):
-            block = overlaps[np.ix_(pair.rows, pair.columns)]
+            cells = np.ix_(pair.rows, pair.columns)
+            block = overlaps[cells]
             group_overlaps.append(float(block.mean()))
             group_references = [references[row] for row in pair.rows]
             group_hypotheses = [hypotheses[column] for column in pair.columns]
             reference_text = " ".join(group_references)
             predicted_text = " ".join(group_hypotheses)
-            texts.append(((reference_text,), predicted_text))
+            pair_texts = ((reference_text,), predicted_text)
+            texts.append(pair_texts)
+        # what each pair of groups is worth
         comparison = self._meteor.compare(texts)
         likeness = np.array(comparison.segments)
         in_time = np.array(group_overlaps)
@@ -148,10 +156,14 @@ def score(scoring: ScoringTask) -> Scores:
     predictions = read_predictions(scoring.predictions)
     segments = match_ids(predictions.segments, reference)
     scorer = GraceScorer()
+    event_count = 0
     rows = []
     for id, events in reference.items():
-        predicted = [row[:3] for row in segments.get(id, ())]
+        event_count += len(events)
+        video_segments = segments.get(id, ())
+        predicted = [segment[:3] for segment in video_segments]
         rows.append(scorer.score(events, predicted))
+    # means over videos
     columns: dict[str, Floats] = {}
     statistics: dict[str, Statistic] = {}
     if rows:
@@ -163,7 +175,7 @@ def score(scoring: ScoringTask) -> Scores:
     return scoring.scores(
         statistics,
         columns,
-        items=sum(map(len, reference.values())),
+        items=event_count,
         reference_ids=reference,
         predicted_ids=segments,
         notes=prediction_notes(predictions),

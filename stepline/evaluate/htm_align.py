@@ -325,16 +325,19 @@ def score_narration(scoring: ScoringTask) -> Scores:
         notes.append(
             "no transcript beside the annotations: alignable sentences are taken as said when shown"
         )
+    # labels and predictions of the predicted videos
     labels = {}
     predictions = {}
     for id, truth in truths.items():
         if id in nodes:
-            labels[id] = narration_labels(truth, spoken_times(transcript, id))
+            speech = spoken_times(transcript, id)
+            labels[id] = narration_labels(truth, speech)
             predictions[id] = _read_prediction(nodes[id], truth, "shown")
     for id, prediction in predictions.items():
         if prediction.ranking is None:
             cure = 'give {"shown": [a score for each sentence]}'
             raise DatasetError(f"{nodes[id].location}: no `shown`; {cure}")
+    # all sentences ranked together
     statistics: dict[str, Statistic] = {}
     ranking, ranking_notes = _ranking(predictions, labels, "shown")
     if ranking is not None:

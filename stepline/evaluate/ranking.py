@@ -50,13 +50,15 @@ class RankingStatistic:
         ranked = self.scores[self.order]
         ends = np.flatnonzero(np.diff(ranked))
         last_item = len(ranked) - 1
-        return np.append(ends, last_item).astype(np.int64)
+        items = np.append(ends, last_item)
+        return items.astype(np.int64)
 
     def curves(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return the weights of positives and of negatives at or above each distinct score: two (B,
         D)."""
         if not len(self.labels):
-            nothing = np.zeros((len(weights), 1))
+            shape = (len(weights), 1)
+            nothing = np.zeros(shape)
             return nothing, nothing
         ranked_videos = self.video[self.order]
         ranked_labels = self.labels[self.order]
@@ -78,11 +80,13 @@ class RocAuc(RankingStatistic):
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) areas."""
         above, wrong = self.curves(weights)
-        none_above = np.zeros((len(above), 1))
+        shape = (len(above), 1)
+        none_above = np.zeros(shape)
         earlier_above = above[:, :-1]
         before = np.hstack([none_above, earlier_above])
         step = np.diff(wrong, prepend=0.0, axis=1)
-        areas = step * (before + above) / 2
+        heights = before + above
+        areas = step * heights / 2
         wins = areas.sum(axis=1)
         positives = above[:, -1]
         negatives = wrong[:, -1]
@@ -100,7 +104,8 @@ class AveragePrecision(RankingStatistic):
         gain = np.diff(above, prepend=0.0, axis=1)
         ratios = divide_or_nan(above, above + wrong)
         precision = np.nan_to_num(ratios)
-        sums = (gain * precision).sum(axis=1)
+        gained_precision = gain * precision
+        sums = gained_precision.sum(axis=1)
         negatives = wrong[:, -1]
         positives = above[:, -1]
         positives = np.where(negatives > 0, positives, 0.0)
@@ -123,7 +128,8 @@ def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floa
     defined."""
     truth = np.asarray(labels, dtype=np.float64)
     values = np.asarray(scores, dtype=np.float64)
-    if truth.shape != values.shape or truth.ndim != 1:
+    is_list = truth.ndim == 1
+    if truth.shape != values.shape or not is_list:
         shapes = f"{truth.shape} labels and {values.shape} scores"
         raise DatasetError(f"{shapes}; give one score per label, in one list each")
     is_label = np.isin(truth, (0.0, 1.0))
@@ -137,5 +143,6 @@ def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floa
     if len(classes) < 2:
         only = f"only label {truth[0]:g}"
         raise DatasetError(f"a ranking score is undefined with {only}; give items of both classes")
-    video = np.zeros(len(truth), dtype=np.int64)
+    item_count = len(truth)
+    video = np.zeros(item_count, dtype=np.int64)
     return truth, values, video

@@ -83,7 +83,7 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
     """Return for each cell whether pairing its row and column is better than leaving either out."""
     paired = np.zeros(scores.shape, dtype=bool)
     _, width = scores.shape
-    # best totals of the row before, and those one column to the left; -1: there is none
+    # best totals of the row before, and those one column to the left; -1: no such row
     above = np.full(width, -1.0)
     diagonal = np.zeros(width)
     for index, row in enumerate(scores):

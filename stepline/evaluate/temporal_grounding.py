@@ -6,7 +6,7 @@ reference row or {row id: second} (R@1 only); or segments in any form that
 `stepline.datasets.read_predictions` reads, matched to the reference by their text, repeated texts
 in the order of the file. The second of a segment is its middle.
 
-segmentation: texts are not looked at; only whether spans were found where the reference has some.
+segmentation: texts are not compared, only whether spans were found where the reference has some.
 
 Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no
 length; a reversed span covers nothing. A text may have several reference instances; any of them
@@ -60,9 +60,10 @@ def span_array(spans: Pairs, what: str = "spans") -> Floats:
         return np.zeros((0, 2))
     if array.ndim != 2 or array.shape[1] != 2:
         raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
-    finite = np.isfinite(array).all(axis=1)
-    if not finite.all():
-        faulty_spans = array[~finite]
+    is_finite = np.isfinite(array)
+    has_times = is_finite.all(axis=1)
+    if not has_times.all():
+        faulty_spans = array[~has_times]
         start, end = faulty_spans[0]
         raise DatasetError(f"{what}: [{start}, {end}] holds NaN or infinity; give seconds")
     return array
@@ -73,17 +74,21 @@ def temporal_iou(first: Floats, second: Floats) -> Floats:
 
     Two spans of no length at the same second do not overlap: they cover nothing.
     """
-    first_starts, first_ends = first.T  # (N,)
+    first_starts, first_ends = first.T[:, :, None]  # (N, 1)
     second_starts, second_ends = second.T  # (M,)
-    start = np.maximum(first_starts[:, None], second_starts)  # (N, M)
-    end = np.minimum(first_ends[:, None], second_ends)
-    shared = np.clip(end - start, 0.0, None)
-    first_lengths = np.clip(first_ends - first_starts, 0.0, None)
-    second_lengths = np.clip(second_ends - second_starts, 0.0, None)
-    union = first_lengths[:, None] + second_lengths - shared
+    start = np.maximum(first_starts, second_starts)  # (N, M)
+    end = np.minimum(first_ends, second_ends)
+    shared = _lengths(start, end)
+    first_lengths = _lengths(first_starts, first_ends)
+    second_lengths = _lengths(second_starts, second_ends)
+    union = first_lengths + second_lengths - shared
     overlaps = np.zeros_like(shared)
     np.divide(shared, union, out=overlaps, where=union > 0)
     return np.asarray(np.clip(overlaps, 0.0, 1.0))
+
+
+def _lengths(starts: Floats, ends: Floats) -> Floats:
+    return np.clip(ends - starts, 0.0, None)
 
 
 def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> bool:
@@ -135,7 +140,8 @@ def grounding_overlaps(
             raise DatasetError(f"{fault}; leave out texts that are not in the video")
         if span is not None:
             prediction = span_array([span], "prediction")  # type: ignore[list-item]
-            best[k] = temporal_iou(prediction, instances).max()
+            overlaps = temporal_iou(prediction, instances)
+            best[k] = overlaps.max()
             placed += 1
     return SpanOverlaps(best, placed)
 
@@ -145,10 +151,16 @@ def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str
     video."""
     statistics: dict[str, Statistic] = {}
     for threshold in IOU_THRESHOLDS:
-        hits = np.array([fit.count_at_least(threshold) for fit in fits])
+        hits = _counts_at_least(threshold, fits)
         statistics[f"Recall@IoU {threshold}"] = Ratio(hits, totals)
-    statistics["mean IoU"] = Ratio(overlap_sums(fits), totals)
+    sums = overlap_sums(fits)
+    statistics["mean IoU"] = Ratio(sums, totals)
     return statistics
+
+
+def _counts_at_least(threshold: float, fits: Sequence[SpanOverlaps]) -> Floats:
+    counts = [fit.count_at_least(threshold) for fit in fits]
+    return np.array(counts)
 
 
 def overlap_sums(fits: Sequence[SpanOverlaps]) -> Floats:
@@ -165,9 +177,6 @@ def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Float
     for step in sorted(set(steps)):
         instances[step] = segments[numbers == step]
     return instances
-
-
-# ---------------------------------------------------------------- the scores
 
 
 # what WhenAct writes behind the name of a clip's source video
@@ -236,8 +245,9 @@ def grounding(scoring: ScoringTask) -> Scores:
     seconds = {}
     for id, steps in reference.shown_steps.items():
         if id in nodes:
+            node = nodes[id]
             record = reference.records[id]
-            seconds[id] = _predicted_seconds(nodes[id], record, steps)
+            seconds[id] = _predicted_seconds(node, record, steps)
     statistics, columns = _recall(reference.instances(), seconds)
     return reference.scores(scoring, statistics, columns, nodes, notes)
 
@@ -249,7 +259,7 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
     fits = []
     instances = reference.instances()
     for id, steps in reference.shown_steps.items():
-        spans: Sequence[Pair | None] = [None] * len(steps)
+        spans: Sequence[Pair | None] = [None for _ in steps]
         if id in segments:
             record = reference.records[id]
             spans = _spans_by_text(record, steps, segments[id])
@@ -258,7 +268,8 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
     statistics, columns = _recall(instances, seconds)
     statistics |= overlap_statistics(fits, columns["steps"])
     columns["overlap"] = overlap_sums(fits)
-    notes = [*prediction_notes(predictions), *_unknown_texts_note(segments, reference)]
+    notes = prediction_notes(predictions)
+    notes += _unknown_texts_note(segments, reference)
     return reference.scores(scoring, statistics, columns, segments, notes)
 
 
@@ -280,7 +291,8 @@ def _recall(
         steps[index] = len(texts)
         video_seconds = seconds.get(id, ())
         for second, spans in zip(video_seconds, texts, strict=False):
-            hits[index] += second is not None and is_inside_any(second, spans)
+            if second is not None and is_inside_any(second, spans):
+                hits[index] += 1
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, steps)}
     columns = {"steps": steps, "hits": hits}
     return statistics, columns
@@ -334,34 +346,35 @@ def segmentation(scoring: ScoringTask) -> Scores:
     segments = match_ids(predictions.segments, reference.records)
     # how well each video's references are met, and its predictions meet one
     step_counts = []
+    placed_counts = []
     fits = []
     prediction_fits = []
     for id, instances in reference.instances().items():
-        pairs = [[segment.start, segment.end] for segment in segments.get(id, ())]
+        video_segments = segments.get(id, ())
+        pairs = [[segment.start, segment.end] for segment in video_segments]
         spans = span_array(pairs)
         table = temporal_iou(spans, np.concatenate(instances))  # (N, M)
         span_count, step_count = table.shape
         best_of_steps = table.max(axis=0, initial=0.0)
         best_of_spans = table.max(axis=1)
         step_counts.append(float(step_count))
+        placed_counts.append(float(span_count))
         fits.append(SpanOverlaps(best_of_steps, span_count))
         prediction_fits.append(SpanOverlaps(best_of_spans, span_count))
     steps = np.array(step_counts)
-    placed = np.array([float(fit.placed) for fit in fits])
+    placed = np.array(placed_counts)
     statistics = overlap_statistics(fits, steps)
     denominator = placed
     if not placed.any():
         # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
         denominator = np.ones_like(placed)
     for threshold in IOU_THRESHOLDS:
-        right = np.array([fit.count_at_least(threshold) for fit in prediction_fits])
+        right = _counts_at_least(threshold, prediction_fits)
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
-    columns = {"steps": steps, "predicted": placed, "overlap": overlap_sums(fits)}
+    overlaps = overlap_sums(fits)
+    columns = {"steps": steps, "predicted": placed, "overlap": overlaps}
     notes = prediction_notes(predictions)
     return reference.scores(scoring, statistics, columns, segments, notes)
-
-
-# ---------------------------------------------------------------- the files
 
 
 def _read_reference(scoring: ScoringTask) -> _Reference:
@@ -387,9 +400,10 @@ def _seconds_file(path: Path) -> dict[str, Node] | None:
         return None
     root = read_node(path)
     tree = root.value
-    if not isinstance(tree, dict) or not any(tree.values()):
+    if not isinstance(tree, dict):
         return None
-    if not all(map(_holds_seconds, tree.values())):
+    values = tree.values()
+    if not any(values) or not all(map(_holds_seconds, values)):
         return None
     return dict(root.entries())
 
@@ -410,7 +424,8 @@ def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> lis
         for key, value in node.entries():
             seconds[key] = read_number(value)
     elif node.value:
-        for row, second in enumerate(_seconds_by_row(node, record)):
+        row_seconds = _seconds_by_row(node, record)
+        for row, second in enumerate(row_seconds):
             seconds[str(row)] = second
     by_step: list[float | None] = []
     for step in steps:
@@ -461,7 +476,8 @@ def _spans_by_text(
         segments_by_text[text].append(segment)
     placed: dict[str, list[float]] = {}
     for text, ids in ids_by_text.items():
-        best = _best_scored(segments_by_text[text], len(ids))
+        text_segments = segments_by_text[text]
+        best = _best_scored(text_segments, len(ids))
         for id, segment in zip(ids, best, strict=False):
             placed[id] = [segment.start, segment.end]
     return [placed.get(step.id) for step in steps]
@@ -470,8 +486,8 @@ def _spans_by_text(
 def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
     """Return the `count` best-scored segments in the order of the file; without scores the first
     ones."""
-    indexes = range(len(segments))
-    ranked = sorted(indexes, key=lambda index: -(segments[index].score or 0.0))
+    losses = [-(segment.score or 0.0) for segment in segments]
+    ranked = sorted(range(len(segments)), key=losses.__getitem__)
     best = sorted(ranked[:count])
     return [segments[index] for index in best]
 

@@ -38,9 +38,9 @@ WORD_CLASSES = frozenset({"NOUN", "PROPN", "VERB", "ADV", "ADJ"})
 NUMERAL_CLASS = "NUM"
 UNIT_WORDS = word_set(
     """
-    g gram kg kilogram mg milligram oz ounce lb pound ml milliliter millilitre l liter litre dl cl cup tbsp tablespoon
-    tsp teaspoon pint quart gallon inch cm centimeter mm millimeter degree celsius fahrenheit sec second min minute
-    hr hour day
+    g gram kg kilogram mg milligram oz ounce lb pound ml milliliter millilitre l liter litre dl cl
+    cup tbsp tablespoon tsp teaspoon pint quart gallon inch cm centimeter mm millimeter degree
+    celsius fahrenheit sec second min minute hr hour day
     """
 )
 UNUSED_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
@@ -76,8 +76,9 @@ def _is_numeral(token: "Token") -> bool:
 
 def _is_content_word(token: "Token") -> bool:
     text = token.text
-    is_word = text[0].isalpha() and len(text) > 1
-    return is_word and token.pos_ in WORD_CLASSES
+    if len(text) < 2 or not text[0].isalpha():
+        return False
+    return token.pos_ in WORD_CLASSES
 
 
 @cache
@@ -86,7 +87,8 @@ def generic_words() -> frozenset[str]:
     file."""
     file = files("stepline.sieve_swap").joinpath("generic_words.txt")
     words = set()
-    for line in file.read_text(encoding="utf-8").splitlines():
+    text = file.read_text(encoding="utf-8")
+    for line in text.splitlines():
         if line and not line.startswith("#"):
             words.add(line)
     return frozenset(words)
@@ -160,7 +162,8 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
     texts = []
     for document in documents:
         titles.append(document.title)
-        texts.append(" ".join(step.text for step in document.steps))
+        step_texts = [step.text for step in document.steps]
+        texts.append(" ".join(step_texts))
     words_of_titles = [sorted(words) for words in title_words(titles)]
     words_of_texts = []
     for words in content_words(texts, numerals=numerals):
@@ -178,8 +181,10 @@ def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSe
     one."""
     try:
         table = ParquetReader(file).table().combine_chunks()
-        title = _sets(table.column("title").chunk(0), vocabulary)
-        content = _sets(table.column("content").chunk(0), vocabulary)
+        title_column = table.column("title").chunk(0)
+        content_column = table.column("content").chunk(0)
+        title = _sets(title_column, vocabulary)
+        content = _sets(content_column, vocabulary)
     except (ParquetError, KeyError) as error:
         fault = f"not a readable file of words ({first_line(error)})"
         raise StoreError(f"{file}: {fault}; remove it and run again") from error
@@ -191,15 +196,19 @@ def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     # the number of every word, list after list
     encoded = column.flatten().dictionary_encode()
     distinct_words = encoded.dictionary.to_pylist()
-    numbers = np.asarray(vocabulary.add(distinct_words), dtype=np.int32)
+    number_list = vocabulary.add(distinct_words)
+    numbers = np.asarray(number_list, dtype=np.int32)
     indices = encoded.indices.to_numpy(zero_copy_only=False)
-    words = numbers[indices.astype(np.int64)]
+    indices = indices.astype(np.int64)
+    words = numbers[indices]
     # sorted within each list
     lengths = column.value_lengths()
     sizes = lengths.to_numpy(zero_copy_only=False)
     count = len(sizes)
-    list_of_word = np.repeat(np.arange(count), sizes)
+    list_numbers = np.arange(count)
+    list_of_word = np.repeat(list_numbers, sizes)
     order = np.lexsort((words, list_of_word))
     starts = np.cumsum([0, *sizes], dtype=np.int64)
     unknown = np.zeros(count, dtype=np.int64)
-    return WordSets(starts, words[order], unknown)
+    sorted_words = words[order]
+    return WordSets(starts, sorted_words, unknown)

@@ -20,6 +20,7 @@ from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.text_base.base import TextBase
 from stepline.text_base.documents import TextStep
+from stepline.text_base.vectors import Rows
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ def _are_short_neighbours(
     first: NarrationSegment, second: NarrationSegment, settings: SwapSettings
 ) -> bool:
     longest = max(first.span.duration, second.span.duration)
-    return longest < settings.longest_merged and near(first.span, second.span, settings)
+    if longest >= settings.longest_merged:
+        return False
+    return near(first.span, second.span, settings)
 
 
 def near(first: Span, second: Span, settings: SwapSettings) -> bool:
@@ -112,7 +115,8 @@ def align_in_order(similarity: Matrix, floor: float) -> tuple[StepIndices, float
         gains = np.concatenate([best[:1], step_gains])
         best = np.maximum.accumulate(gains)
         # the first index whose gain is the running maximum
-        is_new = np.concatenate([[True], best[1:] > best[:-1]])
+        is_higher = best[1:] > best[:-1]
+        is_new = np.concatenate([[True], is_higher])
         new_indexes = np.where(is_new, indexes, 0)
         came_from[row] = np.maximum.accumulate(new_indexes)
     # back from the last sentence
@@ -190,11 +194,10 @@ def nearest_steps(
     if settings.check:
         count = settings.candidates
     rows, cosines = base.nearest(vectors, count, documents=documents)
-    is_near = (cosines >= settings.floor - COSINE_ROUNDING) & (rows >= 0)
+    floor = settings.floor - COSINE_ROUNDING
+    is_near = (cosines >= floor) & (rows >= 0)
     near_rows = np.unique(rows[is_near])
-    steps: dict[int, TextStep] = {}
-    if len(near_rows):
-        steps = dict(zip(near_rows.tolist(), base.steps(near_rows), strict=True))
+    steps = _steps_by_row(base, near_rows)
     outcomes: list[SegmentOutcome] = []
     for n, segment in enumerate(narration):
         segment_rows = rows[n][is_near[n]]
@@ -203,6 +206,13 @@ def nearest_steps(
         candidates = list(zip(near_steps, segment_cosines.tolist(), strict=True))
         outcomes.append(_first_that_agrees(segment, candidates, settings))
     return outcomes
+
+
+def _steps_by_row(base: TextBase, rows: Rows) -> dict[int, TextStep]:
+    if not len(rows):
+        return {}
+    steps = base.steps(rows)
+    return dict(zip(rows.tolist(), steps, strict=True))
 
 
 def _first_that_agrees(
@@ -258,7 +268,8 @@ def ordered_steps(
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T  # (S, K)
-        allowed = _without_changes(narration, similarity, base.steps(rows), settings)
+        document_steps = base.steps(rows)
+        allowed = _without_changes(narration, similarity, document_steps, settings)
         assigned, gain = align_in_order(allowed, settings.floor)
         if gain > best_gain:
             best_gain = gain
@@ -267,16 +278,15 @@ def ordered_steps(
             best_rows = np.where(is_idle, IDLE_SENTENCE, rows[columns])
             step_cosines = np.take_along_axis(similarity, columns[:, None], axis=1)
             # of segments whose near steps all change what was said: that of the nearest
-            is_near = (similarity >= settings.floor).any(axis=1)
-            has_allowed = (allowed >= settings.floor).any(axis=1)
-            is_refused = is_near & ~has_allowed
+            is_near = similarity >= settings.floor  # (S, K)
+            is_allowed = allowed >= settings.floor
+            is_refused = is_near.any(axis=1) & ~is_allowed.any(axis=1)
             nearest = similarity.max(axis=1, initial=0.0)
-            idle_cosines = np.where(is_refused, nearest, 0.0).astype(np.float32)
+            idle_cosines = np.where(is_refused, nearest, 0.0)
+            idle_cosines = idle_cosines.astype(np.float32)
             best_cosines = np.where(is_idle, idle_cosines, step_cosines[:, 0])
     step_rows = best_rows[best_rows != IDLE_SENTENCE]
-    steps: dict[int, TextStep] = {}
-    if len(step_rows):
-        steps = dict(zip(step_rows.tolist(), base.steps(step_rows), strict=True))
+    steps = _steps_by_row(base, step_rows)
     reason = NOT_IN_ORDER
     if not len(documents):
         reason = NO_DOCUMENT
@@ -310,6 +320,7 @@ def steps_by_line_model(
     """
     if not narration or not len(documents):
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
+    # the document that explains the narration best
     texts = [segment.text for segment in narration]
     fits: list[DocumentFit] = []
     for document in documents[: settings.ordered_documents]:

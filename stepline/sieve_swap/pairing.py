@@ -66,8 +66,9 @@ class WordSets:
 
     def __post_init__(self) -> None:
         word_count = len(self.words)
+        start_count = len(self.unknown) + 1
         last_start = int(self.starts[-1])
-        if len(self.starts) != len(self.unknown) + 1 or last_start != word_count:
+        if len(self.starts) != start_count or last_start != word_count:
             need = f"starts (N + 1,) ending at {word_count} and unknown (N,)"
             shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown.shape}"
             raise ShapeError(f"word sets need {need}, not {shapes}")
@@ -87,8 +88,8 @@ class WordSets:
 
     @staticmethod
     def of(lists: Iterable[Sequence[int]]) -> "WordSets":
-        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN_WORD counts as a word
-        of its own."""
+        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN_WORD counts as a
+        word of its own."""
         rows = [np.empty(0, np.int32)]
         unknown = []
         for numbers in lists:
@@ -115,7 +116,8 @@ class WordSets:
         starts = np.cumsum(np.concatenate(sizes))
         all_words = np.concatenate(words)
         all_unknown = np.concatenate(unknown)
-        return WordSets(starts.astype(np.int64), all_words, all_unknown)
+        starts = starts.astype(np.int64)
+        return WordSets(starts, all_words, all_unknown)
 
 
 # videos whose counts are in memory together: a byte per document and video, where no document has
@@ -171,13 +173,16 @@ class PairFinder:
             end = min(start + BATCH_VIDEOS, video_count)
             videos = range(start, end)
             # words that each document shares with each video, (documents, videos)
-            title_words = _shared(self._titles, [titles[video] for video in videos])
-            words = _shared(self._contents, [contents[video] for video in videos])
+            video_titles = [titles[video] for video in videos]
+            video_contents = [contents[video] for video in videos]
+            title_words = _shared(self._titles, video_titles)
+            words = _shared(self._contents, video_contents)
             is_likely = (title_words > 0) & (words >= least)
             likely_rows = np.ascontiguousarray(is_likely.T)
             for column, video in enumerate(videos):
                 documents = np.flatnonzero(likely_rows[column])
-                both = words[documents, column].astype(np.int64)
+                both = words[documents, column]
+                both = both.astype(np.int64)
                 video_size = video_sizes[video]
                 sizes = self._sizes[documents]
                 either = video_size + sizes - both
@@ -187,7 +192,7 @@ class PairFinder:
                     whole = video_size
                 recall = both / np.maximum(1, whole)
                 is_pair = (iou >= settings.iou) & (recall >= settings.recall)
-                yield Pairs(documents[is_pair], iou[is_pair], recall[is_pair])
+                yield Pairs(documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair])
 
 
 def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
@@ -197,8 +202,9 @@ def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     largest = int(sizes.max(initial=1))
     type = np.min_scalar_type(largest)
     ones = np.ones(len(sets.words), type)
+    cells = (ones, sets.words, sets.starts)
     shape = (len(sets), vocabulary)
-    return sparse.csr_array((ones, sets.words, sets.starts), shape=shape)
+    return sparse.csr_array(cells, shape=shape)
 
 
 def _shared(
@@ -248,7 +254,8 @@ def threshold_table(
     recall = np.concatenate(recall_parts)
     document = np.concatenate(document_parts)
     pair_counts = [len(pairs) for pairs in videos]
-    video = np.repeat(np.arange(len(videos)), pair_counts)
+    video_numbers = np.arange(len(videos))
+    video = np.repeat(video_numbers, pair_counts)
     rows = []
     for least_iou, least_recall in product(ious, recalls):
         is_pair = (iou >= least_iou) & (recall >= least_recall)

@@ -233,7 +233,7 @@ def _example(record: Record) -> str:
     sieved lines none."""
     # "mix" has two steps of the same sentences
     source_sets = list(dict.fromkeys(step.sources for step in record.steps))
-    number_of_source = {}
+    number_of_source: dict[int, int] = {}
     for number, sources in enumerate(source_sets):
         number_of_source |= dict.fromkeys(sources, number)
     narration = []

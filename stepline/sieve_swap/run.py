@@ -169,8 +169,7 @@ def _videos_with_faults_reported(job: Job) -> Iterator[VideoOrRejected]:
 
 def _identity(job: Job) -> str:
     """Return what decides a run, a line per section."""
-    not_deciding = {"run": {"words"}, "text_base": True}
-    settings = job.settings.model_dump(mode="json", exclude=not_deciding)
+    settings = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
     lines = [f"stepline {__version__}\n"]
     for section, value in sorted(settings.items()):
         lines.append(f"{section}: {value}\n")

@@ -92,10 +92,11 @@ def sieve_and_swap(
     out and why.
 
     paired: each record's documents, the likeliest first; needed by scope "paired" and methods
-    "monotone" and "line-model". retained: the documents of scope "retained"; None searches all. embed: texts to the
-    (N, D) unit vectors of the base's encoder; None is `base.embed`, which refuses an encoder that
-    has changed since. Earlier steps of a record are replaced. Raises ShapeError where the numbers
-    do not fit, ModelError where the line model cannot read the base's vectors.
+    "monotone" and "line-model". retained: the documents of scope "retained"; None searches all.
+    embed: texts to the (N, D) unit vectors of the base's encoder; None is `base.embed`, which
+    refuses an encoder that has changed since. Earlier steps of a record are replaced. Raises
+    ShapeError where the numbers do not fit, ModelError where the line model cannot read the base's
+    vectors.
     """
     _check_inputs(records, base, settings, paired)
     narration = [segments(record.sentences, settings) for record in records]
@@ -174,6 +175,7 @@ def _raw(record: Record, narration: Sequence[NarrationSegment]) -> Record:
 
 
 def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> Record:
+    # which texts a match gives
     gives_swapped = settings.variant in ("swap", "mix")
     gives_own_words = settings.variant in ("only-sieve", "mix")
     steps: list[Step] = []

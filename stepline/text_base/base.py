@@ -15,7 +15,7 @@ from stepline.text_base.index import Index, open_index, open_vectors, require_ma
 from stepline.text_base.manifest import Manifest
 from stepline.text_base.parquet_tables import PartedTable, Row
 from stepline.text_base.settings import Engine
-from stepline.text_base.vectors import NO_ROW, Block, Rows, nearest_exact
+from stepline.text_base.vectors import NO_ROW, Block, Neighbours, Rows, nearest_exact
 
 BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
 
@@ -73,7 +73,8 @@ class TextBase:
     def rows_of(self, number: int) -> Rows:
         """Return the rows of a document's steps, in its order: (its steps,)."""
         document = self._documents[number]
-        return np.array(document["rows"], dtype=np.int64)
+        rows = document["rows"]
+        return np.array(rows, dtype=np.int64)
 
     def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
         """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that
@@ -82,13 +83,15 @@ class TextBase:
         steps = {}
         # in their order on disk, so that each group is read once
         for row in sorted(set(numbers)):
-            steps[row] = TextStep(**self._steps[row])
+            fields = self._steps[row]
+            steps[row] = TextStep(**fields)
         return [steps[row] for row in numbers]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
         """Return the unit vectors of these rows: (len(rows), D) float32. Raises ShapeError for a
         row not there."""
-        return self._vectors.take(np.asarray(rows, dtype=np.int64))
+        numbers = np.asarray(rows, dtype=np.int64)
+        return self._vectors.take(numbers)
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that
@@ -109,7 +112,7 @@ class TextBase:
         engine: Engine | None = None,
         effort: int | None = None,
         documents: Sequence[int] | Rows | None = None,
-    ) -> tuple[Rows, Matrix]:
+    ) -> Neighbours:
         """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k)
         float32.
 
@@ -117,7 +120,7 @@ class TextBase:
         steps exist, the rest are row -1 with cosine -1. documents: search the steps of these only
         (then always exactly).
         engine: any but exact needs its index (`add_index`); None is the index built last, exact
-        where there is none.
+        without an index.
         effort: lists probed, or ef; None is the one that measured the recall asked for.
         Raises ShapeError for another width, StoreError for an index that is missing.
         """
@@ -129,7 +132,8 @@ class TextBase:
         if engine is None:
             engine = self.engine
         if engine == "exact":
-            return nearest_exact(queries, self._vectors.blocks(), k)
+            blocks = self._vectors.blocks()
+            return nearest_exact(queries, blocks, k)
         entries = {entry.engine: entry for entry in self.manifest.indexes}
         if engine not in entries:
             engines = ", ".join(entries) or "none"
@@ -139,13 +143,13 @@ class TextBase:
             self._indexes[engine] = open_index(self.folder, engine)
         if effort is None:
             effort = entries[engine].effort
-        return self._indexes[engine].search(queries, k, effort)
+        index = self._indexes[engine]
+        return index.search(queries, k, effort)
 
-    def _nearest_of(
-        self, queries: Matrix, k: int, documents: Sequence[int] | Rows
-    ) -> tuple[Rows, Matrix]:
+    def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> Neighbours:
         """Search the steps of some documents, read a piece at a time."""
-        numbers = np.unique(np.asarray(documents, dtype=np.int64))
+        document_array = np.asarray(documents, dtype=np.int64)
+        numbers = np.unique(document_array)
         rows = self._rows_of_all(numbers)
 
         def blocks() -> Iterator[Block]:
@@ -159,7 +163,8 @@ class TextBase:
         return rows_or_none[indexes], cosines
 
     def _rows_of_all(self, documents: Rows) -> Rows:
-        """Return the rows that some documents hold, ascending; those of the last search are kept."""
+        """Return the rows that some documents hold, ascending; those of the last search are
+        kept."""
         if self._last is not None:
             last_documents, last_rows = self._last
             if np.array_equal(last_documents, documents):
@@ -173,13 +178,18 @@ class TextBase:
 
 
 def open_base(folder: Path) -> TextBase:
-    """Return the text base in a folder. Raises StoreError, with the cure, where there is none or it
-    is damaged."""
+    """Return the text base in a folder. Raises StoreError, with the cure, where there is no base or
+    it is damaged."""
     manifest = require_manifest(folder)
     return TextBase(folder, manifest)
 
 
 def _document(row: Row) -> Document:
     return Document.from_texts(
-        row["id"], row["title"], row["texts"], row["source"], row["licence"], row["ingredients"]
+        row["id"],
+        row["title"],
+        texts=row["texts"],
+        source=row["source"],
+        licence=row["licence"],
+        ingredients=row["ingredients"],
     )

@@ -4,13 +4,13 @@ rows.
 A part's files: steps.parquet (a row per line), documents.parquet (a row per document, in its own
 wording), and arrays: keys and key_rows (the key of normal words -> its row), bands, pairs and ends
 (sketches of its lines), identities (keys of its documents' ids), holder_rows and holders (which
-documents hold a row). The first occurrence of a line stands for all; what was read earlier never
+documents hold a row). The first occurrence of a line represents all; what was read earlier never
 changes its row. Memory: 40 bytes per line read, and what sorting may use.
 
 Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either
-stands for itself or for the earliest line that says the same; so a line that was kept is never
-dropped by what is appended later, and each merged line is within the threshold of the one that
-stands for it.
+represents itself or is merged into the earliest line that says the same. So a line that has a row
+is never dropped by what is appended later, and each merged line is within the threshold of the one
+that represents it.
 """
 
 from collections import Counter
@@ -85,11 +85,11 @@ def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
 def near_duplicates(
     sketches: Sequence[Sketch], known_count: int, threshold: float, memory: int
 ) -> Rows:
-    """Return for each line the place of the line that stands for it, itself where none is near:
+    """Return for each line the place of the line that represents it, itself without a near one:
     (N,) int64.
 
-    known_count: how many of the lines were merged before; they stay. threshold: Jaccard likeness of the
-    word pairs, 1 merges nothing.
+    known_count: how many of the lines were merged before; they stay. threshold: Jaccard likeness of
+    the word pairs, 1 merges nothing.
     """
     count = sum(len(part.keys) for part in sketches)
     representatives = np.arange(count, dtype=np.int64)
@@ -102,9 +102,11 @@ def near_duplicates(
     for band in range(band_count):
         keys = [part.bands[:, band] for part in sketches]
         for row, leader in _candidates(keys, known_count, memory):
-            if leader < earliest[row] and jaccard(lines[row], lines[leader]) >= threshold:
+            if leader >= earliest[row]:
+                continue
+            if jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
-    # the line that stands for the near one may be farther, so it is compared too
+    # the line that represents the near one may be farther, so it is compared too
     has_near = earliest < count
     for row in np.flatnonzero(has_near).tolist():
         near = earliest[row]
@@ -119,12 +121,14 @@ class _Pairs:
 
     def __init__(self, sketches: Sequence[Sketch]) -> None:
         self._sketches = sketches
-        sizes = [len(part.keys) for part in sketches]
-        self._starts = np.cumsum([0, *sizes])
+        sizes = [0]
+        for part in sketches:
+            sizes.append(len(part.keys))
+        self._starts = np.cumsum(sizes)
 
     def __getitem__(self, row: int) -> npt.NDArray[np.uint32]:
-        next_part = int(np.searchsorted(self._starts, row, side="right"))
-        number = next_part - 1
+        next_number = np.searchsorted(self._starts, row, side="right")
+        number = int(next_number) - 1
         part = self._sketches[number]
         line = int(row - self._starts[number])
         start = 0
@@ -143,7 +147,7 @@ def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterat
             start = edges[group]
             end = edges[group + 1]
             members = places[start:end].tolist()
-            for number, member in enumerate(members[1:], start=1):
+            for number, member in enumerate(members):
                 if member < known_count:
                     continue
                 leader_count = min(number, MAX_CANDIDATES)
@@ -174,10 +178,12 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
                 # a shift by all 64 bits is undefined
                 rows = np.arange(len(array))
             else:
-                in_range = (array >> shift) == np.uint64(number)
+                ranges = array >> shift
+                in_range = ranges == np.uint64(number)
                 rows = np.flatnonzero(in_range)
+            part_hashes = array[rows]
             places.append(rows + start)
-            hashes.append(np.asarray(array[rows]))
+            hashes.append(np.asarray(part_hashes))
         if not any(map(len, hashes)):
             continue
         # equal ones side by side
@@ -225,7 +231,8 @@ def write_tables(
 
     Documents whose id was read before are left out and counted in the tallies.
     """
-    new = _NewDocuments(shards, parts, part, tallies, settings.memory << 20)
+    memory = settings.memory << 20  # bytes
+    new = _NewDocuments(shards, parts, part, tallies, memory)
     merged = _merge(new, parts, part, settings)
     steps = _first_lines(new.rows(), merged.firsts)
     write_table(steps, STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
@@ -252,7 +259,8 @@ def write_tables(
     line_count = len(merged.rows)
     by_source = []
     for origin in range(len(tallies)):
-        by_source.append((documents[origin], lines[origin]))
+        counts = (documents[origin], lines[origin])
+        by_source.append(counts)
     return Counts(
         documents=documents.total(),
         lines=line_count,
@@ -276,7 +284,8 @@ def line_sketch(part: Path) -> Sketch:
 
 
 class _NewDocuments:
-    """The documents of some shards whose id no earlier document has; their ids' keys are written."""
+    """The documents of some shards whose id no earlier document has; their ids' keys are
+    written."""
 
     def __init__(
         self,
@@ -292,9 +301,11 @@ class _NewDocuments:
         self._shards = shards
         _, self._is_new = _are_first(earlier_keys, keys, memory)
         if not self._is_new.all():
-            for row, is_new in zip(_shard_rows(shards), self._is_new, strict=True):
+            rows = _shard_rows(shards)
+            for row, is_new in zip(rows, self._is_new, strict=True):
                 if not is_new:
-                    tallies[row["origin"]].add("duplicate id", row["id"])
+                    tally = tallies[row["origin"]]
+                    tally.add("duplicate id", row["id"])
         new_keys = keys[self._is_new]
         write_arrays(part / "identities.u64", [new_keys])
 
@@ -353,7 +364,8 @@ def _merge(
         new_row_numbers = np.cumsum(alone) - 1 + known_count
         new_representatives = np.maximum(representatives - known_count, 0)
         is_old = representatives < known_count
-        row_of = np.where(is_old, representatives, new_row_numbers[new_representatives])
+        new_rows_of = new_row_numbers[new_representatives]
+        row_of = np.where(is_old, representatives, new_rows_of)
     distinct = np.flatnonzero(is_distinct)
     _write_part_sketches(part, keys[distinct], row_of, alone)
     # the row of every line, by the first line of the same words
@@ -388,16 +400,18 @@ def _write_sketches(new: _NewDocuments, is_distinct: Flags, work: Path) -> None:
 
 
 def _write_part_sketches(part: Path, keys: Hashes, row_of: Rows, alone: Flags) -> None:
-    """Write the keys of all distinct lines and the sketches of those that stand for themselves."""
+    """Write the keys of all distinct lines and the sketches of those that represent themselves."""
     write_arrays(part / "keys.u64", [keys])
     write_arrays(part / "key_rows.i64", [row_of])
     lines = line_sketch(part / "work")
     sizes = np.diff(lines.ends, prepend=0)
     ends = np.cumsum(sizes[alone])
     pair_marks = np.repeat(alone, sizes)
-    write_arrays(part / "bands.u64", _marked(lines.bands, alone))
+    bands = _marked(lines.bands, alone)
+    pairs = _marked(lines.pairs, pair_marks)
+    write_arrays(part / "bands.u64", bands)
     write_arrays(part / "ends.i64", [ends])
-    write_arrays(part / "pairs.u32", _marked(lines.pairs, pair_marks))
+    write_arrays(part / "pairs.u32", pairs)
 
 
 def _marked(array: npt.NDArray[Any], marks: Flags) -> Iterator[npt.NDArray[Any]]:

@@ -3,8 +3,8 @@ search, opened.
 
 InvertedLists is our own: vectors sorted into lists around k-means centroids. Many queries are asked
 at once, so the work goes list by list and every comparison is a matrix product; searching query by
-query instead is bound by memory, not by arithmetic. C lists, P lists probed per query. FaissIndex is
-FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
+query instead is bound by memory, not by arithmetic. C lists, P lists probed per query. FaissIndex
+is FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
 """
 
 from pathlib import Path
@@ -28,6 +28,7 @@ from stepline.text_base.settings import Engine, TextBaseSettings
 from stepline.text_base.vectors import (
     NO_ROW,
     Nearest,
+    Neighbours,
     Rows,
     VectorStore,
     as_tensor,
@@ -56,7 +57,8 @@ class InvertedLists:
     def __init__(self, folder: Path) -> None:
         centroids = read_vectors(folder / "centroids.npy")
         self._centroids = np.asarray(centroids, dtype=np.float32)
-        self._bounds = np.asarray(read_array(folder / "bounds.i64"))  # (C + 1,)
+        bounds = read_array(folder / "bounds.i64")  # (C + 1,)
+        self._bounds = np.asarray(bounds)
         self._order = read_array(folder / "order.i64")
         self._vectors = read_vectors(folder / "vectors.npy")
 
@@ -69,18 +71,21 @@ class InvertedLists:
             efforts.add(3 << power)
         return [effort for effort in sorted(efforts) if effort <= count]
 
-    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         """Return what `nearest_exact` does, found in the `effort` lists whose centroids are
         nearest."""
         query_count = len(queries)
-        rows = np.empty((query_count, k), np.int64)
-        cosines = np.empty((query_count, k), np.float32)
+        shape = (query_count, k)
+        rows = np.empty(shape, np.int64)
+        cosines = np.empty(shape, np.float32)
         for start in range(0, query_count, QUERIES_TOGETHER):
             chunk = slice(start, start + QUERIES_TOGETHER)
-            rows[chunk], cosines[chunk] = self._search(queries[chunk], k, effort)
+            chunk_rows, chunk_cosines = self._search(queries[chunk], k, effort)
+            rows[chunk] = chunk_rows
+            cosines[chunk] = chunk_cosines
         return rows, cosines
 
-    def _search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def _search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         import torch
 
         list_count = len(self._centroids)
@@ -89,9 +94,11 @@ class InvertedLists:
         # the queries that ask each list: those of list number c are query_of[edges[c]:edges[c + 1]]
         lists, _ = nearest_exact(queries, [(0, self._centroids)], effort)  # (N, P)
         order = np.argsort(lists, axis=None, kind="stable")
-        query_of = torch.from_numpy(order // effort).to(device)
+        query_array = order // effort
+        query_of = torch.from_numpy(query_array).to(device)
         ordered_lists = lists.ravel()[order]
-        edges = np.searchsorted(ordered_lists, np.arange(list_count + 1))
+        list_numbers = np.arange(list_count + 1)
+        edges = np.searchsorted(ordered_lists, list_numbers)
         asked_lists = np.flatnonzero(np.diff(edges))
         # list by list, all queries that ask it at once
         all_queries = as_tensor(queries, device)
@@ -103,8 +110,10 @@ class InvertedLists:
                     continue
                 first, last = edges[number : number + 2]
                 numbers = query_of[first:last]  # (n,)
-                vectors = as_tensor(self._vectors[start:end], device)  # (m, D)
-                row_array = np.array(self._order[start:end])
+                list_vectors = self._vectors[start:end]
+                list_rows = self._order[start:end]
+                vectors = as_tensor(list_vectors, device)  # (m, D)
+                row_array = np.array(list_rows)
                 rows = torch.from_numpy(row_array).to(device)
                 scores = all_queries[numbers] @ vectors.T  # (n, m)
                 best.offer(numbers, scores, rows)
@@ -127,12 +136,14 @@ def build_lists(vectors: VectorStore, folder: Path, *, seed: int, memory: int) -
     order = np.argsort(list_of, kind="stable")
     list_numbers = np.arange(len(centroids) + 1)
     bounds = np.searchsorted(list_of[order], list_numbers)
-    starts = range(0, count, BLOCK_VECTORS)
-    blocks = (vectors.take(order[start : start + BLOCK_VECTORS]) for start in starts)
     write_vectors(folder / "centroids.npy", [centroids], centroids.shape, "float32")
     write_arrays(folder / "bounds.i64", [bounds])
     write_arrays(folder / "order.i64", [order])
-    write_vectors(folder / "vectors.npy", blocks, (count, vectors.width), vectors.precision)
+    # the vectors in that order, a block at a time
+    starts = range(0, count, BLOCK_VECTORS)
+    blocks = (vectors.take(order[start : start + BLOCK_VECTORS]) for start in starts)
+    shape = (count, vectors.width)
+    write_vectors(folder / "vectors.npy", blocks, shape, vectors.precision)
 
 
 def _nearest_centroids(vectors: Matrix, centroids: Matrix) -> Rows:
@@ -144,8 +155,8 @@ def _nearest_centroids(vectors: Matrix, centroids: Matrix) -> Rows:
 def _list_count(count: int, smallest: int) -> int:
     """Return the number of lists for `count` vectors: about 4 sqrt(count), a power of two, with at
     least `smallest` vectors per list."""
-    ideal = 4 * np.sqrt(max(1, count))
-    power = round(np.log2(ideal))
+    root = np.sqrt(max(1, count))
+    power = round(np.log2(4 * root))
     lists = max(MIN_LISTS, 1 << power)
     most = max(1, count // smallest)
     return int(min(most, lists))
@@ -158,7 +169,8 @@ def _training_vectors(
     memory, in bytes."""
     vector_bytes = 8 * vectors.width
     size = min(VECTORS_PER_CENTROID * lists, memory // vector_bytes)
-    rows = _sample(rng, len(vectors), max(1, size))
+    size = max(1, size)
+    rows = _sample(rng, len(vectors), size)
     return vectors.take(rows)
 
 
@@ -184,8 +196,9 @@ def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
         # the sum of the points of each centroid, or another point where it has none
         filled = np.flatnonzero(counts)
         starts = np.cumsum(counts) - counts
+        filled_starts = starts[filled]
         sums = np.empty_like(centroids)
-        sums[filled] = np.add.reduceat(points[order], starts[filled], axis=0)
+        sums[filled] = np.add.reduceat(points[order], filled_starts, axis=0)
         empty = np.flatnonzero(counts == 0)
         new_points = _sample(rng, point_count, len(empty))
         sums[empty] = points[new_points]
@@ -195,7 +208,7 @@ def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
 
 FAISS_FILES = ("index.faiss",)
 GRAPH_LINKS = 32  # neighbours of a node in the graph
-GRAPH_BUILD_EFFORT = 80  # nodes looked at when one is added to the graph
+GRAPH_BUILD_EFFORT = 80  # nodes compared when one is added to the graph
 MIN_FAISS_LIST_VECTORS = 39  # vectors a list on average, at least, as FAISS asks for
 MAX_REASON_CHARS = 200  # of what FAISS says about a file that it cannot read
 GRAPH_EFFORTS = (16, 32, 64, 128, 256, 512, 1024)  # values of ef worth trying
@@ -219,10 +232,11 @@ class FaissIndex:
         self._faiss = library()
         self._engine = engine
         try:
-            self._index = self._faiss.read_index(str(folder / "index.faiss"))
+            path = folder / "index.faiss"
+            self._index = self._faiss.read_index(str(path))
         except RuntimeError as error:  # FAISS raises no narrower class
-            last_line = str(error).splitlines()[-1]
-            reason = last_line[:MAX_REASON_CHARS]
+            lines = str(error).splitlines()
+            reason = lines[-1][:MAX_REASON_CHARS]
             fault = f"{folder}: not readable ({reason})"
             raise StoreError(f"{fault}; `stepline text-base index` builds it") from error
 
@@ -236,7 +250,7 @@ class FaissIndex:
         probe_counts = [lists for lists in PROBE_COUNTS if lists < count]
         return [*probe_counts, count]
 
-    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         """Return what `nearest_exact` does, as far as the index finds it."""
         if self._engine == "ivf":
             self._index.nprobe = effort
@@ -246,7 +260,8 @@ class FaissIndex:
         cosines, rows = self._index.search(query_array, k)
         cosines = np.where(rows == NO_ROW, -1.0, cosines)
         cosines = cosines.clip(-1.0, 1.0)
-        return rows.astype(np.int64), cosines.astype(np.float32)
+        rows = rows.astype(np.int64)
+        return rows, cosines.astype(np.float32)
 
 
 def build_faiss(
@@ -291,7 +306,7 @@ class Index(Protocol):
     def efforts(self) -> list[int]:
         """Return the efforts worth trying, ascending."""
 
-    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         """Return rows (N, k) and cosines (N, k), best first; -1 where nothing was found."""
 
 
@@ -306,7 +321,8 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     engine = settings.engine
     purpose = (engine, manifest.steps, settings.recall)
     for entry in manifest.indexes:
-        if (entry.engine, entry.steps, entry.wanted) == purpose:
+        entry_purpose = (entry.engine, entry.steps, entry.wanted)
+        if entry_purpose == purpose:
             return entry
     # build
     vectors = open_vectors(folder, manifest)
@@ -340,7 +356,8 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     )
     others = [other for other in manifest.indexes if other.engine != engine]
     indexes = (*others, entry)
-    write_manifest(manifest.model_copy(update={"indexes": indexes}), folder)
+    new_manifest = manifest.model_copy(update={"indexes": indexes})
+    write_manifest(new_manifest, folder)
     return entry
 
 
@@ -366,8 +383,10 @@ def measure_recall(
         rows, row_cosines = index.search(queries, 2, effort)
         cosines = _other(probes, rows, row_cosines)
         is_near_enough = cosines >= least
-        recall = round(float(is_near_enough.mean()), 4)
-        curve.append(CurvePoint(effort=effort, recall=recall))
+        share = float(is_near_enough.mean())
+        recall = round(share, 4)
+        point = CurvePoint(effort=effort, recall=recall)
+        curve.append(point)
         if recall >= settings.recall:
             break
     return tuple(curve), len(probes)
@@ -393,12 +412,14 @@ def open_index(folder: Path, engine: Engine) -> Index:
 
 def open_vectors(folder: Path, manifest: Manifest) -> VectorStore:
     """Return the vectors of a base."""
-    files = [folder / "parts" / part.name / "vectors.npy" for part in manifest.parts]
+    part_folder = folder / "parts"
+    files = [part_folder / part.name / "vectors.npy" for part in manifest.parts]
     return VectorStore(files, manifest.width, manifest.precision)
 
 
 def require_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a base. Raises StoreError, with the cure, where there is none."""
+    """Return the manifest of a base. Raises StoreError, with the cure, for a folder without a
+    base."""
     manifest = read_manifest(folder)
     if manifest is None:
         cure = f"`stepline text-base build SOURCE --out {folder}` makes one"

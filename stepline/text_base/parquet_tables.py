@@ -27,13 +27,17 @@ def write_table(
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    text = arrow.string()
+    int64 = arrow.int64()
     types = {
-        "text": arrow.string(),
-        "texts": arrow.list_(arrow.string()),
+        "text": text,
+        "texts": arrow.list_(text),
         "int32": arrow.int32(),
-        "int64s": arrow.list_(arrow.int64()),
+        "int64s": arrow.list_(int64),
     }
-    fields = {name: types[kind] for name, kind in columns.items()}
+    fields = {}
+    for name, kind in columns.items():
+        fields[name] = types[kind]
     schema = arrow.schema(fields)
     waiting: list[Row] = []
     with (
@@ -46,6 +50,7 @@ def write_table(
             writer.write_table(table, row_group_size=group)
             waiting.clear()
 
+        # a row group at a time
         for row in rows:
             cells = {name: row[name] for name in columns}
             waiting.append(cells)
@@ -86,8 +91,8 @@ class PartedTable:
         count = self._starts[-1]
         if not 0 <= row < count:
             raise ShapeError(f"number {row}: the base has {count}, counted from 0")
-        next_part = int(np.searchsorted(self._starts, row, side="right"))
-        part = next_part - 1
+        next_part = np.searchsorted(self._starts, row, side="right")
+        part = int(next_part) - 1
         row_in_part = int(row - self._starts[part])
         group, row_in_group = divmod(row_in_part, self._group)
         key = (part, group)

@@ -143,7 +143,7 @@ def _write_state(state: ReadingState, shard: Path) -> None:
 
 
 def _read_state(shard: Path) -> ReadingState | None:
-    """Return the state after a shard; None where there is none."""
+    """Return the state after a shard; None for a shard that does not exist."""
     try:
         text = shard.with_suffix(".json").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -2,8 +2,8 @@
 
 Flat integer arrays have the type that the file's ending names; vectors are .npy. VectorStore joins
 the vectors of all parts of a base into one table that is never loaded whole. `nearest_exact`
-compares with all of them: blocked matrix products in PyTorch, on a GPU where there is one. Its memory is two
-tiles and what the caller holds. N queries, D width, k neighbours.
+compares with all of them: blocked matrix products in PyTorch, on a GPU where there is one. Its
+memory is two tiles and what the caller holds. N queries, D width, k neighbours.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +27,7 @@ Array: TypeAlias = npt.NDArray[Any]  # of any numbers
 NumberType: TypeAlias = np.dtype[Any]
 # the row of its first vector, vectors (n, D) of any float
 Block: TypeAlias = tuple[int, Array]
+Neighbours: TypeAlias = tuple[Rows, Matrix]  # rows (N, k) and cosines (N, k) of N queries
 
 
 # the types of flat arrays, by the ending of their file
@@ -83,7 +84,8 @@ def write_vectors(
     all."""
     type = np.dtype(precision).newbyteorder("<")
     with atomic_path(path) as partial, partial.open("wb") as file:
-        header = {"descr": type.str, "fortran_order": False, "shape": shape}  # of the .npy format
+        # of the .npy format
+        header = {"descr": type.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         _write_pieces(file, pieces, type)
 
@@ -104,24 +106,27 @@ class VectorStore:
     def __init__(self, files: Sequence[Path], width: int, precision: str) -> None:
         self.width = width
         self.precision = precision
-        self._arrays = [read_vectors(file) for file in files]
-        for file, array in zip(files, self._arrays, strict=True):
+        self._arrays = []
+        sizes = [0]
+        for file in files:
+            array = read_vectors(file)
             if not _has_width(array, width):
                 shapes = f"vectors {array.shape}, not (N, {width})"
                 raise ShapeError(f"{file}: {shapes}; build the text base again")
-        sizes = [len(array) for array in self._arrays]
-        self._starts = np.cumsum([0, *sizes])
+            self._arrays.append(array)
+            sizes.append(len(array))
+        self._starts = np.cumsum(sizes)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def blocks(self, size: int = BLOCK_VECTORS) -> Iterator[Block]:
         """Yield (row of the first, vectors) over all parts, at most `size` at a time."""
-        for start, array in zip(self._starts, self._arrays, strict=False):
+        for part, array in enumerate(self._arrays):
+            start = int(self._starts[part])
             for offset in range(0, len(array), size):
-                row = int(start) + offset
                 vectors = array[offset : offset + size]
-                yield row, vectors
+                yield start + offset, vectors
 
     def take(self, rows: Rows | Sequence[int]) -> Matrix:
         """Return the vectors of these rows (len(rows), D) as float32. Raises ShapeError for a row
@@ -189,7 +194,8 @@ class Nearest:
             columns = better_scores.argmax(dim=1, keepdim=True)  # (b, 1)
             best_scores = best[better].unsqueeze(1)
         else:
-            width = min(self.k, scores.shape[1])
+            _, row_count = scores.shape
+            width = min(self.k, row_count)
             best_scores, columns = top(better_scores, width)  # (b, <= k)
         best_rows = rows[columns]
         earlier_cosines = self.cosines[numbers]
@@ -202,10 +208,12 @@ class Nearest:
         cosines = cosines.gather(1, by_row)
         by_cosine = torch.argsort(cosines, dim=1, descending=True, stable=True)
         best_k = by_cosine[:, : self.k]
-        self.cosines[numbers] = cosines.gather(1, best_k)
-        self.rows[numbers] = candidates.gather(1, best_k)
+        best_cosines = cosines.gather(1, best_k)
+        best_candidates = candidates.gather(1, best_k)
+        self.cosines[numbers] = best_cosines
+        self.rows[numbers] = best_candidates
 
-    def result(self) -> tuple[Rows, Matrix]:
+    def result(self) -> Neighbours:
         """Return rows (N, k) and cosines (N, k)."""
         is_missing = self.rows == NO_ROW
         cosines = self.cosines.masked_fill(is_missing, -1.0)
@@ -225,7 +233,8 @@ def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
     least = values[:, -1:]
     is_candidate = scores >= least
     candidate_counts = is_candidate.sum(dim=1)
-    tied_rows = torch.nonzero(candidate_counts > k).squeeze(1)
+    has_ties = candidate_counts > k
+    tied_rows = torch.nonzero(has_ties).squeeze(1)
     if len(tied_rows):
         tied_scores = scores[tied_rows]
         order = torch.argsort(tied_scores, dim=1, descending=True, stable=True)
@@ -235,7 +244,7 @@ def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
     return values, columns
 
 
-def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple[Rows, Matrix]:
+def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> Neighbours:
     """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N, k)
     float32.
 
@@ -252,7 +261,8 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple
     numbers = torch.arange(query_count, device=device)
     best = Nearest(query_count, k, device)
     # the scores of every tile are written here
-    score_memory = torch.empty(TILE_QUERIES * TILE_VECTORS, device=device)
+    tile_scores = TILE_QUERIES * TILE_VECTORS
+    score_memory = torch.empty(tile_scores, device=device)
     with torch.inference_mode():
         for first_row, vectors in blocks:
             if not _has_width(vectors, width):

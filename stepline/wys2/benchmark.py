@@ -6,7 +6,7 @@
                 transcript says when it is spoken, the score of the clip in which it is (`shown`)
 
 Scores are raw, as ROC-AUC takes them. Differs: the paper gives its features to TAN's alignability
-head, which nobody released; here the best clip of the video decides, as in MIL-NCE's row of the
+head, which was not released; here the best clip of the video decides, as in MIL-NCE's row of the
 same table. Letters: K sentences, T feature rows.
 """
 

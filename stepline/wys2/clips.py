@@ -189,7 +189,8 @@ class FrameClip:
             top = (height - side) // 2
             left_edge = (width - side) // 2
             rows = latest[top : top + side]
-            images.append(rows[:, left_edge : left_edge + side])
+            square = rows[:, left_edge : left_edge + side]
+            images.append(square)
         return np.stack(images)
 
     def _last_picture_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
@@ -219,7 +220,7 @@ class ClipTextPair:
     """A clip, float32 rows (R, C) or uint8 RGB frames (T, H, W, 3), and its texts (P, D) float32,
     its own first.
 
-    A FrameClip stands for frames that are still in their file. Raises ShapeError when an array has
+    A FrameClip is frames that are still in their file. Raises ShapeError when an array has
     another form, no row, or holds NaN or infinity.
     """
 
@@ -289,7 +290,8 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
     if len(shapes) > 1:
         fault = f"clips of one batch must have one shape, not {sorted(shapes)}"
         raise ShapeError(f"{fault}; cut them alike")
-    frames = torch.from_numpy(np.stack(videos))
+    stacked_frames = np.stack(videos)
+    frames = torch.from_numpy(stacked_frames)
     return ClipTextBatch(frames, None, text, text_pad)
 
 

@@ -34,6 +34,7 @@ from stepline.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
 TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
 RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
@@ -64,12 +65,14 @@ class ClipDataset:
         pairs = []
         for pair in self.pairs:
             own_text = pair.text[:1]
-            pairs.append(ClipTextPair(pair.id, pair.video, own_text))
+            own_pair = ClipTextPair(pair.id, pair.video, own_text)
+            pairs.append(own_pair)
         return pairs
 
     def positive(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
-        return list(compress(self.pairs, labels.tolist()))
+        flags = labels.tolist()
+        return list(compress(self.pairs, flags))
 
 
 def gather_clips(
@@ -96,11 +99,12 @@ def gather_clips(
         records, source, settings, transcripts, dataset.omitted, excluded=excluded
     )
     for record, clips in videos:
-        vectors = encode([sentence.text for sentence in record.sentences])
+        sentences = [sentence.text for sentence in record.sentences]
+        vectors = encode(sentences)
         texts = []
         for clip in clips:
-            candidates = list(clip.candidates)
-            texts.append((clip.span, vectors[candidates]))
+            candidates = vectors[list(clip.candidates)]
+            texts.append((clip.span, candidates))
         dataset.clips += clips
         dataset.pairs += source.pairs(record.video.id, texts)
     return dataset
@@ -170,19 +174,22 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
         pictures.append(pair.video.mean(axis=0, dtype=np.float32))
         words.append(pair.text[0])
     videos = [clip.video for clip in clips]
-    by_picture = task_log_probabilities(np.stack(pictures), tasks, videos)
-    by_words = task_log_probabilities(np.stack(words), tasks, videos)
+    picture_rows = np.stack(pictures)
+    word_rows = np.stack(words)
+    by_picture = task_log_probabilities(picture_rows, tasks, videos)
+    by_words = task_log_probabilities(word_rows, tasks, videos)
     return modality_consensus_labels(tasks, by_picture, by_words, settings)
 
 
-def _clip_tasks(clips: Sequence[NarratedClip]) -> npt.NDArray[np.int64]:
+def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     """Return the number of each clip's task, (N,)."""
     missing = sum(clip.task is None for clip in clips)
     if missing:
         fault = f"{missing} of {len(clips)} clips have no task"
         raise DatasetError(f"{fault}; MC labels need the task of every video")
     names = [str(clip.task) for clip in clips]
-    _, numbers = np.unique(np.array(names, dtype=object), return_inverse=True)
+    name_array = np.array(names, dtype=object)
+    _, numbers = np.unique(name_array, return_inverse=True)
     return numbers.astype(np.int64)
 
 
@@ -218,7 +225,8 @@ def map_cosine(cosine: Array, mapping: CosineMapping) -> Array:
     if mapping == "halved":
         return np.asarray((1 + within) / 2)
     if mapping == "angle":
-        return np.asarray(1 - np.arccos(within) / np.pi)
+        angles = np.arccos(within)
+        return np.asarray(1 - angles / np.pi)
     return np.maximum(within, 0.0)
 
 
@@ -235,7 +243,8 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
     similarities = similarity[has_step]
     least = settings.similarity
     if settings.quantile is not None:
-        least = float(np.quantile(similarities, 1 - settings.quantile))
+        quantile = np.quantile(similarities, 1 - settings.quantile)
+        least = float(quantile)
     comparable = np.where(has_step, similarity, -1.0)
     labels: Mask = has_step & (comparable >= least)
     if not labels.any():
@@ -247,9 +256,10 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
 
 
 def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
-    """Return VR: clips with any key-step. Raises DatasetError when there is none."""
-    has_step = [clip.key_step is not None for clip in clips]
-    return require_key_steps(np.array(has_step, dtype=np.bool_))
+    """Return VR: clips with any key-step. Raises DatasetError when no clip has one."""
+    flags = [clip.key_step is not None for clip in clips]
+    has_step = np.array(flags, dtype=np.bool_)
+    return require_key_steps(has_step)
 
 
 def require_key_steps(has_step: Mask) -> Mask:
@@ -262,7 +272,7 @@ def require_key_steps(has_step: Mask) -> Mask:
 
 
 def modality_consensus_labels(
-    tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings
+    tasks: Tasks, video: Array, text: Array, settings: LabelSettings
 ) -> Mask:
     """Return MC: clips that rank high for their own task by the picture and by the words.
 
@@ -283,7 +293,7 @@ def modality_consensus_labels(
     return labels
 
 
-def _ranks_high(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSettings) -> Mask:
+def _ranks_high(tasks: Tasks, scores: Array, settings: LabelSettings) -> Mask:
     """Return which clips rank high for their own task by scores (N, O), as
     `modality_consensus_labels` defines it."""
     count = len(tasks)
@@ -302,9 +312,7 @@ def _ranks_high(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSett
     return high
 
 
-def task_log_probabilities(
-    features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence[str]
-) -> Array:
+def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
     """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over
     videos.
 
@@ -322,18 +330,20 @@ def task_log_probabilities(
     fold_of_row = np.array([folds[video] for video in videos])
     rows = standardise_columns(features)
     class_count = int(tasks.max()) + 1
-    scores = np.zeros((len(rows), class_count))
+    shape = (len(rows), class_count)
+    scores = np.zeros(shape)
     for fold in np.unique(fold_of_row):
         held_out = fold_of_row == fold
         others = ~held_out
         weights = fit_softmax_regression(rows[others], tasks[others], class_count)
         inputs = _with_bias_column(rows[held_out])
-        scores[held_out] = log_softmax(inputs @ weights, axis=1)
+        logits = inputs @ weights
+        scores[held_out] = log_softmax(logits, axis=1)
     return scores
 
 
 def fit_softmax_regression(
-    rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE_WEIGHT
+    rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
     """Return the weights (C + 1, O) of a softmax regression by L-BFGS; the last row is the bias."""
     inputs = _with_bias_column(rows)  # (N, C + 1)
@@ -345,7 +355,8 @@ def fit_softmax_regression(
         weights = flat.reshape(width, count)
         logs = log_softmax(inputs @ weights, axis=1)
         decayed = np.concatenate([weights[:-1], no_decay])
-        mean_loss = -(truth * logs).sum() / row_count
+        losses = truth * logs
+        mean_loss = -losses.sum() / row_count
         penalty = ridge * (decayed**2).sum() / 2
         errors = np.exp(logs) - truth
         slope = inputs.T @ errors / row_count + ridge * decayed
@@ -354,14 +365,16 @@ def fit_softmax_regression(
     start = np.zeros(width * count)
     options = {"maxiter": MAX_FIT_ROUNDS}
     result = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(result.x.reshape(width, count))
+    weights = result.x.reshape(width, count)
+    return np.asarray(weights)
 
 
 def standardise_columns(rows: Matrix) -> Array:
     """Return the rows with mean 0 and spread 1 in every column; constant columns become 0."""
     values = rows.astype(np.float64)
     centered = values - values.mean(axis=0)
-    spread = np.maximum(values.std(axis=0), MIN_SPREAD)
+    deviation = values.std(axis=0)
+    spread = np.maximum(deviation, MIN_SPREAD)
     return np.asarray(centered / spread)
 
 

@@ -54,7 +54,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         if settings.text == "frozen":
             width = settings.text_width
         else:
-            self.text = _head(settings.text_width, settings, width)
+            text_width = settings.text_width
+            self.text = _head(text_width, settings, width)
         self.video: nn.Module
         if settings.video == "s3d":
             self.video = S3DTower(width)
@@ -73,7 +74,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         clips = self.encode_clips(batch)  # (B, D)
         scores = self.compare(clips, texts)  # (B, B P)
         scores = scores.view(b, b, p)
-        return scores.masked_fill(batch.text_pad[None], -torch.inf)
+        padding = batch.text_pad[None]  # (1, B, P)
+        return scores.masked_fill(padding, -torch.inf)
 
     def own_scores(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
@@ -84,7 +86,9 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
             scores = self.joint(clips[:, None], texts[:, None])  # (B, 1, 1)
             return cast(Tensor, scores[:, 0, 0])
         clips, texts = self._scaled(clips, texts)
-        return torch.einsum("bd,bd->b", clips.float(), texts.float())
+        clips = clips.float()
+        texts = texts.float()
+        return torch.einsum("bd,bd->b", clips, texts)
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D), not normalised."""
@@ -129,7 +133,7 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
     def __init__(self, settings: DetectorSettings, width: int) -> None:
         super().__init__()
         self.width = settings.video_width
-        self.head = _head(settings.video_width, settings, width)
+        self.head = _head(self.width, settings, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D)."""
@@ -137,7 +141,8 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
         width = video.shape[2]
         if width != self.width or batch.video_pad is None:
             raise ShapeError(f"feature rows are {width} wide, the detector takes {self.width}")
-        is_real = (~batch.video_pad).to(video.dtype)  # (B, R)
+        is_real = ~batch.video_pad  # (B, R)
+        is_real = is_real.to(video.dtype)
         sums = torch.einsum("brc,br->bc", video, is_real)  # (B, C)
         counts = is_real.sum(1, keepdim=True)  # (B, 1)
         means = sums / counts
@@ -177,7 +182,9 @@ class JointScore(nn.Module):  # type: ignore[misc]
 
     def forward(self, clips: Tensor, texts: Tensor) -> Tensor:
         """Return (..., 1) for clips and texts (..., D) whose leading dimensions go together."""
-        hidden = torch.relu(self.clip(clips) + self.text(texts))
+        clip_part = self.clip(clips)
+        text_part = self.text(texts)
+        hidden = torch.relu(clip_part + text_part)
         return cast(Tensor, self.out(hidden))
 
 
@@ -199,9 +206,11 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     shape = tuple(scores.shape)
     if len(shape) != 3 or shape[0] != shape[1]:
         raise ShapeError(f"scores must be (B, B, P), not {shape}")
-    if settings.objective == "nce":
-        return nce_loss(scores[:, :, 0], settings)
-    return mil_nce_loss(scores, released=settings.objective == "mil-nce-released")
+    objective = settings.objective
+    if objective == "nce":
+        own_texts = scores[:, :, 0]
+        return nce_loss(own_texts, settings)
+    return mil_nce_loss(scores, released=objective == "mil-nce-released")
 
 
 def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
@@ -225,10 +234,11 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
         candidates.append(_sample_negatives(scores, texts))
     if settings.rivals != "texts" and videos != 0:
         candidates.append(_sample_negatives(scores.T, videos))
-    total = torch.cat(candidates, dim=1).logsumexp(1)  # (B,)
-    loss = (total - own).sum()
+    all_candidates = torch.cat(candidates, dim=1)
+    total = all_candidates.logsumexp(1)  # (B,)
+    losses = total - own
     count = scores.new_full((), len(own))
-    return Loss(loss, count)
+    return Loss(losses.sum(), count)
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
@@ -239,18 +249,22 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     perfect model's loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
-    row = torch.arange(b, device=scores.device)
+    device = scores.device
+    row = torch.arange(b, device=device)
     own = scores[row, row]  # (B, P)
     by_text = scores.transpose(0, 1)  # (B, B, P)
     if not released:
-        diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
-        by_text = by_text.masked_fill(diagonal[:, :, None], -torch.inf)
-    candidates = torch.cat([scores.flatten(1), by_text.flatten(1)], dim=1)  # (B, 2 B P)
+        diagonal = torch.eye(b, dtype=torch.bool, device=device)
+        own_cells = diagonal[:, :, None]
+        by_text = by_text.masked_fill(own_cells, -torch.inf)
+    of_clip = scores.flatten(1)  # (B, B P)
+    of_texts = by_text.flatten(1)
+    candidates = torch.cat([of_clip, of_texts], dim=1)  # (B, 2 B P)
     total = candidates.logsumexp(1)  # (B,)
     positives = own.logsumexp(1)
-    loss = (total - positives).sum()
+    losses = total - positives
     count = scores.new_full((), b)
-    return Loss(loss, count)
+    return Loss(losses.sum(), count)
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
@@ -260,7 +274,8 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
         raise ShapeError(
             "a batch of one clip holds no rival; raise train.batch, or give more clips"
         )
-    priorities = torch.rand(b, b, device=scores.device)
+    device = scores.device
+    priorities = torch.rand(b, b, device=device)
     priorities.fill_diagonal_(2.0)  # the diagonal comes last
     order = priorities.argsort(1)
     others = b - 1
@@ -285,13 +300,14 @@ def score_pairs(
     device = device_of(network)
     network.eval()
     at_once = min(at_once, clips_at_once(network))
-    scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
+    no_scores = np.empty(0, dtype=np.float32)
+    scores: list[Matrix] = [no_scores]
     with torch.inference_mode(), current_device().autocast():
         for first in range(0, len(pairs), at_once):
             chunk = pairs[first : first + at_once]
             batch = collate_pairs(chunk).to(device)
-            own_scores = network.own_scores(batch)
-            scores.append(own_scores.float().cpu().numpy())
+            own_scores = network.own_scores(batch).float()
+            scores.append(own_scores.cpu().numpy())
     return np.concatenate(scores)
 
 

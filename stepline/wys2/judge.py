@@ -44,7 +44,8 @@ def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     visibility = predict_visibility(wording)
     evidence = logit(visibility, PROBABILITY_MARGIN)
     cited_flags = np.asarray(cited, dtype=np.float64)
-    rows = np.column_stack([evidence, cited_flags, np.ones(count)])  # (S, 3)
+    ones = np.ones(count)
+    rows = np.column_stack([evidence, cited_flags, ones])  # (S, 3)
     return _probabilities(rows, regression_weights("words"))
 
 
@@ -74,8 +75,9 @@ def judge_rows(cited: Array, on_screen: Array) -> Array:
     """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on
     it, that, and 1."""
     log_odds = logit(on_screen, PROBABILITY_MARGIN)
+    cited_odds = cited * log_odds
     ones = np.ones(len(cited))
-    return np.column_stack([cited * log_odds, cited, ones])
+    return np.column_stack([cited_odds, cited, ones])
 
 
 def grounding_evidence(
@@ -103,7 +105,8 @@ def grounding_evidence(
             cited[source] = 1.0
             p = 0.0
             if alignment.kind == "probability":
-                scores = alignment.scores[row, alignment.rows(clip)]
+                clip_rows = alignment.rows(clip)
+                scores = alignment.scores[row, clip_rows]
                 p = float(scores.max(initial=0.0))
             elif step.spans and step.spans[0].overlap(clip) > 0:
                 p = step.score or 0.0
@@ -129,5 +132,6 @@ def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
 def regression_weights(kind: str) -> Array:
     """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
     file = resources.files("stepline.wys2").joinpath("judge.json")
-    model = json.loads(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    model = json.loads(text)
     return np.array(model[kind], dtype=np.float64)

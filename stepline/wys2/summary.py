@@ -3,7 +3,8 @@ mid-sentence.
 
 WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is
 shown. Its value is the probability that it is shown, times the importance that a summarizer gives
-its seconds, where there is a summarizer. It is cut in the pauses between sentences, or at least between words.
+its seconds, where there is a summarizer. It is cut in the pauses between sentences, or at least
+between words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,6 +50,7 @@ def summarize(
         settings = SummarySettings()
     if importance is not None:
         _check_importance(importance)
+    # every step that is shown is a candidate
     pauses = PauseFinder(record, settings)
     candidates = []
     for step in record.steps:
@@ -64,6 +66,7 @@ def summarize(
     if not candidates:
         fault = "no step of it is shown, so there is nothing to summarize"
         raise MediaError(f"{record.id}: {fault}; see its page for why")
+    # all of them where they fit into the target, else the most valuable
     merged = _merge_near(candidates, settings.gap)
     total = _length(merged)
     target = settings.target(record.video.duration or total)

@@ -25,7 +25,10 @@ from stepline.wys2.settings import ClipSettings
 
 References: TypeAlias = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
 Block: TypeAlias = tuple[References, Sequence[ClipTextPair]]
-CLIP_COLUMNS = np.dtype([("video", "i4"), ("sentence", "i4"), ("start", "f8"), ("end", "f8")])
+NarratedVideo: TypeAlias = tuple[Record, list[NarratedClip]]
+CLIP_COLUMNS = np.dtype(
+    {"names": ["video", "sentence", "start", "end"], "formats": ["i4", "i4", "f8", "f8"]}
+)
 # videos whose features are read in the store's order, whatever that of the records
 VIDEOS_PER_WINDOW = 1024
 CLIPS_PER_BLOCK = 512  # that are scored together
@@ -45,8 +48,8 @@ class UnlabelledClips(Protocol):
 
 
 class ClipStream:
-    """Clips of narrated videos, each with its own sentence, made again by each pass. omitted: videos
-    left out, and why.
+    """Clips of narrated videos, each with its own sentence, made again by each pass. omitted:
+    videos left out, and why.
 
     records: yields the same videos from the first on, each time it is called. features,
     transcripts, excluded: as `gather_clips` takes them. A video that comes twice counts once.
@@ -80,12 +83,13 @@ class ClipStream:
         narrations = self._narrations()
         first = next(narrations, None)
         if first is not None:
-            self._vectors = store(chain([first], narrations))
+            all_narrations = chain([first], narrations)
+            self._vectors = store(all_narrations)
 
     def __len__(self) -> int:
         return self._count
 
-    def _clips(self, omitted: list[Rejected]) -> Iterator[tuple[Record, list[NarratedClip]]]:
+    def _clips(self, omitted: list[Rejected]) -> Iterator[NarratedVideo]:
         """Yield each video with its clips, from the first on."""
         return narrated_videos(
             self._records(),
@@ -102,7 +106,7 @@ class ClipStream:
         for record, clips in self._clips(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
-            texts = tuple(sentence.text for sentence in record.sentences)
+            texts = _sentence_texts(record)
             yield LabelledTexts(record.video.id, "narration", texts, ())
 
     def blocks(self) -> Iterator[Block]:
@@ -112,13 +116,17 @@ class ClipStream:
         Raises DatasetError where the records have changed since the stream was made.
         """
         window: list[References] = []
-        for number, (record, clips) in enumerate(self._clips([])):
+        videos = self._clips([])
+        for number, (record, clips) in enumerate(videos):
             self._check(number, record)
             rows = []
             for clip in clips:
-                span = clip.span
-                rows.append((number, clip.sentence, span.start, span.end))
-            window.append(np.array(rows, dtype=CLIP_COLUMNS))
+                start = clip.span.start
+                end = clip.span.end
+                row = (number, clip.sentence, start, end)
+                rows.append(row)
+            references = np.array(rows, dtype=CLIP_COLUMNS)
+            window.append(references)
             if len(window) == VIDEOS_PER_WINDOW:
                 yield from self._window_blocks(window)
                 window = []
@@ -126,16 +134,16 @@ class ClipStream:
 
     def _check(self, number: int, record: Record) -> None:
         video = record.video.id
-        if number >= len(self._videos) or self._videos[number] != video:
+        is_known = number < len(self._videos)
+        if not is_known or self._videos[number] != video:
             fault = "the unlabelled videos have changed meanwhile"
             raise DatasetError(f"{record.id}: {fault}; start the command again")
-        texts = tuple(sentence.text for sentence in record.sentences)
         stored_texts = None
         if self._vectors is not None:
             lines = self._vectors.texts(video)
             if lines is not None:
                 stored_texts = lines.texts
-        if stored_texts != texts:
+        if stored_texts != _sentence_texts(record):
             fault = f"{record.id}: its stored vectors are of other sentences"
             raise DatasetError(f"{fault}; give another --out")
 
@@ -167,7 +175,8 @@ class ClipStream:
         texts = []
         for _, row, start, end in clips.tolist():
             span = Span(start, end)
-            texts.append((span, vectors[row : row + 1]))
+            vector = vectors[row : row + 1]
+            texts.append((span, vector))
         return self._source.pairs(video, texts)
 
     def _store(self) -> FeatureStore:
@@ -183,7 +192,8 @@ class ClipStream:
             video = self._video(clip)
             start = float(clip["start"])
             end = float(clip["end"])
-            length = self._source.length(video, Span(start, end))
+            span = Span(start, end)
+            length = self._source.length(video, span)
             shard, _ = self._source.place(video)
             lengths.append(length)
             shards.append(shard)
@@ -191,10 +201,16 @@ class ClipStream:
         def read(index: int) -> ClipTextPair:
             number, row, start, end = references[index].tolist()
             video = self._videos[number]
-            text = self._store().matrix(video, slice(row, row + 1))
-            return self._source.pair(video, Span(start, end), text)
+            span = Span(start, end)
+            sentence = slice(row, row + 1)
+            text = self._store().matrix(video, sentence)
+            return self._source.pair(video, span, text)
 
         return LazySamples(read, lengths, shards)
+
+
+def _sentence_texts(record: Record) -> tuple[str, ...]:
+    return tuple(sentence.text for sentence in record.sentences)
 
 
 class Reservoir:
@@ -215,15 +231,17 @@ class Reservoir:
             self._columns = [np.empty(self._most, column.dtype) for column in columns]
         # the place of each row in the sample; from `most` on it has none
         row_count = len(columns[0])
-        places = np.arange(self._count, self._count + row_count)
+        new_count = self._count + row_count
+        places = np.arange(self._count, new_count)
         is_late = places >= self._most
-        places[is_late] = self._rng.integers(0, places[is_late] + 1)
+        late_counts = places[is_late] + 1
+        places[is_late] = self._rng.integers(0, late_counts)
         in_sample = places < self._most
         sample_places = places[in_sample]
         for own, column in zip(self._columns, columns, strict=True):
             # of rows for one place, the last stays
             own[sample_places] = column[in_sample]
-        self._count += row_count
+        self._count = new_count
 
     @property
     def columns(self) -> list[References]:

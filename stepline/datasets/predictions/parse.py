@@ -251,6 +251,7 @@ def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) 
         rows = cut_proposals(rows)
     elif is_uncut(rows):
         collector.uncut_videos += 1
+    # chapters, where no row has an end
     starts = [_start_only(row.value) for row in rows]
     if rows and None not in starts:
         chapters = []
@@ -258,9 +259,10 @@ def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) 
             chapters.append((start or 0.0, _text(row.value), row.location))
         _add_chapters(collector, video, chapters)
         return
-    for row, start in zip(rows, starts, strict=True):
+    # else segments; a row without an end is rejected
+    for row, start_only in zip(rows, starts, strict=True):
         value = row.value
-        if isinstance(value, dict) and start is not None:
+        if isinstance(value, dict) and start_only is not None:
             collector.reject(row.location, _text(value) or value, NO_END)
         elif isinstance(value, dict):
             times = [_first(value, START_KEYS), _first(value, END_KEYS)]
@@ -363,7 +365,8 @@ _LISTED_PATTERN = re.compile(_NUMBER_RE)
 
 
 class TimedLine(NamedTuple):
-    """A text with its start and perhaps its end, as they are written, and where it is in the file."""
+    """A text with its start and perhaps its end, as they are written, and where it is in the
+    file."""
 
     start: str
     end: str | None

@@ -26,7 +26,7 @@ _QUOTE_PATTERNS = (  # pattern, as an opening quote, as a closing one
 _BRACKET_TOKENS = {"(": "-LRB-", ")": "-RRB-"}
 _FRACTION_TOKENS = {"¼": "1/4", "½": "1/2", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
 _CURRENCY_TOKENS = {"¢": "cents", "£": "#", "\u0080": "$", "¤": "$", "₠": "$", "€": "$"}
-# a no-break space stands for a space inside one token, such as a phone number
+# a no-break space is written for a space inside one token, such as a phone number
 _NO_BREAK_SPACE = {" ": "\u00a0"}
 
 

@@ -146,14 +146,12 @@ def _same_figures(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bo
 
 def _same_thing_in_other_amounts(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
     """Return whether one cup of flour became two, though another "two cups" is also said."""
-    of_things: dict[tuple[object, object], list[Quantity]] = {}
-    for amount in spoken:
-        if amount.thing:
-            key = (amount.thing, amount.kind)
-            of_things.setdefault(key, []).append(amount)
+    spoken_with_thing = [amount for amount in spoken if amount.thing]
     for amount in written:
-        key = (amount.thing, amount.kind)
-        same = of_things.get(key)
+        same = []
+        for other in spoken_with_thing:
+            if other.thing == amount.thing and other.kind == amount.kind:
+                same.append(other)
         if same and not any(amount.agrees(other) for other in same):
             return True
     return False

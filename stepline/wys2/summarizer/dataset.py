@@ -23,7 +23,7 @@ TENTHS_PER_SECOND = 10
 
 @dataclass(frozen=True)
 class SegmentedVideo:
-    """One video: pictures (S, C), speech (S, E) with zeros where nobody speaks, matters (S,) in [0,
+    """One video: pictures (S, C), speech (S, E) with zeros where there is no speech, matters (S,) in [0,
     1].
 
     Raises ShapeError when the arrays do not fit together, are empty, or hold NaN.
@@ -38,7 +38,8 @@ class SegmentedVideo:
         count = len(self.pictures)
         if not count:
             raise ShapeError(f"{self.id}: no segment; the video has no feature row")
-        if len(self.speech) != count or self.matters.shape != (count,):
+        label_shape = (count,)
+        if len(self.speech) != count or self.matters.shape != label_shape:
             raise ShapeError(f"{self.id}: {count} segments need as much speech and as many labels")
         for values in (self.pictures, self.speech, self.matters):
             if not np.isfinite(values).all():
@@ -57,12 +58,16 @@ def segment_video(
     count = math.ceil(features.duration / seconds - ROUNDING_SECONDS)
     if not count:
         raise ShapeError(f"{record.id}: no segment; the video has no feature row")
-    spans = [Span(k * seconds, (k + 1) * seconds) for k in range(count)]
+    spans = []
     # what is seen: the mean of a segment's feature rows
     means = []
-    for span in spans:
-        rows = features.rows(span)
-        means.append(features.values[rows].mean(axis=0))
+    for k in range(count):
+        start = k * seconds
+        end = (k + 1) * seconds
+        span = Span(start, end)
+        rows = features.values[features.rows(span)]
+        spans.append(span)
+        means.append(rows.mean(axis=0))
     pictures = np.stack(means).astype(np.float32)
     speech = _speech(record, spans, vectors, settings.text_width)
     # the fraction of a segment's tenths of a second that some step shows
@@ -71,7 +76,8 @@ def segment_video(
         tenth_count = round(span.duration * TENTHS_PER_SECOND)
         middles = np.arange(tenth_count) + 0.5
         times = span.start + middles / TENTHS_PER_SECOND
-        matters[k] = _inside(times, record.reference).mean()
+        is_shown = _inside(times, record.reference)
+        matters[k] = is_shown.mean()
     return SegmentedVideo(record.id, pictures, speech, matters)
 
 
@@ -97,13 +103,15 @@ def _speech(record: Record, spans: Sequence[Span], vectors: Matrix | None, width
     for k, span in enumerate(spans):
         overlapping = [sentence.span.overlap(span) > 0 for sentence in sentences]
         if any(overlapping):
-            speech[k] = vectors[overlapping].mean(axis=0)
+            segment_vectors = vectors[overlapping]
+            speech[k] = segment_vectors.mean(axis=0)
     return speech
 
 
 def _inside(times: npt.NDArray[np.floating], steps: Sequence[Step]) -> Mask:
     """Return at which times, (N,), some step is shown."""
-    inside = np.zeros(len(times), dtype=np.bool_)
+    count = len(times)
+    inside = np.zeros(count, dtype=np.bool_)
     for step in steps:
         for span in step.spans:
             is_after_start = times >= span.start

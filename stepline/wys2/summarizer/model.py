@@ -1,7 +1,7 @@
 """The summarizer's network: segments see each other through a transformer, and each says how much
 it matters.
 
-Also its file, and the reader of WikiHow Summaries, IV-Sum's annotations of which frames belong in a
+Also its file, and the reader of WikiHow Summaries, IV-Sum's annotations of the frames that belong in a
 video's summary.
 Source: Narasimhan et al. 2022 (IV-Sum), section 3.
 Letters: B videos, S segments, C and E widths of what is seen and said, D width between layers.
@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ NETWORK_FILE = NetworkFile(
 )
 
 FRAMES_PER_SECOND = 8.0  # of the annotations; IV-Sum takes 32 per segment
+FRAME_LABELS = (0.0, 1.0)
 LONGEST_PERIOD = 10_000.0  # of the sines of positions, in segments per radian
 
 
@@ -48,23 +49,31 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
         input_width = settings.video_width + settings.text_width
         self.project = nn.Linear(input_width, width)
         layer = nn.TransformerEncoderLayer(
-            width, settings.heads, 4 * width, settings.dropout, batch_first=True, norm_first=True
+            width,
+            settings.heads,
+            dim_feedforward=4 * width,
+            dropout=settings.dropout,
+            batch_first=True,
+            norm_first=True,
         )
         self.encoder = nn.TransformerEncoder(layer, settings.layers, enable_nested_tensor=False)
-        self.score = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
+        norm = nn.LayerNorm(width)
+        linear = nn.Linear(width, 1)
+        self.score = nn.Sequential(norm, linear)
 
     def forward(self, pictures: Tensor, speech: Tensor, pad: Tensor) -> Tensor:
         """Return logits (B, S) of how much each segment matters. pictures (B, S, C), speech (B, S,
         E), pad (B, S)."""
         settings = self.settings
-        widths = (pictures.shape[-1], speech.shape[-1])
+        _, count, picture_width = pictures.shape
+        speech_width = speech.shape[-1]
+        widths = (picture_width, speech_width)
         expected = (settings.video_width, settings.text_width)
         if widths != expected:
             fault = f"segments are {widths} wide (seen, said), not {expected}"
             raise ShapeError(f"{fault}; use the same backbone")
         parts = [_standardise(pictures), _standardise(speech)]
         inputs = torch.cat(parts, dim=-1)  # (B, S, C + E)
-        _, count, _ = pictures.shape
         positions = _sinusoidal_encoding(count, settings.width, pictures.device)  # (S, D)
         hidden = self.project(inputs) + positions  # (B, S, D)
         hidden = self.encoder(hidden, src_key_padding_mask=pad)
@@ -87,9 +96,15 @@ def _sinusoidal_encoding(count: int, width: int, device: torch.device) -> Tensor
     rate = -math.log(LONGEST_PERIOD) / width
     frequencies = torch.exp(exponents * rate)
     numbers = torch.arange(count, device=device)
-    angles = numbers[:, None] * frequencies  # (S, D / 2)
-    pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (S, D / 2, 2)
+    column = numbers[:, None]
+    angles = column * frequencies  # (S, D / 2)
+    sines = angles.sin()
+    cosines = angles.cos()
+    pairs = torch.stack([sines, cosines], dim=-1)  # (S, D / 2, 2)
     return pairs.flatten(1)
+
+
+SettingsAndSources: TypeAlias = tuple[SummarizerSettings, str, str]  # settings, video, text
 
 
 @dataclass(frozen=True)
@@ -115,19 +130,20 @@ def read_summarizer(path: Path) -> LoadedSummarizer:
     """Return the network that a file or a run's folder holds. Raises ModelError, naming what does
     not fit."""
 
-    def parse(header: Header) -> tuple[SummarizerSettings, str, str]:
+    def parse(header: Header) -> SettingsAndSources:
         settings_json = json.dumps(header["settings"])
         settings = SummarizerSettings.model_validate_json(settings_json)
         video = str(header["video"])
         text = str(header["text"])
         return settings, video, text
 
-    def build(parts: tuple[SummarizerSettings, str, str]) -> Summarizer:
+    def build(parts: SettingsAndSources) -> Summarizer:
         settings, _, _ = parts
         return Summarizer(settings)
 
     file = NETWORK_FILE.find(path)
-    (_, video, text), network = NETWORK_FILE.load(file, parse, build)
+    parts, network = NETWORK_FILE.load(file, parse, build)
+    _, video, text = parts
     return LoadedSummarizer(network, video, text, file)
 
 
@@ -141,18 +157,21 @@ def read_frame_labels(path: Path, rate: float = FRAMES_PER_SECOND) -> Iterator[R
             frames = np.asarray(node.value, dtype=np.float64)
         except (TypeError, ValueError):
             frames = np.full(1, np.nan)
-        is_flag = np.isin(frames, (0.0, 1.0))
+        is_flag = np.isin(frames, FRAME_LABELS)
         if frames.ndim != 1 or not is_flag.all():
             fault = f"{path}: {id}: not a list of 0 and 1, one per frame"
             raise DatasetError(f"{fault}; give IV-Sum's annotation file")
         # where runs of ones start and end
         changes = np.diff(frames, prepend=0.0, append=0.0)
         edges = np.flatnonzero(changes) / rate  # seconds
+        runs = edges.reshape(-1, 2)
         steps = []
-        for number, (start, end) in enumerate(edges.reshape(-1, 2), start=1):
-            span = Span(float(start), float(end))
-            step = Step(id=str(number), text=f"part {number}", spans=(span,))
+        for number, (start, end) in enumerate(runs.tolist(), start=1):
+            span = Span(start, end)
+            step_id = str(number)
+            step = Step(id=step_id, text=f"part {number}", spans=(span,))
             steps.append(step)
         duration = len(frames) / rate
         video = Video(id=id, duration=duration or None)
-        yield Record(id=id, video=video, reference=tuple(steps))
+        reference = tuple(steps)
+        yield Record(id=id, video=video, reference=reference)

@@ -96,7 +96,8 @@ def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
     targets = importance[..., 0].to(device)
     losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")  # (B, S)
     is_real = ~missing
-    total = (losses * is_real).sum()
+    real_losses = losses * is_real
+    total = real_losses.sum()
     count = is_real.sum().float()
     return [Loss(total, count)]
 
@@ -156,7 +157,7 @@ def score_summaries(importances: Sequence[Importance], references: Sequence[Mask
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are defined, None where there is none."""
+    """Return the mean of the values that are defined, None where no value is."""
     defined = [value for value in values if value is not None]
     if not defined:
         return None
@@ -223,6 +224,7 @@ def gather_summaries(
         if record.transcript is None and transcripts and video in transcripts:
             transcript = transcripts[video]
             record = record.model_copy(update={"transcript": transcript})
+        # why it cannot be used
         flaw = join.flaw(video)
         if flaw is None and not any(step.spans for step in record.reference):
             flaw = (NO_TIME, "")
@@ -231,6 +233,7 @@ def gather_summaries(
         if flaw is not None:
             join.omit("video", video, flaw)
             continue
+        # its segments
         rows = features.read(video)
         widths = {"video_width": rows.values.shape[1], "text_width": 0}
         vectors = None
@@ -298,5 +301,6 @@ def train_summarizer_run(
         "omitted": count_reasons(dataset.omitted),
         "withheld": asdict(trained.scores),
     }
-    write_atomic(folder / RUN_FILE, json.dumps(outcome, indent=1) + "\n")
+    text_of_run = json.dumps(outcome, indent=1)
+    write_atomic(folder / RUN_FILE, f"{text_of_run}\n")
     return trained
