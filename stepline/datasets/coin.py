@@ -25,7 +25,8 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         for row in rows:
             step_id = row["id"].name()
             label = row["label"].text()
-            start, end = row["segment"].pair()
+            segment = row["segment"]
+            start, end = segment.pair()
             builder.add_span(step_id, label, start, end)
         subset = video.optional_text("subset")
         task = video.optional_text("class")

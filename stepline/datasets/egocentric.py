@@ -32,7 +32,8 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
     recordings = root.entries()
     for id, recording in recordings:
         builder = RecordBuilder(id)
-        rows = recording["steps"].rows()
+        steps = recording["steps"]
+        rows = steps.rows()
         for row in rows:
             step_id = row["step_id"].name()
             description = row["description"].text()
@@ -52,7 +53,7 @@ def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
         for video in videos:
             id = video["video_uid"].name()
             builder = RecordBuilder(id)
-            _add_segments(builder, video, "")
+            _add_segments(builder, video, prefix="")
             task = video.optional_text("goal_description", "goal_category")
             yield builder.entry(subset=subset, task=task)
 
@@ -93,13 +94,15 @@ def read_epic(path: Path) -> Iterator[DatasetEntry]:
 
 
 def _files(path: Path, names: Sequence[str]) -> list[Path]:
-    lack = f"holds neither {' nor '.join(names)}; `stepline datasets` says where to get them"
+    either = " nor ".join(names)
+    lack = f"holds neither {either}; `stepline datasets` says where to get them"
     return split_files(path, names, lack)
 
 
 def _split_name(file: Path) -> str:
     """Return a file's split, the last word of its name."""
-    words = stem(file.name).split("_")
+    name = stem(file.name)
+    words = name.split("_")
     return words[-1]
 
 

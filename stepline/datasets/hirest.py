@@ -37,8 +37,8 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 
 def _split_name(file: Path) -> str | None:
-    words = stem(file.name).split("_")
-    for word in words:
+    name = stem(file.name)
+    for word in name.split("_"):
         if word in SPLIT_NAMES:
             return word
     return None
@@ -51,12 +51,14 @@ def _item(query: str, name: str, item: Node, subset: str | None) -> DatasetEntry
         value = item[flag].value
         if value is False:
             return rejected_entry(id, reason, subset=subset)
-    duration = item["v_duration"].number()
+    v_duration = item["v_duration"]
+    duration = v_duration.number()
     builder = RecordBuilder(id, video=video, duration=duration)
-    rows = item["steps"].rows()
-    for index, row in enumerate(rows):
+    steps = item["steps"]
+    for index, row in enumerate(steps.rows()):
         step_id = str(index)
         heading = row["heading"].text()
-        start, end = row["absolute_bounds"].pair()
+        bounds = row["absolute_bounds"]
+        start, end = bounds.pair()
         builder.add_span(step_id, heading, start, end)
     return builder.entry(subset=subset, task=query)

@@ -23,7 +23,8 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     root = read_node(path, FILE_NAME)
     videos = root.rows()
     for video in videos:
-        spoken = video["transcript"].texts()
+        transcript = video["transcript"]
+        spoken = transcript.texts()
         title = video.optional_text("video_title")
         id = video["video_id"].name()
         builder = RecordBuilder(id)
@@ -47,5 +48,6 @@ def _add_segment(builder: RecordBuilder, id: str, segment: Node, sentence_count:
     first_index = int(first)
     last_index = int(last)
     sources = range(first_index, last_index + 1)
-    start, end = segment["timestamps"].span()
+    timestamps = segment["timestamps"]
+    start, end = timestamps.span()
     builder.add_span(id, text, start, end, sources=sources)

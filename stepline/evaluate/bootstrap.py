@@ -136,7 +136,8 @@ def mean_of_known(values: Floats, axis: int) -> Floats:
 
 def point_estimate(statistic: Statistic) -> float:
     """Return the score itself: every video once."""
-    weights = np.ones((1, statistic.videos))
+    shape = (1, statistic.videos)
+    weights = np.ones(shape)
     scores = statistic(weights)
     return float(scores[0])
 

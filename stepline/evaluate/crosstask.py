@@ -43,7 +43,7 @@ from stepline.evaluate.scoring_task import (
     read_spans,
     span_centers,
 )
-from stepline.evaluate.temporal_grounding import (
+from stepline.evaluate.span_overlaps import (
     Pairs,
     SpanOverlaps,
     grounding_overlaps,

@@ -55,7 +55,7 @@ from stepline.evaluate.scoring_task import (
     require_length,
     span_centers,
 )
-from stepline.evaluate.temporal_grounding import (
+from stepline.evaluate.span_overlaps import (
     Pairs,
     grounding_overlaps,
     overlap_statistics,

@@ -8,9 +8,7 @@ in the order of the file. The second of a segment is its middle.
 
 segmentation: texts are not compared, only whether spans were found where the reference has some.
 
-Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no
-length; a reversed span covers nothing. A text may have several reference instances; any of them
-counts.
+Spans are (N, 2) float arrays of [start, end] seconds, as in `span_overlaps`.
 """
 
 import re
@@ -21,7 +19,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets import PredictedSegment, read, read_predictions
 from stepline.datasets.files import JSON_ENDINGS, Node, read_node
@@ -38,145 +35,22 @@ from stepline.evaluate.scoring_task import (
     reference_notes,
     require_length,
 )
+from stepline.evaluate.span_overlaps import (
+    IOU_THRESHOLDS,
+    Pair,
+    SpanOverlaps,
+    counts_at_least,
+    grounding_overlaps,
+    is_inside_any,
+    overlap_statistics,
+    overlap_sums,
+    span_array,
+    temporal_iou,
+)
 from stepline.records import Record, Step
 
-# of intersection over union; usual in moment retrieval, HiREST and HT-Step
-IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
-Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
-Seconds: TypeAlias = Mapping[
-    str, Sequence[float | None]
-]  # id -> one per text, None where not placed
-Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
-
-
-def span_array(spans: Pairs, what: str = "spans") -> Floats:
-    """Return (N, 2) float64. Raises DatasetError for another shape, NaN or infinity."""
-    try:
-        array = np.asarray(spans, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        fault = f"{what}: not numbers in pairs ({error})"
-        raise DatasetError(f"{fault}; give [start, end] in seconds") from error
-    if array.size == 0:
-        return np.zeros((0, 2))
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
-    is_finite = np.isfinite(array)
-    has_times = is_finite.all(axis=1)
-    if not has_times.all():
-        faulty_spans = array[~has_times]
-        start, end = faulty_spans[0]
-        raise DatasetError(f"{what}: [{start}, {end}] holds NaN or infinity; give seconds")
-    return array
-
-
-def temporal_iou(first: Floats, second: Floats) -> Floats:
-    """Return (N, M) intersection over union of (N, 2) and (M, 2); 0 where neither covers a moment.
-
-    Two spans of no length at the same second do not overlap: they cover nothing.
-    """
-    first_starts, first_ends = first.T[:, :, None]  # (N, 1)
-    second_starts, second_ends = second.T  # (M,)
-    start = np.maximum(first_starts, second_starts)  # (N, M)
-    end = np.minimum(first_ends, second_ends)
-    shared = _lengths(start, end)
-    first_lengths = _lengths(first_starts, first_ends)
-    second_lengths = _lengths(second_starts, second_ends)
-    union = first_lengths + second_lengths - shared
-    overlaps = np.zeros_like(shared)
-    np.divide(shared, union, out=overlaps, where=union > 0)
-    return np.asarray(np.clip(overlaps, 0.0, 1.0))
-
-
-def _lengths(starts: Floats, ends: Floats) -> Floats:
-    return np.clip(ends - starts, 0.0, None)
-
-
-def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> bool:
-    """Return whether a second is in any instance: in [start, end), or with `closed` in [start,
-    end]."""
-    starts, ends = instances.T
-    before_end = second < ends
-    if closed:
-        before_end = second <= ends
-    inside = (starts <= second) & before_end
-    return bool(inside.any())
-
-
-@dataclass(frozen=True)
-class SpanOverlaps:
-    """How one video's placed spans fit.
-
-    overlaps: (K,) the best one of each reference. placed: how many spans were predicted.
-    """
-
-    overlaps: Floats
-    placed: int
-
-    def count_at_least(self, threshold: float) -> float:
-        """Return how many references are met at this intersection over union or more."""
-        is_met = self.overlaps >= threshold
-        return float(is_met.sum())
-
-
-def grounding_overlaps(
-    predicted: Sequence[Pair | None], reference: Sequence[Pairs]
-) -> SpanOverlaps:
-    """Compare one predicted span per text with the instances of that text.
-
-    predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of
-    instances (M, 2).
-    Raises DatasetError when the lengths differ or a text has no instance.
-    """
-    text_count = len(reference)
-    if len(predicted) != text_count:
-        counts = f"{len(predicted)} predicted spans for {text_count} texts"
-        raise DatasetError(f"{counts}; give one, or null, per text")
-    best = np.zeros(text_count)
-    placed = 0
-    for k, span in enumerate(predicted):
-        instances = span_array(reference[k], "reference")
-        if not len(instances):
-            fault = f"text {k} has no reference instance"
-            raise DatasetError(f"{fault}; leave out texts that are not in the video")
-        if span is not None:
-            prediction = span_array([span], "prediction")  # type: ignore[list-item]
-            overlaps = temporal_iou(prediction, instances)
-            best[k] = overlaps.max()
-            placed += 1
-    return SpanOverlaps(best, placed)
-
-
-def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
-    """Return recall at each threshold and mean overlap over videos; totals: (V,) references per
-    video."""
-    statistics: dict[str, Statistic] = {}
-    for threshold in IOU_THRESHOLDS:
-        hits = _counts_at_least(threshold, fits)
-        statistics[f"Recall@IoU {threshold}"] = Ratio(hits, totals)
-    sums = overlap_sums(fits)
-    statistics["mean IoU"] = Ratio(sums, totals)
-    return statistics
-
-
-def _counts_at_least(threshold: float, fits: Sequence[SpanOverlaps]) -> Floats:
-    counts = [fit.count_at_least(threshold) for fit in fits]
-    return np.array(counts)
-
-
-def overlap_sums(fits: Sequence[SpanOverlaps]) -> Floats:
-    """Return (V,) the sum of each video's best overlaps."""
-    sums = [float(fit.overlaps.sum()) for fit in fits]
-    return np.array(sums)
-
-
-def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:
-    """Return step -> its segments (M, 2), in the order of the steps' numbers; steps: of each
-    segment."""
-    numbers = np.array(steps, dtype=np.int64)
-    instances = {}
-    for step in sorted(set(steps)):
-        instances[step] = segments[numbers == step]
-    return instances
+# id -> one per text, None where not placed
+Seconds: TypeAlias = Mapping[str, Sequence[float | None]]
 
 
 # what WhenAct writes behind the name of a clip's source video
@@ -248,7 +122,8 @@ def grounding(scoring: ScoringTask) -> Scores:
             node = nodes[id]
             record = reference.records[id]
             seconds[id] = _predicted_seconds(node, record, steps)
-    statistics, columns = _recall(reference.instances(), seconds)
+    instances = reference.instances()
+    statistics, columns = _recall(instances, seconds)
     return reference.scores(scoring, statistics, columns, nodes, notes)
 
 
@@ -264,7 +139,8 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
             record = reference.records[id]
             spans = _spans_by_text(record, steps, segments[id])
             seconds[id] = [_middle(span) for span in spans]
-        fits.append(grounding_overlaps(spans, instances[id]))
+        fit = grounding_overlaps(spans, instances[id])
+        fits.append(fit)
     statistics, columns = _recall(instances, seconds)
     statistics |= overlap_statistics(fits, columns["steps"])
     columns["overlap"] = overlap_sums(fits)
@@ -305,10 +181,11 @@ def _unknown_rows_note(
     are."""
     is_known = []
     for id, node in nodes.items():
-        if id in reference.records and isinstance(node.value, dict):
-            steps = reference.records[id].reference
-            rows = {step.id for step in steps}
-            is_known += [row in rows for row in node.value]
+        if id not in reference.records or not isinstance(node.value, dict):
+            continue
+        record = reference.records[id]
+        rows = {step.id for step in record.reference}
+        is_known += [row in rows for row in node.value]
     unknown = is_known.count(False)
     if not unknown:
         return []
@@ -325,12 +202,13 @@ def _unknown_texts_note(
     nothing."""
     is_known = []
     for id, video_segments in segments.items():
-        if id in reference.records:
-            steps = reference.records[id].reference
-            texts = {_normalised(step.text) for step in steps}
-            for segment in video_segments:
-                text = _normalised(segment.sentence)
-                is_known.append(text in texts)
+        if id not in reference.records:
+            continue
+        record = reference.records[id]
+        texts = {_normalised(step.text) for step in record.reference}
+        for segment in video_segments:
+            text = _normalised(segment.sentence)
+            is_known.append(text in texts)
     unknown = is_known.count(False)
     if not unknown:
         return []
@@ -369,7 +247,7 @@ def segmentation(scoring: ScoringTask) -> Scores:
         # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
         denominator = np.ones_like(placed)
     for threshold in IOU_THRESHOLDS:
-        right = _counts_at_least(threshold, prediction_fits)
+        right = counts_at_least(threshold, prediction_fits)
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
     overlaps = overlap_sums(fits)
     columns = {"steps": steps, "predicted": placed, "overlap": overlaps}
@@ -390,7 +268,9 @@ def _read_reference(scoring: ScoringTask) -> _Reference:
 
 
 def _step_spans(step: Step) -> Floats:
-    pairs = [[span.start, span.end] for span in step.spans]
+    pairs = []
+    for span in step.spans:
+        pairs.append([span.start, span.end])
     return np.array(pairs)
 
 
@@ -414,7 +294,8 @@ def _holds_seconds(value: object) -> bool:
         items = list(value.values())
     if not isinstance(items, list):
         return False
-    return all(item is None or is_number(item) for item in items)
+    placed = [item for item in items if item is not None]
+    return all(map(is_number, placed))
 
 
 def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> list[float | None]:

@@ -10,7 +10,9 @@ results file {video: {"machine_summary": [...]}}, or {video: [score per frame]}.
 "machine_summary" rank the frames.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +96,7 @@ def spearman_rho(first: Numbers, second: Numbers) -> float | None:
     return _correlation(first, second, spearmanr)
 
 
-def _correlation(first: Numbers, second: Numbers, measure) -> float | None:  # type: ignore[no-untyped-def]
+def _correlation(first: Numbers, second: Numbers, measure: Callable[..., Any]) -> float | None:
     scores = _vector(first, "scores")
     truth = _vector(second, "reference scores")
     if len(scores) != len(truth):

@@ -37,7 +37,9 @@ from stepline.text_base.read_sources import Tally, read_shard
 from stepline.text_base.settings import TextBaseSettings
 from stepline.text_base.vectors import Rows, read_array, write_arrays
 
+Array: TypeAlias = npt.NDArray[Any]  # of any numbers
 Flags: TypeAlias = npt.NDArray[np.bool_]
+LinePair: TypeAlias = tuple[int, int]  # a line and an earlier one
 
 HASH_SORT_BYTES = 64  # that sorting one hash takes: hash, place, order, marks
 HASH_BITS = 64
@@ -101,14 +103,16 @@ def near_duplicates(
     _, band_count = sketches[0].bands.shape
     for band in range(band_count):
         keys = [part.bands[:, band] for part in sketches]
-        for row, leader in _candidates(keys, known_count, memory):
+        candidates = _candidates(keys, known_count, memory)
+        for row, leader in candidates:
             if leader >= earliest[row]:
                 continue
             if jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
     # the line that represents the near one may be farther, so it is compared too
     has_near = earliest < count
-    for row in np.flatnonzero(has_near).tolist():
+    rows_with_near = np.flatnonzero(has_near)
+    for row in rows_with_near.tolist():
         near = earliest[row]
         leader = int(representatives[near])
         if leader == near or jaccard(lines[row], lines[leader]) >= threshold:
@@ -138,12 +142,13 @@ class _Pairs:
         return np.asarray(part.pairs[start:end])
 
 
-def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[tuple[int, int]]:
+def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[LinePair]:
     """Yield (line, earlier line) for lines from `known_count` on that share a hash, at most
     MAX_CANDIDATES earlier ones each."""
     for places, edges in _equal_groups(keys, memory):
         has_several = np.diff(edges) > 1
-        for group in np.flatnonzero(has_several).tolist():
+        groups = np.flatnonzero(has_several)
+        for group in groups.tolist():
             start = edges[group]
             end = edges[group + 1]
             members = places[start:end].tolist()
@@ -234,7 +239,8 @@ def write_tables(
     memory = settings.memory << 20  # bytes
     new = _NewDocuments(shards, parts, part, tallies, memory)
     merged = _merge(new, parts, part, settings)
-    steps = _first_lines(new.rows(), merged.firsts)
+    rows = new.rows()
+    steps = _first_lines(rows, merged.firsts)
     write_table(steps, STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
     # both by the number of their source
     documents: Counter[int] = Counter()
@@ -296,7 +302,9 @@ class _NewDocuments:
         memory: int,
     ) -> None:
         earlier_keys = [read_array(folder / "identities.u64") for folder in parts]
-        key_list = [text_key(row["id"]) for row in _shard_rows(shards)]
+        key_list = []
+        for row in _shard_rows(shards):
+            key_list.append(text_key(row["id"]))
         keys = np.array(key_list, dtype=np.uint64)
         self._shards = shards
         _, self._is_new = _are_first(earlier_keys, keys, memory)
@@ -347,7 +355,8 @@ def _merge(
     # lines of the same normal words
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
     texts = (text for row in new.rows() for text in row["texts"])
-    keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
+    line_keys = map(line_key, texts)
+    keys = np.fromiter(line_keys, dtype=np.uint64)
     first, is_distinct = _are_first(old_keys, keys, memory)
     _write_sketches(new, is_distinct, work_folder)
     # distinct lines that are near an earlier one
@@ -414,11 +423,12 @@ def _write_part_sketches(part: Path, keys: Hashes, row_of: Rows, alone: Flags) -
     write_arrays(part / "pairs.u32", pairs)
 
 
-def _marked(array: npt.NDArray[Any], marks: Flags) -> Iterator[npt.NDArray[Any]]:
+def _marked(array: Array, marks: Flags) -> Iterator[Array]:
     """Yield the marked rows of an array, a piece at a time."""
     for start in range(0, len(marks), COPY_NUMBERS):
         piece = slice(start, start + COPY_NUMBERS)
-        yield array[piece][marks[piece]]
+        piece_marks = marks[piece]
+        yield array[piece][piece_marks]
 
 
 # ---------------------------------------------------------------- tables
@@ -448,7 +458,8 @@ def _write_holders(
     twice."""
     # the document of every line
     known_count = sum(len(read_array(folder / "identities.u64")) for folder in parts)
-    counts = np.fromiter((len(row["texts"]) for row in rows), dtype=np.int64)
+    text_counts = [len(row["texts"]) for row in rows]
+    counts = np.array(text_counts, dtype=np.int64)
     numbers = np.arange(known_count, known_count + len(counts))
     documents = np.repeat(numbers, counts)
     # by row, then by document

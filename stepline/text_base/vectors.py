@@ -140,11 +140,12 @@ class VectorStore:
         shape = (len(rows), self.width)
         vectors = np.empty(shape, dtype=np.float32)
         # each row is read from the last part that starts at it or before
-        next_parts = np.searchsorted(self._starts, rows, side="right")
+        starts = self._starts
+        next_parts = np.searchsorted(starts, rows, side="right")
         parts = next_parts - 1
         for part in np.unique(parts):
             array = self._arrays[part]
-            start = self._starts[part]
+            start = starts[part]
             in_part = parts == part
             rows_of_part = rows[in_part] - start
             vectors[in_part] = array[rows_of_part]
@@ -152,7 +153,9 @@ class VectorStore:
 
 
 def _has_width(vectors: Array, width: int) -> bool:
-    return vectors.ndim == 2 and vectors.shape[1] == width
+    if vectors.ndim != 2:
+        return False
+    return vectors.shape[1] == width
 
 
 TILE_VECTORS = 4_096  # base vectors compared at a time
@@ -200,8 +203,10 @@ class Nearest:
         best_rows = rows[columns]
         earlier_cosines = self.cosines[numbers]
         earlier_rows = self.rows[numbers]
-        cosines = torch.cat([earlier_cosines, best_scores], dim=1)
-        candidates = torch.cat([earlier_rows, best_rows], dim=1)
+        all_cosines = [earlier_cosines, best_scores]
+        all_rows = [earlier_rows, best_rows]
+        cosines = torch.cat(all_cosines, dim=1)
+        candidates = torch.cat(all_rows, dim=1)
         # by row, then by cosine: equal cosines stay in the order of their rows
         by_row = torch.argsort(candidates, dim=1, stable=True)
         candidates = candidates.gather(1, by_row)
@@ -239,8 +244,9 @@ def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
         tied_scores = scores[tied_rows]
         order = torch.argsort(tied_scores, dim=1, descending=True, stable=True)
         best_columns = order[:, :k]
+        best_values = tied_scores.gather(1, best_columns)
         columns[tied_rows] = best_columns
-        values[tied_rows] = tied_scores.gather(1, best_columns)
+        values[tied_rows] = best_values
     return values, columns
 
 
@@ -268,12 +274,14 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> Neigh
             if not _has_width(vectors, width):
                 shapes = f"vectors {vectors.shape} for queries {queries.shape}"
                 raise ShapeError(f"{shapes}: the widths must agree")
-            for start in range(0, len(vectors), TILE_VECTORS):
+            vector_count = len(vectors)
+            for start in range(0, vector_count, TILE_VECTORS):
                 stored_tile = vectors[start : start + TILE_VECTORS]
                 tile = as_tensor(stored_tile, device)  # (m, D)
                 tile_size = len(tile)
                 row = first_row + start
-                rows = torch.arange(row, row + tile_size, device=device)
+                next_row = row + tile_size
+                rows = torch.arange(row, next_row, device=device)
                 for first_query in range(0, query_count, TILE_QUERIES):
                     chunk = slice(first_query, first_query + TILE_QUERIES)
                     chunk_queries = all_queries[chunk]  # (n, D)

@@ -204,7 +204,8 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has
     no negative."""
     shape = tuple(scores.shape)
-    if len(shape) != 3 or shape[0] != shape[1]:
+    is_square = len(shape) == 3 and shape[0] == shape[1]
+    if not is_square:
         raise ShapeError(f"scores must be (B, B, P), not {shape}")
     objective = settings.objective
     if objective == "nce":
@@ -302,8 +303,9 @@ def score_pairs(
     at_once = min(at_once, clips_at_once(network))
     no_scores = np.empty(0, dtype=np.float32)
     scores: list[Matrix] = [no_scores]
+    pair_count = len(pairs)
     with torch.inference_mode(), current_device().autocast():
-        for first in range(0, len(pairs), at_once):
+        for first in range(0, pair_count, at_once):
             chunk = pairs[first : first + at_once]
             batch = collate_pairs(chunk).to(device)
             own_scores = network.own_scores(batch).float()

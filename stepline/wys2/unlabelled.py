@@ -150,7 +150,8 @@ class ClipStream:
     def _window_blocks(self, window: Sequence[References]) -> Iterator[Block]:
         references: list[References] = []
         pairs: list[ClipTextPair] = []
-        for clips in sorted(window, key=self._place):
+        ordered = sorted(window, key=self._place)
+        for clips in ordered:
             references.append(clips)
             pairs += self._pairs_of_video(clips)
             if len(pairs) >= CLIPS_PER_BLOCK:

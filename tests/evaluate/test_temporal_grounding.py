@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
-from stepline.evaluate.temporal_grounding import (
+from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
     grounding_overlaps,
     is_inside_any,

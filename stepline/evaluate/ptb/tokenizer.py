@@ -53,7 +53,8 @@ def _constant(value: str) -> Callable[[str], str]:
 
 
 def _translated(table: Mapping[str, str]) -> Callable[[str], str]:
-    return methodcaller("translate", str.maketrans(dict(table)))
+    translation = str.maketrans(dict(table))
+    return methodcaller("translate", translation)
 
 
 def _dash(text: str) -> str:
@@ -152,7 +153,8 @@ PUNCTUATION_TOKENS = frozenset(
     ]
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_LINE_BREAKS = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\u2028\u2029", " "))
+_BREAK_CHARS = "\n\r\x0b\x0c\x85\u2028\u2029"
+_LINE_BREAKS = str.maketrans(dict.fromkeys(_BREAK_CHARS, " "))
 _WHITE_SPACE = frozenset(" \t\n\x0b\x0c\r\x85")
 _MAX_CACHED_TEXTS = 1 << 14  # captions, and words, whose tokens are cached
 _SURROGATE_UNIT = re.compile("[\ud800-\udfff]")
@@ -194,7 +196,8 @@ class Tokenizer:
         line = text.translate(_LINE_BREAKS)
         units = _units(line) + "\n"
         tokens = _written_tokens(units, self._automaton)
-        return [_characters(token.lower()) for token in tokens]
+        lowered = [token.lower() for token in tokens]
+        return [_characters(token) for token in lowered]
 
     def _tokenize(self, text: str) -> str:
         is_only_letters = text.replace(" ", "a").isalpha()
@@ -206,13 +209,15 @@ class Tokenizer:
     def _read(self, text: str) -> str:
         # a token can hold a space only as a no-break space, so that splitting at spaces is safe
         tokens = self.all_tokens(text)
-        return " ".join(token for token in tokens if token not in PUNCTUATION_TOKENS)
+        words = [token for token in tokens if token not in PUNCTUATION_TOKENS]
+        return " ".join(words)
 
 
 def _written_tokens(line: str, automaton: Automaton) -> list[str]:
     """Return what is written for each token of one line."""
     classes = automaton.classes
-    units = [classes[ord(unit)] for unit in line]
+    codes = map(ord, line)
+    units = [classes[code] for code in codes]
     dead: set[tuple[int, int]] = set()
     tokens: list[str] = []
     position = 0
