@@ -155,7 +155,7 @@ class VectorStore:
 def _has_width(vectors: Array, width: int) -> bool:
     if vectors.ndim != 2:
         return False
-    return vectors.shape[1] == width
+    return bool(vectors.shape[1] == width)
 
 
 TILE_VECTORS = 4_096  # base vectors compared at a time
