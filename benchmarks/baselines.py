@@ -32,7 +32,7 @@ from stepline.evaluate.bootstrap import (
 )
 from stepline.evaluate.crosstask import count_hits, random_test_sets, rows_shown
 from stepline.evaluate.report import Metric
-from stepline.evaluate.temporal_grounding import (
+from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
     SpanOverlaps,
     grounding_overlaps,

@@ -29,7 +29,7 @@ from research.simulate import SHORT, simulate
 from stepline.evaluate.calibration import Logistic, calibration_error, fit_logistic
 from stepline.evaluate.crosstask import ordered_rows, step_costs
 from stepline.evaluate.ranking import roc_auc
-from stepline.evaluate.temporal_grounding import grounding_overlaps
+from stepline.evaluate.span_overlaps import grounding_overlaps
 from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.speech import narration_labels
 from stepline.nasva.align import Posterior, TextScores, posterior, posterior_spans, score_texts

@@ -41,24 +41,29 @@ class TaskDescription:
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a (task, video) pair of videos.csv; `path` is the release's folder."""
-    tasks = {task.id: task for task in read_tasks(release_file(path, TASK_FILES[0]))}
-    related = find_file(path, TASK_FILES[1])
-    if related is not None:
-        tasks |= {task.id: task for task in read_tasks(related)}
+    """Yield one entry per (task, video) pair of videos.csv; `path` is the release's folder."""
+    primary_file, related_file = TASK_FILES
+    task_paths = [release_file(path, primary_file)]
+    related_path = find_file(path, related_file)
+    if related_path is not None:
+        task_paths.append(related_path)
+    tasks = {}
+    for task_path in task_paths:
+        for task in read_tasks(task_path):
+            tasks[task.id] = task
     videos = _read_pairs(release_file(path, VIDEOS_FILE))
     validation = read_validation(path)
-    for pair in videos | validation:
-        subset = "val" if pair in validation else "train"
-        yield _read_video(path, tasks.get(pair[0]), pair, subset)
+    for key in videos | validation:
+        task_id, _ = key
+        subset = "val" if key in validation else "train"
+        yield _read_video(path, tasks.get(task_id), key, subset)
 
 
 def release_file(folder: Path, name: str) -> Path:
     """Return a file of the release. Raises DatasetError where it, or its folder, is not there."""
     if not folder.is_dir():
-        raise DatasetError(
-            f"{folder}: is not the folder of the CrossTask release; unpack its zip and give it"
-        )
+        fault = f"{folder}: is not the folder of the CrossTask release"
+        raise DatasetError(f"{fault}; unpack its zip and give it")
     file = find_file(folder, name)
     if file is None:
         raise DatasetError(f"{folder}: holds no {name}; give the folder of the CrossTask release")
@@ -69,30 +74,38 @@ def read_validation(folder: Path) -> dict[VideoKey, None]:
     """Return the (task, video) pairs that the benchmark keeps for validation, in the file's
     order."""
     file = find_file(folder, VALIDATION_FILE)
-    return _read_pairs(file) if file else {}
+    if file is None:
+        return {}
+    return _read_pairs(file)
 
 
 def _read_pairs(file: Path) -> dict[VideoKey, None]:
-    return {(task, video): None for _, (task, video, _) in read_headless_csv(file, 3)}
+    pairs: dict[VideoKey, None] = {}
+    for _, (task, video, _) in read_headless_csv(file, 3):
+        pairs[task, video] = None
+    return pairs
 
 
 def read_tasks(path: Path) -> Iterator[TaskDescription]:
     """Yield the tasks of a tasks file. Raises DatasetError where a block does not fit its own count
     of steps."""
     lines = [line.strip() for line in read_text(path).split("\n")]
-    blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.strip()]
+    # empty lines end blocks
+    blocks = "\n".join(lines).split("\n\n")
     for block in blocks:
-        rows = [line for line in block if line]
+        rows = [line for line in block.split("\n") if line]
+        if not rows:
+            continue
         if len(rows) != TASK_LINES or not rows[3].isdecimal():
             form = "id, title, url, number of steps, steps and an empty line"
             raise DatasetError(f"{path}: the block of {rows[0]!r} is not {form}; download it again")
-        steps = tuple(step.strip() for step in rows[4].split(","))
-        if len(steps) != int(rows[3]):
-            counts = f"{rows[3]} steps by its count but {len(steps)} between commas"
-            raise DatasetError(
-                f"{path}: task {rows[0]} has {counts}; take the commas out of its step texts"
-            )
-        yield TaskDescription(rows[0], rows[1], steps)
+        id, title, _, count, step_line = rows
+        steps = [step.strip() for step in step_line.split(",")]
+        if len(steps) != int(count):
+            counts = f"{count} steps by its count but {len(steps)} between commas"
+            fault = f"{path}: task {id} has {counts}"
+            raise DatasetError(f"{fault}; take the commas out of its step texts")
+        yield TaskDescription(id, title, tuple(steps))
 
 
 def read_annotation(path: Path) -> Iterator[tuple[int, float, float]]:
@@ -101,26 +114,29 @@ def read_annotation(path: Path) -> Iterator[tuple[int, float, float]]:
         try:
             yield int(step), float(start), float(end)
         except ValueError as error:
-            raise DatasetError(
-                f"{path}: line {line}: {step!r},{start!r},{end!r} is not step,start,end; download it again"
-            ) from error
+            fault = f"{step!r},{start!r},{end!r} is not step,start,end"
+            raise DatasetError(f"{path}: line {line}: {fault}; download it again") from error
 
 
 def _read_video(
     folder: Path, task: TaskDescription | None, key: VideoKey, subset: str
 ) -> DatasetEntry:
     id = "_".join(key)
+    task_id, video = key
     if task is None:
-        return rejected_entry(id, NO_TASK, subset=subset, value=key[0])
-    file = find_file(folder, f"annotations/{id}.csv", f"{id}.csv")
+        return rejected_entry(id, NO_TASK, subset=subset, value=task_id)
+    file_name = f"annotations/{id}.csv"
+    file = find_file(folder, file_name, f"{id}.csv")
     if file is None:
-        return rejected_entry(id, NO_FILE, subset=subset, value=f"annotations/{id}.csv")
-    builder = RecordBuilder(id, video=key[1])
+        return rejected_entry(id, NO_FILE, subset=subset, value=file_name)
+    builder = RecordBuilder(id, video=video)
     for number, text in enumerate(task.steps, start=1):
         builder.add_step(str(number), text)
+    step_count = len(task.steps)
     for number, start, end in read_annotation(file):
-        if 1 <= number <= len(task.steps):
-            builder.add_span(str(number), task.steps[number - 1], start, end, keep=True)
+        if 1 <= number <= step_count:
+            text = task.steps[number - 1]
+            builder.add_span(str(number), text, start, end, keep=True)
         else:
-            builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")
+            builder.reject("span", "", NO_STEP, f"{number} of {step_count}")
     return builder.entry(subset=subset, task=task.title, recipe=task.steps)

@@ -7,7 +7,7 @@ Goal-Step      goalstep_{train,valid}.json     {"videos": [{video_uid, goal_desc
 EPIC_FILES-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_timestamp,stop_timestamp,narration
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stepline.datasets.files import Node, read_csv, read_node, split_files, stem
@@ -18,71 +18,102 @@ COOK4D_FILE = "complete_step_annotations.json"
 GOALSTEP_FILES = ("goalstep_train.json", "goalstep_valid.json")
 EPIC_FILES = ("EPIC_100_train.csv", "EPIC_100_validation.csv")
 EPIC_COLUMNS = ("narration_id", "video_id", "start_timestamp", "stop_timestamp", "narration")
+SECONDS_PER_HOUR = 3600
+SECONDS_PER_MINUTE = 60
 
 
 def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a recording. A step that was left out (-1) stays in the reference without a
-    span.
+    """Yield one entry per recording. A step that was left out (-1) stays in the reference without
+    a span.
 
     The marks of errors are not read. The spans of one step id make one step.
     """
-    for id, recording in read_node(path, COOK4D_FILE).entries():
+    root = read_node(path, COOK4D_FILE)
+    recordings = root.entries()
+    for id, recording in recordings:
         builder = RecordBuilder(id)
-        for row in recording["steps"].rows():
-            times = row.span("start_time", "end_time")
-            builder.add_span(row["step_id"].name(), row["description"].text(), *times, keep=True)
-        yield builder.entry(task=recording.optional_text("activity_name"))
+        steps = recording["steps"]
+        rows = steps.rows()
+        for row in rows:
+            step_id = row["step_id"].name()
+            description = row["description"].text()
+            start, end = row.span("start_time", "end_time")
+            builder.add_span(step_id, description, start, end, keep=True)
+        task = recording.optional_text("activity_name")
+        yield builder.entry(task=task)
 
 
 def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a
-    video is not stated."""
-    for file, subset in _split_files(path, GOALSTEP_FILES):
-        for video in read_node(file)["videos"].rows():
-            builder = RecordBuilder(video["video_uid"].name())
-            _add_segments(builder, video, "")
+    """Yield one entry per video. The id of a substep is the step's with a dot: "3.1". The length
+    of a video is not stated."""
+    for file in _files(path, GOALSTEP_FILES):
+        subset = _split_name(file)
+        root = read_node(file)
+        videos = root["videos"].rows()
+        for video in videos:
+            id = video["video_uid"].name()
+            builder = RecordBuilder(id)
+            _add_segments(builder, video, prefix="")
             task = video.optional_text("goal_description", "goal_category")
             yield builder.entry(subset=subset, task=task)
 
 
 def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
-    for index, row in enumerate(parent.optional_rows("segments"), start=1):
+    rows = parent.optional_rows("segments")
+    for number, row in enumerate(rows, start=1):
+        id = f"{prefix}{number}"
         text = row.optional_text("step_description", "step_category") or ""
-        builder.add_span(f"{prefix}{index}", text, *row.span("start_time", "end_time"))
-        _add_segments(builder, row, f"{prefix}{index}.")
+        start, end = row.span("start_time", "end_time")
+        builder.add_span(id, text, start, end)
+        _add_segments(builder, row, f"{id}.")
 
 
 def read_epic(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video: what is done and when. The second at which it was narrated
+    """Yield one entry per video: what is done and when. The second at which it was narrated
     afterwards is not read."""
-    for file, subset in _split_files(path, EPIC_FILES):
+    for file in _files(path, EPIC_FILES):
+        subset = _split_name(file)
         builders: dict[str, RecordBuilder] = {}
-        for line, row in read_csv(file, EPIC_COLUMNS):
-            builder = builders.setdefault(row["video_id"], RecordBuilder(row["video_id"]))
-            start, end = (
-                _clock_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4]
-            )
-            if row["narration_id"] in builder.steps:
-                builder.reject("step", row["narration"], REPEATED_ID, row["narration_id"])
+        rows = read_csv(file, EPIC_COLUMNS)
+        for line, row in rows:
+            video_id = row["video_id"]
+            narration_id = row["narration_id"]
+            narration = row["narration"]
+            if video_id not in builders:
+                builders[video_id] = RecordBuilder(video_id)
+            builder = builders[video_id]
+            location = f"{file}: line {line}"
+            start = _clock_seconds(row["start_timestamp"], location)
+            end = _clock_seconds(row["stop_timestamp"], location)
+            if narration_id in builder.steps:
+                builder.reject("step", narration, REPEATED_ID, narration_id)
             else:
-                builder.add_span(row["narration_id"], row["narration"], start, end)
+                builder.add_span(narration_id, narration, start, end)
         for builder in builders.values():
             yield builder.entry(subset=subset)
 
 
-def _split_files(path: Path, names: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
-    """Yield each file with its split, the last word of its name."""
-    lack = f"holds neither {' nor '.join(names)}; `stepline datasets` says where to get them"
-    for file in split_files(path, names, lack):
-        yield file, stem(file.name).rpartition("_")[2]
+def _files(path: Path, names: Sequence[str]) -> list[Path]:
+    either = " nor ".join(names)
+    lack = f"holds neither {either}; `stepline datasets` says where to get them"
+    return split_files(path, names, lack)
+
+
+def _split_name(file: Path) -> str:
+    """Return a file's split, the last word of its name."""
+    name = stem(file.name)
+    words = name.split("_")
+    return words[-1]
 
 
 def _clock_seconds(clock: str, location: str) -> float:
     """Return the seconds of HH:MM:SS.ss."""
     try:
         hours, minutes, seconds = clock.split(":")
-        return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+        hour_seconds = SECONDS_PER_HOUR * int(hours)
+        minute_seconds = SECONDS_PER_MINUTE * int(minutes)
+        whole_seconds = hour_seconds + minute_seconds
+        return whole_seconds + float(seconds)
     except ValueError as error:
-        raise DatasetError(
-            f"{location}: {clock!r} is not a time HH:MM:SS.ss; download the file again"
-        ) from error
+        fault = f"{clock!r} is not a time HH:MM:SS.ss"
+        raise DatasetError(f"{location}: {fault}; download the file again") from error

@@ -49,7 +49,9 @@ class ExcludedVideos:
 
     def counts(self) -> dict[str, int]:
         """Return how many videos each evaluation set holds, by name."""
-        counts = Counter(name for names in self.datasets.values() for name in names)
+        counts: Counter[str] = Counter()
+        for names in self.datasets.values():
+            counts.update(names)
         return dict(sorted(counts.items()))
 
 
@@ -57,8 +59,8 @@ class ExcludedVideos:
 class ExcludedSource:
     """A dataset whose evaluation videos are kept out: its name, and its file or folder.
 
-    splits: those that are scored, beside its test videos; () for all but the ones that nobody is
-    scored on.
+    splits: those that are scored, besides the test splits; () for all but the splits that are for
+    training.
     """
 
     name: str
@@ -71,12 +73,16 @@ class ExcludedSource:
         hidden = find_dataset(self.name).hidden
         if hidden is not None:
             for split, ids in hidden(self.path).items():
-                yield from ((id, split) for id in ids)
+                for id in ids:
+                    yield id, split
         for entry in stream(self.name, self.path):
-            yield entry.id if entry.record is None else entry.record.video.id, entry.subset
+            video = entry.id
+            if entry.record is not None:
+                video = entry.record.video.id
+            yield video, entry.subset
 
     def is_scored(self, split: str | None) -> bool:
-        """Tell whether the videos of a split are kept out; those of no split are."""
+        """Return whether the videos of a split are kept out; those without a split are."""
         if split is None or split.startswith(TEST_PREFIX):
             return True
         if self.splits:
@@ -96,19 +102,24 @@ def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
         for video, split in source.videos():
             scored[split] = source.is_scored(split)
             if scored[split]:
-                names[plain_id(video)].add(source.name)
-        splits = sorted(filter(None, scored))
-        absent = [split for split in source.splits if split not in scored]
-        if absent:
-            raise DatasetError(
-                f"{source.path}: {source.name} holds no split {absent[0]!r}; it has {', '.join(splits)}"
-            )
-        if scored and not any(scored.values()):
-            cure = f"{source.name}:{splits[0]}={source.path} keeps them out"
-            raise DatasetError(
-                f"{source.path}: nobody is scored on its videos, all of split {splits[0]!r}; {cure}"
-            )
+                id = plain_id(video)
+                names[id].add(source.name)
+        _check_splits(source, scored)
     return _sorted(names)
+
+
+def _check_splits(source: ExcludedSource, scored: Mapping[str | None, bool]) -> None:
+    """Raise DatasetError where a source lacks one of its splits, or has videos but none that is
+    scored. scored: by split."""
+    splits = sorted(filter(None, scored))
+    for split in source.splits:
+        if split not in scored:
+            fault = f"{source.path}: {source.name} holds no split {split!r}"
+            raise DatasetError(f"{fault}; it has {', '.join(splits)}")
+    if scored and not any(scored.values()):
+        fault = f"nobody is scored on its videos, all of split {splits[0]!r}"
+        cure = f"{source.name}:{splits[0]}={source.path} keeps them out"
+        raise DatasetError(f"{source.path}: {fault}; {cure}")
 
 
 def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
@@ -117,14 +128,19 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
     names: NamesById = defaultdict(set)
     for path in paths:
         for number, line in enumerate(read_text(path).splitlines(), start=1):
-            cells = line.partition("#")[0].replace(",", " ").split()
-            if not cells:
+            text, _, _ = line.partition("#")
+            words = text.replace(",", " ").split()
+            if not words:
                 continue
+            video, *sets = words
             # JSON read as ids would exclude nothing
-            if not cells[0].isprintable() or cells[0][0] in MARKUP_BRACKETS:
-                cure = "give one id a line; `stepline excluded DATASET=FILE` makes such a list of annotations"
+            if not video.isprintable() or video[0] in MARKUP_BRACKETS:
+                cure = (
+                    "give one id a line; "
+                    "`stepline excluded DATASET=FILE` makes such a list of annotations"
+                )
                 raise DatasetError(f"{path}: line {number} is no video id; {cure}")
-            names[plain_id(cells[0])].update(cells[1:] or [UNNAMED_SET])
+            names[plain_id(video)].update(sets or [UNNAMED_SET])
     return _sorted(names)
 
 

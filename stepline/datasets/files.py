@@ -40,7 +40,7 @@ MAX_QUOTED_CHARS = 60  # of a value in an error
 
 
 class RepeatedKeyError(ValueError):
-    """A key that stands twice in one JSON object."""
+    """A key that is twice in one JSON object."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -59,7 +59,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _unpacked(data: bytes) -> bytes:
-    return unpack_limited(data, ANNOTATIONS) if data.startswith(GZIP_MAGIC) else data
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    return unpack_limited(data, ANNOTATIONS)
 
 
 def read_text(path: Path) -> str:
@@ -75,14 +77,16 @@ def _decode(path: Path, data: bytes) -> str:
 
 
 def read_json(path: Path) -> Tree:
-    """Return a JSON file's tree. Raises DatasetError for damage and for a key that stands twice in
-    one object."""
+    """Return a JSON file's tree. Raises DatasetError for damage and for a key that is twice in one
+    object."""
     return parse_json(str(path), _decode(path, read_bytes(path)))
 
 
 def read_node(path: Path, *names: str) -> "Node":
     """Return the root of a JSON file; in a folder it is the first of `names` that is there."""
-    file = file_in(path, *names) if names else path
+    file = path
+    if names:
+        file = file_in(path, *names)
     return Node(read_json(file), str(file))
 
 
@@ -91,31 +95,30 @@ def parse_json(name: str, text: str) -> Tree:
     try:
         return json_tree(text, _without_repeats)
     except RepeatedKeyError as error:
-        raise DatasetError(
-            f"{name}: key {error} stands twice in one object; keep one of them"
-        ) from error
+        fault = f"{name}: key {error} stands twice in one object"
+        raise DatasetError(f"{fault}; keep one of them") from error
     except json.JSONDecodeError as error:
         location = f"line {error.lineno}, column {error.colno}"
-        raise DatasetError(
-            f"{name}: not valid JSON at {location} ({error.msg}); correct it or get it again"
-        ) from error
+        fault = f"{name}: not valid JSON at {location} ({error.msg})"
+        raise DatasetError(f"{fault}; correct it or get it again") from error
     except ValueError as error:
-        raise DatasetError(
-            f"{name}: JSON that cannot be read ({error}); correct it or get it again"
-        ) from error
+        fault = f"{name}: JSON that cannot be read ({error})"
+        raise DatasetError(f"{fault}; correct it or get it again") from error
 
 
 def _without_repeats(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     entries = dict(pairs)
     if len(entries) != len(pairs):
         counts = Counter(key for key, _ in pairs)
-        raise RepeatedKeyError(repr(max(counts, key=counts.__getitem__)))
+        most_repeated = max(counts, key=counts.__getitem__)
+        raise RepeatedKeyError(repr(most_repeated))
     return entries
 
 
 def csv_rows(text: str) -> "csv.DictReader[str]":
     """Return the rows of a CSV file, or of a TSV file where its first line holds a tab."""
-    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    first_line, _, _ = text.partition("\n")
+    delimiter = "\t" if "\t" in first_line else ","
     return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
 
 
@@ -220,10 +223,14 @@ def split_files(
     """
     if not path.is_dir():
         return [path]
-    files = [find_file(path, *(folder + name for folder in folders)) for name in names]
-    if not any(files):
+    files = []
+    for name in names:
+        file = find_file(path, *(folder + name for folder in folders))
+        if file is not None:
+            files.append(file)
+    if not files:
         raise DatasetError(f"{path}: {lack}")
-    return [file for file in files if file]
+    return files
 
 
 def file_in(path: Path, *names: str) -> Path:
@@ -233,9 +240,8 @@ def file_in(path: Path, *names: str) -> Path:
         return path
     file = find_file(path, *names)
     if file is None:
-        raise DatasetError(
-            f"{path}: holds no {' or '.join(names)}; `stepline datasets` says which files are needed"
-        )
+        fault = f"{path}: holds no {' or '.join(names)}"
+        raise DatasetError(f"{fault}; `stepline datasets` says which files are needed")
     return file
 
 
@@ -266,15 +272,17 @@ class Node:
         """Say where the value is: the file, then keys and indices."""
         if self.parent is None:
             return self.key
-        colon = ": " if self.parent.parent is None else ""
-        key = self.key if self.key.isprintable() else repr(self.key)[1:-1]
-        return self.parent.location + colon + key
+        key = self.key
+        if not key.isprintable():
+            key = repr(key)[1:-1]
+        if self.parent.parent is None:
+            return f"{self.parent.location}: {key}"
+        return f"{self.parent.location}{key}"
 
     def error(self, need: str) -> DatasetError:
         """Return the error for a value that is not what is needed."""
-        return DatasetError(
-            f"{self.location}: {quoted(self.value)} is not {need}; correct it or download the file again"
-        )
+        fault = f"{self.location}: {quoted(self.value)} is not {need}"
+        return DatasetError(f"{fault}; correct it or download the file again")
 
     def _checked(self, kind: type | UnionType, need: str) -> Tree:
         """Return the value, which must be of this type and no boolean."""
@@ -283,7 +291,8 @@ class Node:
         return self.value
 
     def _child(self, key: str) -> "Node":
-        return Node(self.value[key], f".{key}" if self.parent else key, self)
+        name = f".{key}" if self.parent else key
+        return Node(self.value[key], name, self)
 
     def entries(self) -> Iterator[tuple[str, "Node"]]:
         """Yield the keys and values of an object."""
@@ -307,27 +316,32 @@ class Node:
     def __getitem__(self, key: str) -> "Node":
         node = self.get(key)
         if node is None:
-            raise DatasetError(
-                f"{self.location}: lacks {key!r}; is this the right file for this dataset?"
-            )
+            fault = f"{self.location}: lacks {key!r}"
+            raise DatasetError(f"{fault}; is this the right file for this dataset?")
         return node
 
     def optional_text(self, *keys: str) -> str | None:
         """Return the string under the first of these keys that the object holds, None where it
         holds none or null."""
         node = self.get(*keys)
-        return node.text() if node else None
+        if node is None:
+            return None
+        return node.text()
 
     def optional_number(self, key: str) -> float | None:
         """Return the number under a key, None where the object lacks it or holds null."""
         node = self.get(key)
-        return node.number() if node else None
+        if node is None:
+            return None
+        return node.number()
 
     def optional_rows(self, key: str) -> "list[Node]":
         """Return the items of the list under a key, none where the object lacks it or holds
         null."""
         node = self.get(key)
-        return list(node.rows()) if node else []
+        if node is None:
+            return []
+        return list(node.rows())
 
     def text(self) -> str:
         """Return a string."""
@@ -342,9 +356,8 @@ class Node:
         try:
             return str(self._checked(str | int, "an id (text or a whole number)"))
         except ValueError as error:  # more digits than Python writes out
-            raise DatasetError(
-                f"{self.location}: a number with thousands of digits is no id; correct it"
-            ) from error
+            fault = f"{self.location}: a number with thousands of digits is no id"
+            raise DatasetError(f"{fault}; correct it") from error
 
     def number(self) -> float:
         """Return a number, also one written as a string; NaN and infinity come through."""
@@ -372,19 +385,22 @@ class Node:
         times = list(self["timestamps"].rows())
         texts = list(self["sentences"].rows())
         if len(times) != len(texts):
-            raise DatasetError(
-                f"{self.location}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs"
-            )
+            counts = f"{len(times)} timestamps but {len(texts)} sentences"
+            raise DatasetError(f"{self.location}: {counts}; they go in pairs")
         for time, text in zip(times, texts, strict=True):
             yield time.pair(), text
 
 
 def quoted(value: Tree) -> str:
     """Return a value as an error shows it: shortened, on one line."""
-    if isinstance(value, dict | list):
-        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    if isinstance(value, dict):
+        return f"an object of {len(value)}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
     try:
         text = repr(value)
     except ValueError:  # an integer with more digits than Python writes out
         return "a huge number"
-    return text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "…"
+    if len(text) > MAX_QUOTED_CHARS:
+        text = text[:MAX_QUOTED_CHARS] + "…"
+    return text

@@ -4,7 +4,7 @@
     absolute_bounds: [start, end]}]}}}
 
 Record.id is "{id}|{query}", since one video may answer several queries. Videos that do not answer
-their query, or of which no part does, are rejected. An item whose steps were not annotated has an
+their query, or have no part that does, are rejected. An item whose steps were not annotated has an
 empty reference.
 """
 
@@ -15,30 +15,50 @@ from stepline.datasets.files import Node, read_node, split_files, stem
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 
 FILE_NAMES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")
+SPLIT_FOLDERS = ("", "splits/", "data/splits/")  # of the files, below the folder of a user
 SPLIT_NAMES = ("train", "val", "test")
 NO_FILES = f"holds none of {', '.join(FILE_NAMES)}; give the folder data/splits of the repository"
 NOT_RELEVANT = "does not answer its query"
 NO_CLIP = "no single part of it answers its query"
+REASONS_BY_FLAG = {"relevant": NOT_RELEVANT, "clip": NO_CLIP}  # why an item is rejected
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a (query, video) pair of a file, or of the three files in the splits
+    """Yield one entry per (query, video) pair of a file, or of the three files in the splits
     folder."""
-    for file in split_files(path, FILE_NAMES, NO_FILES, ("", "splits/", "data/splits/")):
-        words = stem(file.name).split("_")
-        subset = next((word for word in words if word in SPLIT_NAMES), None)
-        for query, videos in read_node(file).entries():
-            for name, item in videos.entries():
+    files = split_files(path, FILE_NAMES, NO_FILES, SPLIT_FOLDERS)
+    for file in files:
+        subset = _split_name(file)
+        root = read_node(file)
+        for query, videos in root.entries():
+            items = videos.entries()
+            for name, item in items:
                 yield _item(query, name, item, subset)
+
+
+def _split_name(file: Path) -> str | None:
+    name = stem(file.name)
+    for word in name.split("_"):
+        if word in SPLIT_NAMES:
+            return word
+    return None
 
 
 def _item(query: str, name: str, item: Node, subset: str | None) -> DatasetEntry:
     video = name.removesuffix(".mp4")
     id = f"{video}|{query}"
-    for key, reason in (("relevant", NOT_RELEVANT), ("clip", NO_CLIP)):
-        if item[key].value is False:
+    for flag, reason in REASONS_BY_FLAG.items():
+        value = item[flag].value
+        if value is False:
             return rejected_entry(id, reason, subset=subset)
-    builder = RecordBuilder(id, video=video, duration=item["v_duration"].number())
-    for index, row in enumerate(item["steps"].rows()):
-        builder.add_span(str(index), row["heading"].text(), *row["absolute_bounds"].pair())
+    v_duration = item["v_duration"]
+    duration = v_duration.number()
+    builder = RecordBuilder(id, video=video, duration=duration)
+    steps = item["steps"]
+    for index, row in enumerate(steps.rows()):
+        step_id = str(index)
+        heading = row["heading"].text()
+        bounds = row["absolute_bounds"]
+        start, end = bounds.pair()
+        builder.add_span(step_id, heading, start, end)
     return builder.entry(subset=subset, task=query)

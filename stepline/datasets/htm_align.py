@@ -16,6 +16,7 @@ from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 FILE_NAME = "htm_align.json"
+ALIGNMENT_LABELS = (0, 1)  # cannot be aligned, alignable
 
 
 @dataclass(frozen=True)
@@ -32,26 +33,36 @@ class AlignRow:
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
     """Yield (id, all its rows) of every video: what the official evaluators count, whatever the
     times are."""
-    for id, video in read_node(path, FILE_NAME).entries():
-        yield id, [_row(row) for row in video.rows()]
+    videos = read_node(path, FILE_NAME).entries()
+    for id, video in videos:
+        rows = [_row(row) for row in video.rows()]
+        yield id, rows
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video; an alignable sentence without a span of some length is left out of
+    """Yield one entry per video; an alignable sentence without a span of some length is left out of
     the reference."""
     for id, rows in read_rows(path):
         builder = RecordBuilder(id)
         for index, row in enumerate(rows):
+            row_id = str(index)
+            text = row.text
+            start = row.start
+            end = row.end
             if row.alignable:
-                builder.add_span(str(index), row.text, row.start, row.end)
+                builder.add_span(row_id, text, start, end)
             else:
-                speech = builder.checked_span(row.start, row.end, row.text)
-                builder.add_step(str(index), row.text, speech=speech)
+                speech = builder.checked_span(start, end, text)
+                builder.add_step(row_id, text, speech=speech)
         yield builder.entry()
 
 
 def _row(row: Node) -> AlignRow:
     cells = list(row.rows())
-    if len(cells) != 4 or cells[0].value not in (0, 1):
+    if len(cells) != 4 or cells[0].value not in ALIGNMENT_LABELS:
         raise row.error("[0 or 1, start, end, text]")
-    return AlignRow(bool(cells[0].value), cells[1].number(), cells[2].number(), cells[3].text())
+    alignable = bool(cells[0].value)
+    start = cells[1].number()
+    end = cells[2].number()
+    text = cells[3].text()
+    return AlignRow(alignable, start, end, text)

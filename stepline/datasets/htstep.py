@@ -26,7 +26,7 @@ TAXONOMY_FILE = "taxonomy.csv"
 SPLITS_FILE = "video_splits.json"
 QUERIES_FILE = "htm_test_input_headline.json"
 HEADLINES_KEY = "step_headline"  # its key
-# what the names of the splits begin with whose annotations the server keeps: test_seen, test_unseen
+# of the names of the splits whose annotations only the server has: test_seen, test_unseen
 HIDDEN_PREFIX = "test"
 TAXONOMY_COLUMNS = ("global_step_index", "activity", "variation", "headline")
 OTHER_VARIATION = "belongs to another variation of the article than the video's first annotation"
@@ -48,25 +48,28 @@ Articles: TypeAlias = dict[str, dict[str, dict[str, ArticleStep]]]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video, from the release's folder or from annotations.json beside its
+    """Yield one entry per video, from the release's folder or from annotations.json next to its
     taxonomy.csv."""
     file = file_in(path, ANNOTATIONS_FILE)
     taxonomy = read_taxonomy(find_taxonomy(file.parent))
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
-    split_of = {id: split for split, ids in read_splits(file.parent).items() for id in ids}
-    for id, video in read_node(file).entries():
-        yield _video(id, video, taxonomy, articles, split_of.get(id))
+    split_of: dict[str, str] = {}
+    for name, ids in read_splits(file.parent).items():
+        split_of |= dict.fromkeys(ids, name)
+    videos = read_node(file).entries()
+    for id, video in videos:
+        split = split_of.get(id)
+        yield _video(id, video, taxonomy, articles, split)
 
 
 def find_taxonomy(folder: Path) -> Path:
     """Return the folder's taxonomy.csv. Raises DatasetError where it has none."""
     table = find_file(folder, TAXONOMY_FILE)
     if table is None:
-        raise DatasetError(
-            f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps; give both files in one folder"
-        )
+        fault = f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps"
+        raise DatasetError(f"{fault}; give both files in one folder")
     return table
 
 
@@ -76,10 +79,10 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
     for line, row in read_csv(path, TAXONOMY_COLUMNS):
         id = row["global_step_index"].strip()
         if id in steps:
-            raise DatasetError(
-                f"{path}: line {line} repeats global_step_index {id}; keep one of them"
-            )
-        steps[id] = ArticleStep(id, row["activity"], row["variation"], row["headline"].strip())
+            fault = f"line {line} repeats global_step_index {id}"
+            raise DatasetError(f"{path}: {fault}; keep one of them")
+        headline = row["headline"].strip()
+        steps[id] = ArticleStep(id, row["activity"], row["variation"], headline)
     return steps
 
 
@@ -88,60 +91,75 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     file = find_file(folder, SPLITS_FILE)
     if file is None:
         return {}
-    splits = read_node(file).entries()
-    return {split: tuple(id.name() for id in ids.rows()) for split, ids in splits}
+    splits = {}
+    for split, nodes in read_node(file).entries():
+        ids = [node.name() for node in nodes.rows()]
+        splits[split] = tuple(ids)
+    return splits
 
 
 def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     """Return split -> ids of the test splits, whose annotations are not public; path: as `read`
     takes it.
 
-    Raises DatasetError where no file tells them.
+    Raises DatasetError where no file names them.
     """
     folder = path if path.is_dir() else path.parent
     queries = find_file(folder, QUERIES_FILE)
     splits = read_splits(folder)
     if not splits and queries is None:
-        cure = f"put the release's {SPLITS_FILE} there"
-        raise DatasetError(
-            f"{folder}: no file tells which videos are of the hidden test splits; {cure}"
-        )
-    hidden = {split: ids for split, ids in splits.items() if split.startswith(HIDDEN_PREFIX)}
+        fault = "no file tells which videos are of the hidden test splits"
+        raise DatasetError(f"{folder}: {fault}; put the release's {SPLITS_FILE} there")
+    hidden = {}
+    for split, ids in splits.items():
+        if split.startswith(HIDDEN_PREFIX):
+            hidden[split] = ids
     if queries is not None:
         hidden["test"] = tuple(read_queries(queries))
     return hidden
 
 
 def find_queries(path: Path, subset: str | None) -> Path | None:
-    """Return the file of the server's queries that stands for a split; None where the annotations
-    do.
+    """Return the file of the server's queries that is read in place of a split's annotations; None
+    where there are annotations.
 
     path: that file itself, whatever its name, or the release's folder. Raises DatasetError where a
     folder lacks the file of a test split.
     """
     if not path.is_dir():
-        first = next((video for _, video in read_node(path).entries()), None)
-        return path if first is not None and first.get(HEADLINES_KEY) is not None else None
+        videos = [video for _, video in read_node(path).entries()]
+        if not videos or videos[0].get(HEADLINES_KEY) is None:
+            return None
+        return path
     file = find_file(path, QUERIES_FILE)
     annotations = find_file(path, ANNOTATIONS_FILE)
     if annotations is None:
         return file
     if subset is None or not subset.startswith(HIDDEN_PREFIX):
         return None
-    splits = (video.get("subset") for _, video in read_node(annotations).entries())
-    if file is None and not any(split and split.value == subset for split in splits):
+    if file is None and not _has_subset(annotations, subset):
         cure = f"put {QUERIES_FILE} of the evaluation server (EvalAI challenge 2082) there"
         raise DatasetError(f"{path}: the annotations of {subset} are hidden; {cure}")
     return file
+
+
+def _has_subset(annotations: Path, subset: str) -> bool:
+    for _, video in read_node(annotations).entries():
+        split = video.get("subset")
+        if split is not None and split.value == subset:
+            return True
+    return False
 
 
 def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, ...]]:
     """Return id -> headlines, in the order in which the evaluation server wants their seconds.
 
     subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where
-    no video_splits.json beside the file has it.
+    no video_splits.json next to the file has it.
     """
-    queries = {id: video[HEADLINES_KEY].texts() for id, video in read_node(path).entries()}
+    queries = {}
+    for id, video in read_node(path).entries():
+        queries[id] = video[HEADLINES_KEY].texts()
     if subset is None:
         return queries
     splits = read_splits(path.parent)
@@ -157,11 +175,16 @@ def _video(
     id: str, video: Node, taxonomy: Mapping[str, ArticleStep], articles: Articles, split: str | None
 ) -> DatasetEntry:
     activity = video["activity"].text()
-    rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
-    first = next((taxonomy[step] for step, _ in rows if step in taxonomy), None)
+    rows = []
+    for row in video["annotations"].rows():
+        step_id = row["id"].name()
+        segment = row["segment"].pair()
+        rows.append((step_id, segment))
     # the variation of the first annotation, or the activity's only one
     steps: Mapping[str, ArticleStep] = {}
-    if first is not None:
+    known_ids = [step_id for step_id, _ in rows if step_id in taxonomy]
+    if known_ids:
+        first = taxonomy[known_ids[0]]
         steps = articles[first.activity][first.variation]
     elif len(articles.get(activity, ())) == 1:
         (steps,) = articles[activity].values()
@@ -177,5 +200,7 @@ def _video(
         else:
             builder.reject("span", "", UNKNOWN_STEP, f"step {step_id}")
     subset = video.optional_text("subset")
+    if subset is None:
+        subset = split
     recipe = [step.text for step in steps.values()]
-    return builder.entry(subset=split if subset is None else subset, task=activity, recipe=recipe)
+    return builder.entry(subset=subset, task=activity, recipe=recipe)

@@ -78,23 +78,25 @@ def _entry(row: Node, subset: str | None) -> DatasetEntry:
     if not len(texts) == len(seconds) == len(kinds):
         counts = f"{len(texts)} texts, {len(seconds)} times, {len(kinds)} types"
         raise DatasetError(f"{row.location}: {counts}; give as many of each")
+    # outputs that are instructions, and those that end one
     instructions = []
     marks = []
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         if kind == INSTRUCTION_TYPE:
-            instructions.append(place)
-            marks.append(place)
+            instructions.append(index)
+            marks.append(index)
         elif FINISH_TYPE in kind:
-            marks.append(place)
-    for number, place in enumerate(instructions):
+            marks.append(index)
+    # an instruction lasts until the next mark
+    for number, index in enumerate(instructions):
         id = str(number)
-        text = texts[place]
+        text = texts[index]
         ends = []
         for mark in marks:
-            if mark > place:
+            if mark > index:
                 ends.append(seconds[mark])
         if ends:
-            builder.add_span(id, text, seconds[place], ends[0], keep=True)
+            builder.add_span(id, text, seconds[index], ends[0], keep=True)
         else:
             builder.add_step(id, text)
     task = row.optional_text("activity_name")

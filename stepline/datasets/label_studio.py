@@ -20,7 +20,7 @@ from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 
 FILE_NAME = "label_studio.json"
-# of a region that shows its step, the second by its words
+# of a region that shows its step; the second label means that its words say so
 SHOWN_LABELS = frozenset({"shown", "likely shown"})
 LABEL_KEYS = ("timelinelabels", "labels")
 DEFAULT_RATE = 24.0  # frames/s of Label Studio's Video where a task says none
@@ -28,42 +28,59 @@ NOT_ANNOTATED = "nobody has annotated it"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a task."""
-    for task in read_node(path, FILE_NAME).rows():
+    """Yield one entry per task."""
+    tasks = read_node(path, FILE_NAME).rows()
+    for task in tasks:
         data = task["data"]
-        id = (data.get("id") or data["video"]).name()
-        annotations = [
-            row for row in task.optional_rows("annotations") if not _flag(row, "was_cancelled")
-        ]
+        id_node = data.get("id") or data["video"]
+        id = id_node.name()
+        annotations = []
+        for row in task.optional_rows("annotations"):
+            if not _flag(row, "was_cancelled"):
+                annotations.append(row)
         if annotations:
-            best = max(annotations, key=lambda row: _flag(row, "ground_truth"))
+            best = max(annotations, key=_is_ground_truth)
             yield _entry(id, best, data)
         else:
             yield rejected_entry(id, NOT_ANNOTATED)
 
 
+def _is_ground_truth(annotation: Node) -> bool:
+    return _flag(annotation, "ground_truth")
+
+
 def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
+    # the rows of each region, and the length of the video where something states it
     regions: dict[str, list[Node]] = {}
-    durations: list[float] = []
-    if data.get("duration") is not None:
-        durations.append(data["duration"].number())
-    rate = data.optional_number("frame_rate") or DEFAULT_RATE
-    for row in annotation["result"].rows():
+    duration = data.optional_number("duration")
+    rows = annotation["result"].rows()
+    for row in rows:
         value = row.get("value")
-        if value is not None and value.get("start", "ranges") is not None:
-            regions.setdefault(row["id"].name(), []).append(value)
-        if row.get("original_length") is not None:
-            durations.append(row["original_length"].number())
-    builder = RecordBuilder(id, duration=durations[0] if durations else None)
+        if value is not None and _has_times(value):
+            region_id = row["id"].name()
+            regions.setdefault(region_id, []).append(value)
+        original_length = row.optional_number("original_length")
+        if duration is None:
+            duration = original_length
+    builder = RecordBuilder(id, duration=duration)
+    rate = data.optional_number("frame_rate") or DEFAULT_RATE
     for values in regions.values():
         text = " ".join(_texts(values, "text"))
-        labels = [label for key in LABEL_KEYS for label in _texts(values, key)]
+        labels: list[str] = []
+        for key in LABEL_KEYS:
+            labels += _texts(values, key)
         if labels and SHOWN_LABELS.isdisjoint(labels):
             builder.add_step(text, text)
-        else:  # regions of one text are the spans of one step
-            for start, end in _spans(values[0], rate):
+        else:
+            # regions of one text are the spans of one step
+            first = values[0]
+            for start, end in _spans(first, rate):
                 builder.add_span(text, text, start, end)
     return builder.entry()
+
+
+def _has_times(value: Node) -> bool:
+    return value.get("start", "ranges") is not None
 
 
 def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
@@ -74,12 +91,19 @@ def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
     for row in value["ranges"].rows():
         # both frames belong to the range, and the first of a video is number 1
         first_frame, last_frame = row.span()
-        spans.append(((first_frame - 1) / rate, last_frame / rate))
+        start = (first_frame - 1) / rate
+        end = last_frame / rate
+        spans.append((start, end))
     return spans
 
 
 def _texts(values: list[Node], key: str) -> list[str]:
-    return [text.text() for value in values for text in value.optional_rows(key)]
+    texts = []
+    for value in values:
+        rows = value.optional_rows(key)
+        for row in rows:
+            texts.append(row.text())
+    return texts
 
 
 def _flag(row: Node, key: str) -> bool:

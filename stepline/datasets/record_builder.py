@@ -72,13 +72,17 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
         return LEFT_OUT
     if start < 0:
         return NEGATIVE_START
-    if end <= start:
-        return EMPTY_SPAN if end == start else REVERSED_SPAN
+    if end == start:
+        return EMPTY_SPAN
+    if end < start:
+        return REVERSED_SPAN
     if end > LATEST:
         return TOO_LATE
-    if duration is not None and end > duration:
-        return STARTS_PAST if start >= duration else ENDS_PAST
-    return None
+    if duration is None or end <= duration:
+        return None
+    if start >= duration:
+        return STARTS_PAST
+    return ENDS_PAST
 
 
 def text_flaw(*texts: str) -> str | None:
@@ -92,14 +96,16 @@ def text_flaw(*texts: str) -> str | None:
 
 
 class RecordBuilder:
-    """What is known of one item while its rows are read; `entry` closes it.
+    """What is known of one item while its rows are read; `entry` returns the finished record.
 
     id: of the record; video: of its media. A bad duration is rejected and then not known.
     """
 
     def __init__(self, id: str, *, video: str | None = None, duration: float | None = None) -> None:
         self.id = id
-        self.video = id if video is None else video
+        if video is None:
+            video = id
+        self.video = video
         self.duration = duration
         self.rejected: list[Rejected] = []
         self.steps: dict[str, Step] = {}
@@ -110,7 +116,10 @@ class RecordBuilder:
 
     def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
         """Note something that is left out; text that cannot be stored is not quoted."""
-        text, value = (part if is_storable(part) else "" for part in (text, value))
+        if not is_storable(text):
+            text = ""
+        if not is_storable(value):
+            value = ""
         self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
     def checked_span(
@@ -120,8 +129,10 @@ class RecordBuilder:
         reason = span_flaw(start, end, self.duration)
         if reason is None:
             return Span(start, end)
-        within = "" if self.duration is None else f" of {self.duration:g} s"
-        self.reject(what, text, reason, f"[{start:g}, {end:g}]{within}")
+        value = f"[{start:g}, {end:g}]"
+        if self.duration is not None:
+            value = f"{value} of {self.duration:g} s"
+        self.reject(what, text, reason, value)
         return None
 
     def add_span(
@@ -140,11 +151,15 @@ class RecordBuilder:
         keep: the step stays, without this span, where the span does not fit (it was looked for).
         """
         text = text.strip()
-        span = self.checked_span(start, end, text, "span" if keep or id in self.steps else "step")
-        if span is not None or keep:
-            others = tuple(other.strip() for other in alternatives if other.strip())
-            spans = () if span is None else (span,)
-            self._add(id, text, spans, sources=tuple(sources), alternatives=others)
+        kind: RejectedKind = "step"
+        if keep or id in self.steps:
+            kind = "span"
+        span = self.checked_span(start, end, text, kind)
+        if span is None and not keep:
+            return
+        spans = () if span is None else (span,)
+        others = [other.strip() for other in alternatives if other.strip()]
+        self._add(id, text, spans, sources=tuple(sources), alternatives=tuple(others))
 
     def add_step(self, id: str, text: str, *, speech: Span | None = None) -> None:
         """Add a step that was looked for and has no span so far. speech: when it is spoken of."""
@@ -175,7 +190,8 @@ class RecordBuilder:
                 alternatives=alternatives,
             )
         elif set(spans) & set(step.spans):
-            self.reject("span", text, REPEATED_SPAN, str([spans[0].start, spans[0].end]))
+            span = spans[0]
+            self.reject("span", text, REPEATED_SPAN, f"[{span.start}, {span.end}]")
         else:
             self.steps[id] = step.model_copy(update={"spans": step.spans + spans})
 
@@ -207,17 +223,22 @@ class RecordBuilder:
         language: str | None = None,
         spoken: Iterable[str] = (),
     ) -> DatasetEntry:
-        """Return the finished entry; machine: the steps were written by a model, so they are no
+        """Return the finished entry; machine: the steps were written by a model, so they are not a
         human reference."""
         flaw = text_flaw(self.id, self.video)
         if flaw is not None:
-            self.reject("video", "", NO_ID if flaw == NO_TEXT else flaw)
+            if flaw == NO_TEXT:
+                flaw = NO_ID
+            self.reject("video", "", flaw)
             return DatasetEntry(self.id, None, subset, tuple(self.rejected))
+        # what was rejected is also in the record
         steps = tuple(self.steps.values())
         dropped = []
         for row in self.rejected:
-            value = f": {row.value}" if row.value else ""
-            dropped.append(Rejected("annotation", f"{row.what} {row.reason}{value}", text=row.text))
+            reason = f"{row.what} {row.reason}"
+            if row.value:
+                reason = f"{reason}: {row.value}"
+            dropped.append(Rejected("annotation", reason, text=row.text))
         transcript = None
         if self.sentences:
             sentences = sorted(self.sentences, key=lambda sentence: sentence.span.start)
@@ -241,11 +262,14 @@ class RecordBuilder:
 
 def text_or_none(text: str | None) -> str | None:
     """Return a title or task, None where it is empty or cannot be stored."""
-    return text if text and is_storable(text) else None
+    if not text or not is_storable(text):
+        return None
+    return text
 
 
 def rejected_entry(
     id: str, reason: str, *, subset: str | None = None, value: str = ""
 ) -> DatasetEntry:
-    """Return the entry of an item that is left out whole."""
-    return DatasetEntry(id, None, subset, (Rejected("video", reason, id=id, value=value),))
+    """Return the entry of an item that is left out as a whole."""
+    rejection = Rejected("video", reason, id=id, value=value)
+    return DatasetEntry(id, None, subset, (rejection,))

@@ -39,7 +39,7 @@ class Dataset:
 
     gives: "reference" where people annotated it, "steps" where models did, "transcript" where it is
     what is said.
-    training: its splits that nobody is scored on. hidden: reads split -> ids of videos that its
+    training: its splits that are not scored. hidden: reads split -> ids of videos that its
     files name alone.
     """
 
@@ -56,7 +56,10 @@ class Dataset:
     hidden: Callable[[Path], Mapping[str, Sequence[str]]] | None = None
 
 
-BAD_SPANS = "spans that are empty, reversed, negative, not finite or past the video's end; steps without text"
+BAD_SPANS = (
+    "spans that are empty, reversed, negative, not finite or past the video's end; steps without "
+    "text"
+)
 
 DATASETS = {
     row.name: row
@@ -67,7 +70,8 @@ DATASETS = {
             "project page of Temporal Alignment Networks (TAN), University of Oxford",
             "none stated by its authors",
             (htm_align.FILE_NAME,),
-            "one reference step a sentence, id = row; alignable: with its span; else without, `said` = its speech time",
+            "one reference step a sentence, id = row; alignable: with its span; else without, "
+            "`said` = its speech time",
             BAD_SPANS,
             "reference",
             htm_align.read,
@@ -78,7 +82,8 @@ DATASETS = {
             "GitHub repository facebookresearch/htstep",
             "CC BY-NC 4.0",
             (htstep.ANNOTATIONS_FILE, htstep.TAXONOMY_FILE, htstep.SPLITS_FILE),
-            "every step of the article's variation, id = global_step_index, with spans or none; recipe; task; split",
+            "every step of the article's variation, id = global_step_index, with spans or none; "
+            "recipe; task; split",
             BAD_SPANS + "; steps of another variation or outside the taxonomy",
             "reference",
             htstep.read,
@@ -95,7 +100,8 @@ DATASETS = {
                 crosstask.VALIDATION_FILE,
                 "annotations/*.csv",
             ),
-            "every step of the task, id = its number, with all its spans or none; recipe; task; train and val",
+            "every step of the task, id = its number, with all its spans or none; recipe; task; "
+            "train and val",
             BAD_SPANS + "; step numbers the task lacks; videos without annotations",
             "reference",
             crosstask.read,
@@ -115,7 +121,8 @@ DATASETS = {
         Dataset(
             "youcook2",
             "recipe steps with sentences in 2,000 cooking videos",
-            "project page of YouCook2, University of Michigan; flat form: GitHub repository ttengwang/PDVC",
+            "project page of YouCook2, University of Michigan; flat form: GitHub repository "
+            "ttengwang/PDVC",
             "none stated for the annotations; code MIT",
             youcook2.FILE_NAMES["youcook2"],
             "one reference step a segment, id = row; duration; subset; task = recipe_type",
@@ -140,7 +147,8 @@ DATASETS = {
             "Hugging Face dataset anilbatra/sieve_and_swap, folder pretraining/data",
             "none stated; research use",
             youcook2.FILE_NAMES["sieve_swap"],
-            "one step a segment: the first text, the others as its alternatives; duration; split by the file's name",
+            "one step a segment: the first text, the others as its alternatives; duration; split "
+            "by the file's name",
             BAD_SPANS,
             "steps",
             youcook2.read_swapped,
@@ -159,7 +167,8 @@ DATASETS = {
         Dataset(
             "howto100m",
             "what is said in HowTo100M videos: captions, sentencified captions, WhisperX",
-            "project page of HowTo100M, Inria; sentencified: project page of TAN; WhisperX: NaSVA's repository",
+            "project page of HowTo100M, Inria; sentencified: project page of TAN; WhisperX: "
+            "NaSVA's repository",
             "research use",
             (
                 "caption.json",
@@ -177,7 +186,8 @@ DATASETS = {
             "GitHub repository MichiganNLP/vlog_action_localization, folder data",
             "MIT",
             (whenact.SPOKEN_FILE, whenact.SHOWN_FILE),
-            "one reference step an action: `said` = passage, span = window where shown; transcript with shown 1 or 0",
+            "one reference step an action: `said` = passage, span = window where shown; "
+            "transcript with shown 1 or 0",
             BAD_SPANS + "; windows that no action's wording matches",
             "reference",
             whenact.read,
@@ -199,7 +209,8 @@ DATASETS = {
             "GitHub repository acolas1/TutorialVQAData",
             "CC BY-NC 4.0",
             (tutorialvqa.FILE_NAME,),
-            "one reference step a part, sources = its sentences; the sentences, without times, in `spoken`; title",
+            "one reference step a part, sources = its sentences; the sentences, without times, in "
+            "`spoken`; title",
             BAD_SPANS + "; sentence indexes outside the transcript",
             "reference",
             tutorialvqa.read,
@@ -210,7 +221,8 @@ DATASETS = {
             "GitHub repository CaptainCook4D/annotations, folder annotation_json",
             "MIT (repository)",
             (egocentric.COOK4D_FILE,),
-            "one reference step a step id, with all its spans, or none where it was left out (-1); task",
+            "one reference step a step id, with all its spans, or none where it was left out "
+            "(-1); task",
             BAD_SPANS,
             "reference",
             egocentric.read_captaincook4d,
@@ -221,7 +233,8 @@ DATASETS = {
             "Hugging Face dataset qualcomm/qualcomm-interactive-cooking-dataset",
             "its own (LICENSE there); CaptainCook4D's videos apart",
             ("main_train.json", "main_val.json", "main_test.json"),
-            "one reference step an instruction, from its second to the next one's or the end's; task; split by the "
+            "one reference step an instruction, from its second to the next one's or the end's; "
+            "task; split by the "
             "file's name; .parquet as well",
             BAD_SPANS,
             "reference",
@@ -233,7 +246,8 @@ DATASETS = {
             "GitHub repository facebookresearch/ego4d-goalstep, folder data",
             "MIT (repository)",
             egocentric.GOALSTEP_FILES,
-            "one reference step a segment, id 3.1 = substep 1 of step 3; task = goal; split by the file's name",
+            "one reference step a segment, id 3.1 = substep 1 of step 3; task = goal; split by "
+            "the file's name",
             BAD_SPANS,
             "reference",
             egocentric.read_goalstep,
@@ -255,7 +269,8 @@ DATASETS = {
             "Label Studio, Export > JSON, of tasks from `stepline steps --format labelstudio`",
             "your own",
             (label_studio.FILE_NAME,),
-            'one reference step a text, with the spans of its regions, none where its label is not "shown"; duration',
+            "one reference step a text, with the spans of its regions, none where its label is "
+            'not "shown"; duration',
             BAD_SPANS + "; tasks that nobody annotated",
             "reference",
             label_studio.read,
@@ -313,7 +328,7 @@ def find_dataset(name: str) -> Dataset:
 
 
 def suggest_name(name: str, names: Collection[str]) -> str:
-    """Return the cure for a name that is none of these: the nearest one, or all."""
+    """Return the cure for a name that is not one of these: the nearest one, or all."""
     near = difflib.get_close_matches(name.lower().replace("_", "-"), names, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 

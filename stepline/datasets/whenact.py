@@ -26,10 +26,12 @@ from stepline.datasets.record_builder import REPEATED_SPAN, DatasetEntry, Record
 SPOKEN_FILE = "mapped_actions_time_label.json"
 SHOWN_FILE = "dict_all_annotations_ordered.json"
 VISIBLE_LABEL = 0  # of an action that is seen in the miniclip
+VISIBILITY_LABELS = (VISIBLE_LABEL, 1)
 MIN_SIMILARITY = 0.75  # difflib ratio from which a window's text is taken for the action's
 UNMATCHED_WINDOW = "no action of the miniclip is worded like it"
 
 Window: TypeAlias = tuple[float, float]  # start and end in seconds
+TextWindow: TypeAlias = tuple[str, Window]  # what is shown, and when
 
 
 class Action(NamedTuple):
@@ -42,78 +44,135 @@ class Action(NamedTuple):
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a miniclip, from the data folder, or from the first file with the second
+    """Yield one entry per miniclip, from the data folder, or from the first file with the second
     next to it."""
     file = file_in(path, SPOKEN_FILE)
-    neighbour = find_file(file.parent, SHOWN_FILE) if file.name.startswith(SPOKEN_FILE) else None
-    windows = dict(read_node(neighbour).entries()) if neighbour else {}
-    for id, clip in read_node(file).entries():
+    windows = _read_windows(file)
+    clips = read_node(file).entries()
+    for id, clip in clips:
         builder = RecordBuilder(id)
         if isinstance(clip.value, dict):
             _add_joined(builder, clip)
         else:
-            actions = [_official_action(row) for row in clip.rows()]
-            matches = _match_windows(builder, windows.get(id), actions)
-            for index, action in enumerate(actions):
-                _add_action(builder, index, action, matches.get(index))
+            window_rows = windows.get(id)
+            _add_official(builder, clip, window_rows)
         yield builder.entry()
 
 
+def _read_windows(spoken_file: Path) -> dict[str, Node]:
+    """Return miniclip -> its windows, of the file of windows next to the one of passages."""
+    if not spoken_file.name.startswith(SPOKEN_FILE):
+        return {}
+    shown_file = find_file(spoken_file.parent, SHOWN_FILE)
+    if shown_file is None:
+        return {}
+    return dict(read_node(shown_file).entries())
+
+
 def _add_joined(builder: RecordBuilder, clip: Node) -> None:
-    for index, row in enumerate(clip["actions"].rows()):
+    rows = clip["actions"].rows()
+    for index, row in enumerate(rows):
         visible = row["visible"].value is True
-        window = row.get("shown")
-        action = Action(row["text"].text(), row["spoken"].pair(), visible)
-        _add_action(builder, index, action, window.pair() if window else None)
+        window_node = row.get("shown")
+        text = row["text"].text()
+        passage = row["spoken"].pair()
+        window = None
+        if window_node is not None:
+            window = window_node.pair()
+        action = Action(text, passage, visible)
+        _add_action(builder, index, action, window)
+
+
+def _add_official(builder: RecordBuilder, clip: Node, window_rows: Node | None) -> None:
+    actions = [_official_action(row) for row in clip.rows()]
+    windows: list[TextWindow] = []
+    if window_rows is not None:
+        windows = _distinct_windows(builder, window_rows)
+    matches = _match_windows(builder, windows, actions)
+    for index, action in enumerate(actions):
+        _add_action(builder, index, action, matches.get(index))
 
 
 def _official_action(row: Node) -> Action:
     cells = list(row.rows())
-    if len(cells) != 3 or cells[2].value not in (0, 1):
+    if len(cells) != 3 or cells[2].value not in VISIBILITY_LABELS:
         raise row.error("[action, [start, end], 0 or 1]")
-    return Action(cells[0].text(), cells[1].pair(), cells[2].value == VISIBLE_LABEL)
+    text_cell, passage_cell, label_cell = cells
+    text = text_cell.text()
+    passage = passage_cell.pair()
+    visible = label_cell.value == VISIBLE_LABEL
+    return Action(text, passage, visible)
 
 
 def _add_action(builder: RecordBuilder, index: int, action: Action, window: Window | None) -> None:
-    passage = builder.add_sentence(action.text, *action.passage, visibility=float(action.visible))
-    builder.add_step(str(index), action.text, speech=passage)
+    id = str(index)
+    start, end = action.passage
+    visibility = float(action.visible)
+    passage = builder.add_sentence(action.text, start, end, visibility=visibility)
+    builder.add_step(id, action.text, speech=passage)
     if window is not None:
-        builder.add_span(str(index), action.text, *window, keep=True)
+        start, end = window
+        builder.add_span(id, action.text, start, end, keep=True)
 
 
-def _match_windows(
-    builder: RecordBuilder, rows: Node | None, actions: Sequence[Action]
-) -> dict[int, Window]:
-    """Return action row -> window; an action that is not visible cannot have one."""
-    unmatched = {index: action.text for index, action in enumerate(actions) if action.visible}
-    matches: dict[int, Window] = {}
-    inexact: list[tuple[str, Window]] = []  # windows that no action is worded exactly like
-    windows: set[tuple[str, Window]] = set()
-    for row in rows.rows() if rows else ():
+def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[TextWindow]:
+    """Return the windows of a miniclip in order; repeats are rejected."""
+    windows: dict[TextWindow, None] = {}
+    for row in rows.rows():
         cells = list(row.rows())
         if len(cells) != 3:
             raise row.error("[action, start, end]")
-        text, window = cells[0].text(), (cells[1].number(), cells[2].number())
-        if (text, window) in windows:
-            builder.reject("span", text, REPEATED_SPAN, str(list(window)))
-            continue
-        windows.add((text, window))
-        same = next((index for index, other in unmatched.items() if other == text), None)
+        text = cells[0].text()
+        start = cells[1].number()
+        end = cells[2].number()
+        text_window = (text, (start, end))
+        if text_window in windows:
+            builder.reject("span", text, REPEATED_SPAN, f"[{start}, {end}]")
+        windows[text_window] = None
+    return list(windows)
+
+
+def _match_windows(
+    builder: RecordBuilder, windows: Sequence[TextWindow], actions: Sequence[Action]
+) -> dict[int, Window]:
+    """Return action row -> window; an action that is not visible cannot have one."""
+    unmatched = {}
+    for index, action in enumerate(actions):
+        if action.visible:
+            unmatched[index] = action.text
+    matches: dict[int, Window] = {}
+    # windows with the very words of an action
+    inexact: list[TextWindow] = []
+    for text, window in windows:
+        same = _first_worded(text, unmatched)
         if same is None:
             inexact.append((text, window))
         else:
             matches[same] = window
             del unmatched[same]
+    # of the others, the most similar action
     for text, window in inexact:
-        ratios = {index: _similarity(text, other) for index, other in unmatched.items()}
+        ratios = {}
+        for index, other in unmatched.items():
+            ratios[index] = _similarity(text, other)
         nearest = max(ratios, key=ratios.__getitem__, default=None)
         if nearest is None or ratios[nearest] < MIN_SIMILARITY:
-            builder.reject("span", text, UNMATCHED_WINDOW, str(list(window)))
+            start, end = window
+            builder.reject("span", text, UNMATCHED_WINDOW, f"[{start}, {end}]")
         else:
             matches[nearest] = window
             del unmatched[nearest]
     return matches
 
 
+def _first_worded(text: str, texts: dict[int, str]) -> int | None:
+    """Return the number of the first of some texts that is this one."""
+    for number, other in texts.items():
+        if other == text:
+            return number
+    return None
+
+
 def _similarity(text: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, text, other, autojunk=False).ratio()
+    matcher = difflib.SequenceMatcher(None, text, other, autojunk=False)
+    return matcher.ratio()

@@ -5,7 +5,7 @@ flat form.
     flat      {id or "v_" + id: {duration, timestamps: [[start, end]], sentences: [text]}}
 
 PDVC and densevid_eval write "v_" before every YouTube id. Sieve & Swap's pre-training files hold
-several candidate texts a segment; the first is the step, the others its alternatives. Times are
+several candidate texts per segment; the first is the step, the others its alternatives. Times are
 seconds.
 """
 
@@ -58,39 +58,58 @@ read_swapped = partial(read, machine=True)
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.name.endswith(JSON_ENDINGS))
+    files = [file for file in path.iterdir() if file.name.endswith(JSON_ENDINGS)]
     if not files:
-        raise DatasetError(
-            f"{path}: holds no .json file; give the annotation file, or its folder (captiondata)"
-        )
-    return files
+        cure = "give the annotation file, or its folder (captiondata)"
+        raise DatasetError(f"{path}: holds no .json file; {cure}")
+    return sorted(files)
 
 
 def _split(file: Path) -> str | None:
     """Return the split that a flat file's name states, as in yc2_train.json and
     htmrkb_dis_valid_3k_...json."""
-    words = stem(file.name).lower().replace("-", "_").split("_")
-    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), None)
+    name = stem(file.name).lower()
+    words = name.replace("-", "_").split("_")
+    for word in words:
+        if word in SPLIT_WORDS:
+            return SPLIT_WORDS[word]
+    return None
 
 
 def _author_entry(id: str, video: Node) -> DatasetEntry:
-    builder = RecordBuilder(id, duration=video.optional_number("duration"))
-    for index, row in enumerate(video.optional_rows("annotations")):
+    duration = video.optional_number("duration")
+    builder = RecordBuilder(id, duration=duration)
+    rows = video.optional_rows("annotations")
+    for index, row in enumerate(rows):
         # the test split has no sentences
         text = row.optional_text("sentence") or ""
-        builder.add_span(str(index), text, *row["segment"].pair())
-    task = video.get("recipe_type")
-    return builder.entry(subset=video.optional_text("subset"), task=task.name() if task else None)
+        start, end = row["segment"].pair()
+        builder.add_span(str(index), text, start, end)
+    subset = video.optional_text("subset")
+    task = None
+    if recipe_type := video.get("recipe_type"):
+        task = recipe_type.name()
+    return builder.entry(subset=subset, task=task)
 
 
 def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
     entries = dict(root.entries())
     prefix = shared_prefix(entries)
     for key, video in entries.items():
-        builder = RecordBuilder(key.removeprefix(prefix), duration=video["duration"].number())
+        id = key.removeprefix(prefix)
+        duration = video["duration"].number()
+        builder = RecordBuilder(id, duration=duration)
         for index, (times, sentence) in enumerate(video.pairs()):
-            texts = sentence.texts() if isinstance(sentence.value, list) else (sentence.text(),)
-            first, *alternatives = texts or ("",)
-            text = "" if first == HIDDEN_SENTENCE else first
-            builder.add_span(str(index), text, *times, alternatives=alternatives)
+            text, *alternatives = _sentence_texts(sentence)
+            if text == HIDDEN_SENTENCE:
+                text = ""
+            start, end = times
+            builder.add_span(str(index), text, start, end, alternatives=alternatives)
         yield builder.entry(subset=subset, machine=machine)
+
+
+def _sentence_texts(sentence: Node) -> tuple[str, ...]:
+    """Return the texts of a segment, at least one."""
+    if isinstance(sentence.value, list):
+        return sentence.texts() or ("",)
+    return (sentence.text(),)

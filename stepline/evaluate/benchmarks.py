@@ -27,29 +27,37 @@ from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask
 
 TAN_RULE = (
-    "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, all videos pooled; "
-    "ROC-AUC of alignable against not, over all sentences, by the alignability score or else the best score over the "
+    "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, "
+    "all videos pooled; "
+    "ROC-AUC of alignable against not, over all sentences, by the alignability score or else the "
+    "best score over the "
     "video; the first of equal seconds; a score of exactly 0 means not scored"
 )
 TAN_WINDOWS_RULE = (
     TAN_RULE + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
 )
 NASVA_RULE = (
-    "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos pooled; videos without an "
+    "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos "
+    "pooled; videos without an "
     "alignable sentence are left out"
 )
 NARRATION_RULE = (
-    "positive: alignable and shown while it is said; ROC-AUC and average precision of the score `shown`, sentences of "
+    "positive: alignable and shown while it is said; ROC-AUC and average precision of the score "
+    "`shown`, sentences of "
     "all videos pooled, ties count half"
 )
 HT_STEP_RULE = (
-    "R@1: the second lies in [start, end] of any instance of the step, over steps with an instance, all videos pooled; "
-    "mAP: interpolated AP at tIoU .3:.1:.7 over the segments of an activity WHATEVER their step, mean over activities "
+    "R@1: the second lies in [start, end] of any instance of the step, over steps with an "
+    "instance, all videos pooled; "
+    "mAP: interpolated AP at tIoU .3:.1:.7 over the segments of an activity WHATEVER their step, "
+    "mean over activities "
     "and tIoU; label-aware: AP of each step, mean over the activity's steps, then the same"
 )
 EACH_STEP_RULE = (
-    "the best second of each step by itself; hit: it lies in rows floor(start):ceil(end) without the last; recall of a "
-    "task over its annotated steps, unweighted mean over tasks, mean over 20 test sets that leave 30 random videos a "
+    "the best second of each step by itself; hit: it lies in rows floor(start):ceil(end) without "
+    "the last; recall of a "
+    "task over its annotated steps, unweighted mean over tasks, mean over 20 test sets that leave "
+    "30 random videos a "
     "task out (seeds 0 to 19)"
 )
 ORDERED_STEPS_RULE = (
@@ -62,36 +70,49 @@ ORDERED_SHARED_VIDEOS_RULE = (
 )
 EACH_STEP_ALL_VIDEOS_RULE = "as each, but one test set of all annotated videos"
 GROUNDING_RULE = (
-    "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in [start, end) of any "
-    "instance; Recall@IoU: the predicted segment overlaps an instance at least so much; mean IoU: the best overlap, 0 "
+    "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in "
+    "[start, end) of any "
+    "instance; Recall@IoU: the predicted segment overlaps an instance at least so much; mean IoU: "
+    "the best overlap, 0 "
     "where nothing was predicted; texts of all videos pooled"
 )
 SEGMENTATION_RULE = (
-    "texts not looked at: recall: share of reference spans that some predicted span overlaps at least so much (one may "
-    "serve several); precision: the reverse; mean IoU: the best overlap of each reference span; all videos pooled"
+    "texts not looked at: recall: share of reference spans that some predicted span overlaps at "
+    "least so much (one may "
+    "serve several); precision: the reverse; mean IoU: the best overlap of each reference span; "
+    "all videos pooled"
 )
 DETECTION_RULE = (
-    "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum of recall gained times "
+    "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum of "
+    "recall gained times "
     "precision, not interpolated"
 )
 FRAMES_RULE = (
-    "frames above 0.5 are in; F of frames, mean over videos whose reference holds a frame; cut or filled with 0 to "
-    "the reference's length; Kendall's tau-b and Spearman's rho of scores with the reference, 0 where all "
+    "frames above 0.5 are in; F of frames, mean over videos whose reference holds a frame; cut or "
+    "filled with 0 to "
+    "the reference's length; Kendall's tau-b and Spearman's rho of scores with the reference, 0 "
+    "where all "
     "scores are equal"
 )
 OFFICIAL_FRAMES_RULE = (
-    "frames above 0.5 are 1, the others keep their score; a reference without frames gives F = 1; only videos in both "
+    "frames above 0.5 are 1, the others keep their score; a reference without frames gives F = 1; "
+    "only videos in both "
     "files; tau and rho left out where undefined"
 )
 DENSE_RULE = (
-    "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as reference as officially, F1 "
-    "of a video, mean over videos; densevid: metrics of all (prediction, reference) pairs with IoU >= .3, .5, .7, .9, "
-    "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one garbage word; precision and "
+    "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as "
+    "reference as officially, F1 "
+    "of a video, mean over videos; densevid: metrics of all (prediction, reference) pairs with "
+    "IoU >= .3, .5, .7, .9, "
+    "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one "
+    "garbage word; precision and "
     "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
 )
 GRACE_RULE = (
-    "events of both sides in ordered pairs of groups, one side of each a single event, chosen for the greatest sum of "
-    "IoU; a pair: mean IoU x METEOR of the joined texts; a video: mean over its pairs; then over videos; METEOR where "
+    "events of both sides in ordered pairs of groups, one side of each a single event, chosen for "
+    "the greatest sum of "
+    "IoU; a pair: mean IoU x METEOR of the joined texts; a video: mean over its pairs; then over "
+    "videos; METEOR where "
     "the paper has BERTScore, a mean where it has a sum"
 )
 DENSE_2018_RULE = (
@@ -151,7 +172,10 @@ def _grounding_benchmark(
         "grounding": Convention(GROUNDING_RULE, temporal_grounding.grounding),
         "segmentation": Convention(SEGMENTATION_RULE, temporal_grounding.segmentation),
     }
-    why = "no official scorer asks for texts and times at once, so the usual measures of grounding are given"
+    why = (
+        "no official scorer asks for texts and times at once, so the usual measures of grounding "
+        "are given"
+    )
     return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
 
 
@@ -182,8 +206,10 @@ BENCHMARKS = {
             "narration alignment and alignability in 80 HowTo100M videos",
             "TAN, eval_zeroshot_align; NaSVA, train.py; WYS2 section 4",
             "htm_align.json",
-            "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both with alignability",
-            "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is stricter",
+            "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both "
+            "with alignability",
+            "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is "
+            "stricter",
             {
                 "tan": Convention(TAN_RULE, htm_align.score),
                 "tan-windows": Convention(TAN_WINDOWS_RULE, partial(htm_align.score, windows=True)),
@@ -194,9 +220,11 @@ BENCHMARKS = {
         Benchmark(
             "ht-step",
             "wikiHow steps placed in cooking videos",
-            "HT-Step, eval_article_grounding (mAP); HT-Step paper and EvalAI 2082 (R@1, run on a server)",
+            "HT-Step, eval_article_grounding (mAP); HT-Step paper and EvalAI 2082 (R@1, run on a "
+            "server)",
             "the release's folder: annotations.json, taxonomy.csv",
-            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: {step: second}}",
+            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: "
+            "{step: second}}",
             "there is one official rule; the mAP that looks at labels stands beside it",
             {"official": Convention(HT_STEP_RULE, htstep.score)},
             splits=True,
@@ -207,7 +235,8 @@ BENCHMARKS = {
             "CrossTask (CVPR 2019) section 6, train.py; NaSVA 4.1",
             "the release's folder: tasks_primary.txt, videos_val.csv, annotations/",
             "JSON {task_video: [second or null a step]} or {task_video: matrix (seconds, steps)}",
-            "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original decodes them in order",
+            "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original "
+            "decodes them in order",
             {
                 "each": Convention(EACH_STEP_RULE, crosstask.score),
                 "ordered": Convention(ORDERED_STEPS_RULE, partial(crosstask.score, ordered=True)),
@@ -261,7 +290,8 @@ BENCHMARKS = {
             "IV-Sum, utils/evaluate_and_log; WYS2 section 4.4 (tau, rho)",
             "JSON {id: [0 or 1 a frame]}",
             "JSON {id: [score a frame]} or IV-Sum's results file",
-            "the official rule gives F = 1 to videos without a summary and multiplies probabilities",
+            "the official rule gives F = 1 to videos without a summary and multiplies "
+            "probabilities",
             {
                 "frames": Convention(FRAMES_RULE, video_summaries.score),
                 "official": Convention(

@@ -5,6 +5,7 @@ V videos, B draws, G groups, N items. weights: (B, V) float64, how often each vi
 ones is the score.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -48,7 +49,8 @@ class Statistic(Protocol):
 
 def divide_or_nan(above: Floats, below: Floats) -> Floats:
     """Return above / below, NaN where below is 0."""
-    ratios = np.full(np.broadcast(above, below).shape, np.nan)
+    shape = np.broadcast(above, below).shape
+    ratios = np.full(shape, np.nan)
     np.divide(above, below, out=ratios, where=below > 0)
     return ratios
 
@@ -84,7 +86,9 @@ class Ratio(SumOfTotals):
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) ratios."""
-        return divide_or_nan(weights @ self.hits, weights @ self.totals)
+        hits = weights @ self.hits
+        totals = weights @ self.totals
+        return divide_or_nan(hits, totals)
 
 
 @dataclass(frozen=True)
@@ -101,37 +105,53 @@ class GroupedRatio(Ratio):
 
     def by_group(self, weights: Floats) -> Floats:
         """Return (S, B, G) ratios, NaN where a group has no items."""
-        members = np.eye(int(self.group.max()) + 1)[self.group]  # (V, G)
-        hits = members * self.hits[:, None]
-        totals = members * self.totals[:, None]
+        last_group = int(self.group.max())
+        identity = np.eye(last_group + 1)
+        is_member = identity[self.group]  # (V, G)
+        hits = is_member * self.hits[:, None]
+        totals = is_member * self.totals[:, None]
         ratios = []
-        for members_of_set in self.sets:
-            drawn = weights * members_of_set  # (B, V)
-            ratios.append(divide_or_nan(drawn @ hits, drawn @ totals))
+        for is_in_set in self.sets:
+            set_weights = weights * is_in_set  # (B, V)
+            set_hits = set_weights @ hits  # (B, G)
+            set_totals = set_weights @ totals
+            ratios.append(divide_or_nan(set_hits, set_totals))
         return np.stack(ratios)
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) means of means."""
-        return mean_of_known(mean_of_known(self.by_group(weights), axis=2), axis=0)
+        ratios = self.by_group(weights)
+        means_of_sets = mean_of_known(ratios, axis=2)  # (S, B)
+        return mean_of_known(means_of_sets, axis=0)
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
     """Return the mean over an axis of what is not NaN; NaN where nothing is known."""
     defined = ~np.isnan(values)
-    sums = np.where(defined, values, 0.0).sum(axis=axis)
-    return divide_or_nan(sums, defined.sum(axis=axis).astype(np.float64))
+    known_values = np.where(defined, values, 0.0)
+    sums = known_values.sum(axis=axis)
+    counts = defined.sum(axis=axis)
+    return divide_or_nan(sums, counts.astype(np.float64))
 
 
 def point_estimate(statistic: Statistic) -> float:
     """Return the score itself: every video once."""
-    return float(statistic(np.ones((1, statistic.videos)))[0])
+    shape = (1, statistic.videos)
+    weights = np.ones(shape)
+    scores = statistic(weights)
+    return float(scores[0])
 
 
 def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
     """Return (draws, V): how often each video is drawn when V are drawn with replacement."""
-    drawn = rng.integers(videos, size=(draws, videos)) + videos * np.arange(draws)[:, None]
-    counts = np.bincount(drawn.ravel(), minlength=draws * videos)
-    return counts.reshape(draws, videos).astype(np.float64)
+    shape = (draws, videos)
+    numbers = rng.integers(videos, size=shape)
+    # a number for each (draw, video), so that all draws are counted together
+    first_numbers = videos * np.arange(draws)
+    draw_numbers = numbers + first_numbers[:, None]
+    number_count = draws * videos
+    counts = np.bincount(draw_numbers.ravel(), minlength=number_count)
+    return counts.reshape(shape).astype(np.float64)
 
 
 def resample(
@@ -144,21 +164,25 @@ def resample(
     """
     if not statistics:
         return {}
-    counts = {statistic.videos for statistic in statistics.values()}
+    all_statistics = statistics.values()
+    counts = {statistic.videos for statistic in all_statistics}
     if len(counts) != 1:
-        raise DatasetError(
-            f"scores over {sorted(counts)} videos cannot be resampled together; score the same videos"
-        )
+        fault = f"scores over {sorted(counts)} videos cannot be resampled together"
+        raise DatasetError(f"{fault}; score the same videos")
     videos = counts.pop()
     if videos == 0:
         return {name: np.full(draws, np.nan) for name in statistics}
+    # some draws at a time, as many as fit into memory
     rng = np.random.default_rng(seed)
-    block = max(1, MAX_WEIGHTS // max(statistic.width for statistic in statistics.values()))
+    widest = max(statistic.width for statistic in all_statistics)
+    block = max(1, MAX_WEIGHTS // widest)
     parts: dict[str, list[Floats]] = {name: [] for name in statistics}
     for start in range(0, draws, block):
-        weights = draw_videos(videos, min(block, draws - start), rng)
+        size = min(block, draws - start)
+        weights = draw_videos(videos, size, rng)
         for name, statistic in statistics.items():
-            parts[name].append(statistic(weights))
+            scores = statistic(weights)
+            parts[name].append(scores)
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 
@@ -167,17 +191,19 @@ def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, fl
     where none has one."""
     defined = values[~np.isnan(values)]
     if not len(defined):
-        return float("nan"), float("nan")
-    low, high = np.percentile(defined, [(100 - level) / 2, (100 + level) / 2])
+        return math.nan, math.nan
+    low_end = (100 - level) / 2  # per cent
+    high_end = (100 + level) / 2
+    low, high = np.percentile(defined, [low_end, high_end])
     return float(low), float(high)
 
 
 @dataclass(frozen=True)
 class RedrawnStatistic:
-    """A statistic under other draws: `weights_of` makes its weights (B, V) of draws of `videos`
-    other units.
+    """A statistic under other draws: `weights_of` turns draws of `videos` other units into its
+    weights (B, V).
 
-    width and items are the whole's, also where some of its videos are never drawn.
+    width and items are those of the whole, also where some of its videos are never drawn.
     """
 
     whole: Statistic
@@ -204,10 +230,12 @@ def over_videos(
 ) -> RedrawnStatistic:
     """Return the statistic over these videos in that order; `own` are the ids of its V videos."""
     index_of = {video: index for index, video in enumerate(own)}
-    columns = np.array([index_of[video] for video in videos], dtype=np.int64)
+    indexes = [index_of[video] for video in videos]
+    columns = np.array(indexes, dtype=np.int64)
 
     def weights_of(drawn: Floats) -> Floats:
-        weights = np.zeros((len(drawn), statistic.videos))
+        shape = (len(drawn), statistic.videos)
+        weights = np.zeros(shape)
         weights[:, columns] = drawn
         return weights
 
@@ -217,5 +245,11 @@ def over_videos(
 def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatistic:
     """Return the statistic over sources, whose videos are drawn together; sources: of each of its V
     videos."""
-    names, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
-    return RedrawnStatistic(statistic, len(names), lambda drawn: drawn[:, index.reshape(-1)])
+    source_array = np.array(sources, dtype=object)
+    names, index = np.unique(source_array, return_inverse=True)
+    columns = index.reshape(-1)
+
+    def weights_of(drawn: Floats) -> Floats:
+        return drawn[:, columns]
+
+    return RedrawnStatistic(statistic, len(names), weights_of)

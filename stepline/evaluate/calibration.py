@@ -22,6 +22,7 @@ CURVATURE_DAMPING = 1e-9  # keeps the fit solvable where a piece of evidence nev
 MIN_WEIGHT_CHANGE = 1e-8  # the fit ends below it
 MIN_DEVIATION = 1e-6  # of evidence that never varies
 MIN_ITEMS = 20  # of each kind, for a fit
+LOGISTIC_COLUMNS = ("mean", "deviation", "weights", "bias")
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -37,22 +38,31 @@ class Logistic:
 
     def __call__(self, rows: Floats) -> Floats:
         """Return P (N,) of evidence (N, F)."""
-        scaled = (rows - np.array(self.mean)) / np.array(self.deviation)
-        return sigmoid(self.bias + scaled @ np.array(self.weights))
+        mean = np.array(self.mean)
+        deviation = np.array(self.deviation)
+        weights = np.array(self.weights)
+        scaled = (rows - mean) / deviation
+        return sigmoid(self.bias + scaled @ weights)
 
 
 def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Logistic:
-    """Return a regression on `width` pieces of evidence from plain values. Raises ValueError where
-    they are none."""
-    columns = [
-        np.asarray(tree[name], dtype=np.float64)
-        for name in ("mean", "deviation", "weights", "bias")
-    ]
+    """Return a regression on `width` pieces of evidence from plain values.
+
+    Raises ValueError where the values have other shapes or are not finite.
+    """
+    columns = [np.asarray(tree[name], dtype=np.float64) for name in LOGISTIC_COLUMNS]
     sizes = [column.shape for column in columns]
-    if sizes != [(width,)] * 3 + [()] or not all(np.isfinite(column).all() for column in columns):
+    expected_sizes = [(width,), (width,), (width,), ()]
+    is_finite = all(np.isfinite(column).all() for column in columns)
+    if sizes != expected_sizes or not is_finite:
         raise ValueError(f"numbers of shapes {sizes}")
-    mean, deviation, weights, bias = (column.tolist() for column in columns)
-    return Logistic(tuple(mean), tuple(deviation), tuple(weights), bias)
+    mean, deviation, weights, bias = columns
+    return Logistic(
+        mean=tuple(mean.tolist()),
+        deviation=tuple(deviation.tolist()),
+        weights=tuple(weights.tolist()),
+        bias=bias.tolist(),
+    )
 
 
 def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
@@ -66,26 +76,40 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
         counts = f"{positives} texts shown and {negatives} not"
         raise DatasetError(f"{counts}; a calibration needs {MIN_ITEMS} of each: add videos")
     mean = rows.mean(axis=0)
-    deviation = np.maximum(rows.std(axis=0), MIN_DEVIATION)
-    # (N, F + 1); the last column is the bias, which no prior holds back
-    scaled = np.column_stack([(rows - mean) / deviation, np.ones(len(rows))])
-    precision = PRIOR_PRECISION * np.eye(scaled.shape[1])
+    spread = rows.std(axis=0)
+    deviation = np.maximum(spread, MIN_DEVIATION)
+    scaled = (rows - mean) / deviation
+    # the last column is the bias, which no prior holds back
+    ones = np.ones(len(rows))
+    inputs = np.column_stack([scaled, ones])  # (N, F + 1)
+    size = inputs.shape[1]
+    precision = PRIOR_PRECISION * np.eye(size)
     precision[-1, -1] = 0.0
-    *weights, bias = fit_logistic_weights(
-        scaled,
+    fitted_weights = fit_logistic_weights(
+        inputs,
         labels,
-        prior_mean=np.zeros(len(precision)),
+        prior_mean=np.zeros(size),
         prior_precision=precision,
         damping=CURVATURE_DAMPING,
         tolerance=MIN_WEIGHT_CHANGE,
-    ).tolist()
-    return Logistic(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights), bias)
+    )
+    *weights, bias = fitted_weights.tolist()
+    return Logistic(
+        mean=tuple(mean.tolist()),
+        deviation=tuple(deviation.tolist()),
+        weights=tuple(weights),
+        bias=bias,
+    )
 
 
 def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
     """Return ECE: mean distance of stated P from how often it was so, over equal bins of P,
     weighted by their items."""
-    bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
-    count = np.bincount(bin_of, minlength=bins)
-    gap = np.bincount(bin_of, weights=p - labels, minlength=bins)
-    return float(np.abs(gap).sum() / max(1, count.sum()))
+    raw_bins = (p * bins).astype(np.int64)
+    bin_of = np.minimum(raw_bins, bins - 1)
+    counts = np.bincount(bin_of, minlength=bins)
+    excess = p - labels
+    gaps = np.bincount(bin_of, weights=excess, minlength=bins)
+    total_gap = np.abs(gaps).sum()
+    item_count = max(1, counts.sum())
+    return float(total_gap / item_count)

@@ -23,7 +23,7 @@ from stepline.errors import DatasetError
 
 
 class CaptionPair(NamedTuple):
-    """One hypothesis and the references it is held against."""
+    """One hypothesis and the references it is compared with."""
 
     references: tuple[str, ...]
     hypothesis: str
@@ -43,25 +43,27 @@ def require_pairs(items: Sequence[CaptionPair]) -> None:
         raise DatasetError("no captions to score; give at least one hypothesis with its references")
     for index, item in enumerate(items):
         if not item.references:
-            raise DatasetError(
-                f"item {index} ({item.hypothesis[:60]!r}) has no reference caption; give at least one"
-            )
+            quotation = repr(item.hypothesis[:MAX_QUOTED_CHARS])
+            fault = f"item {index} ({quotation}) has no reference caption"
+            raise DatasetError(f"{fault}; give at least one")
 
 
 MAX_NGRAM_WORDS = 4  # of BLEU and CIDEr
+MAX_QUOTED_CHARS = 60  # of a caption in an error
 
 Ngram: TypeAlias = tuple[str, ...]
+NgramWeights: TypeAlias = dict[Ngram, float]
 BleuRow: TypeAlias = tuple[float, float, float, float]  # BLEU-1 to BLEU-4
 
 
 def ngrams(caption: str) -> Counter[Ngram]:
     """Return how often a caption holds each n-gram of 1 to MAX_NGRAM_WORDS words."""
     words = caption.split()
-    return Counter(
-        tuple(words[start : start + size])
-        for size in range(1, MAX_NGRAM_WORDS + 1)
-        for start in range(len(words) - size + 1)
-    )
+    counts: Counter[Ngram] = Counter()
+    for size in range(1, MAX_NGRAM_WORDS + 1):
+        starts = range(len(words) - size + 1)
+        counts.update([tuple(words[start : start + size]) for start in starts])
+    return counts
 
 
 # ---------------------------------------------------------------- CIDEr-D
@@ -76,7 +78,7 @@ class _Vector:
     """tf-idf weights of one caption by n-gram size, their norms, and its number of two-word
     n-grams."""
 
-    weights: tuple[dict[Ngram, float], ...]
+    weights: tuple[NgramWeights, ...]
     norms: tuple[float, ...]
     length: int
 
@@ -84,45 +86,83 @@ class _Vector:
 def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     """Return CIDEr of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
-    references = [[ngrams(reference) for reference in item.references] for item in items]
+    references = []  # n-grams of each item's references
+    for item in items:
+        references.append([ngrams(reference) for reference in item.references])
     documents: Counter[Ngram] = Counter()
     for counts in references:
-        documents.update(set().union(*counts))
-    logs = {count: math.log(count) for count in {*documents.values(), len(items)}}
-    idf = {ngram: logs[len(items)] - logs[count] for ngram, count in documents.items()}
-    rare = logs[len(items)]  # the idf of an n-gram that no reference holds
+        item_ngrams = set().union(*counts)
+        documents.update(item_ngrams)
+    rare = math.log(len(items))  # the idf of an n-gram that no reference holds
+    document_counts = set(documents.values())
+    log_of = {count: math.log(count) for count in document_counts}
+    idf = {ngram: rare - log_of[count] for ngram, count in documents.items()}
     scores = []
     for item, counts in zip(items, references, strict=True):
-        ours = _vector(ngrams(item.hypothesis), idf, rare)
-        total = sum(_similarity(ours, _vector(reference, idf, rare)) for reference in counts)
+        hypothesis_counts = ngrams(item.hypothesis)
+        hypothesis = _vector(hypothesis_counts, idf, rare)
+        similarities = []
+        for reference_counts in counts:
+            reference = _vector(reference_counts, idf, rare)
+            similarities.append(_similarity(hypothesis, reference))
+        total = sum(similarities)
         scores.append(_CIDER_SCALE * total / len(counts))
-    return CaptionScores(sum(scores) / len(scores), tuple(scores))
+    return _mean_and_items(scores)
 
 
-def _vector(counts: Counter[Ngram], idf: dict[Ngram, float], rare: float) -> _Vector:
-    weights: tuple[dict[Ngram, float], ...] = tuple({} for _ in range(MAX_NGRAM_WORDS))
+def _mean_and_items(scores: Sequence[float]) -> CaptionScores:
+    mean = sum(scores) / len(scores)
+    return CaptionScores(mean, tuple(scores))
+
+
+def _vector(counts: Counter[Ngram], idf: NgramWeights, rare: float) -> _Vector:
+    weights: list[NgramWeights] = [{} for _ in range(MAX_NGRAM_WORDS)]
     length = 0
     for ngram, count in counts.items():
-        weights[len(ngram) - 1][ngram] = count * idf.get(ngram, rare)
-        length += count if len(ngram) == 2 else 0  # the scorer's length counts pairs of words
-    norms = tuple(math.sqrt(sum(weight * weight for weight in part.values())) for part in weights)
-    return _Vector(weights, norms, length)
+        size = len(ngram)
+        rarity = idf.get(ngram, rare)
+        weights[size - 1][ngram] = count * rarity
+        # the scorer's length counts pairs of words
+        if size == 2:
+            length += count
+    norms = tuple(map(_norm, weights))
+    return _Vector(tuple(weights), norms, length)
 
 
-def _similarity(ours: _Vector, theirs: _Vector) -> float:
+def _norm(weights: NgramWeights) -> float:
+    squares = [weight * weight for weight in weights.values()]
+    return math.sqrt(sum(squares))
+
+
+def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
     """Return the mean over n-gram sizes of the clipped cosine, less for different lengths."""
     total = 0.0
-    for our_part, their_part, our_norm, their_norm in zip(
-        ours.weights, theirs.weights, ours.norms, theirs.norms, strict=True
-    ):
-        dot = sum(
-            min(weight, their_part[ngram]) * their_part[ngram]
-            for ngram, weight in our_part.items()
-            if ngram in their_part
-        )
-        total += dot / (our_norm * their_norm) if our_norm and their_norm else dot
-    difference = ours.length - theirs.length
-    return total / MAX_NGRAM_WORDS * math.exp(-(difference**2) / (2.0 * LENGTH_SIGMA**2))
+    for index in range(MAX_NGRAM_WORDS):
+        hypothesis_weights = hypothesis.weights[index]
+        reference_weights = reference.weights[index]
+        product = _clipped_product(hypothesis_weights, reference_weights)
+        hypothesis_norm = hypothesis.norms[index]
+        reference_norm = reference.norms[index]
+        if hypothesis_norm and reference_norm:
+            total += product / (hypothesis_norm * reference_norm)
+        else:
+            total += product
+    difference = hypothesis.length - reference.length
+    spread = 2.0 * LENGTH_SIGMA**2
+    square = difference**2
+    penalty = math.exp(-square / spread)
+    return total / MAX_NGRAM_WORDS * penalty
+
+
+def _clipped_product(hypothesis: NgramWeights, reference: NgramWeights) -> float:
+    """Return the dot product in which no weight of the hypothesis exceeds the reference's."""
+    products = []
+    for ngram, weight in hypothesis.items():
+        if ngram in reference:
+            reference_weight = reference[ngram]
+            clipped = min(weight, reference_weight)
+            products.append(clipped * reference_weight)
+    return sum(products)
 
 
 # ---------------------------------------------------------------- BLEU
@@ -145,36 +185,48 @@ def bleu(items: Sequence[CaptionPair]) -> BleuScores:
     """Return BLEU of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
     counts = [_count(item) for item in items]
-    whole = [sum(column) for column in zip(*counts, strict=True)]
-    return BleuScores(_scores(whole), tuple(map(_scores, counts)))
+    corpus_counts = [sum(column) for column in zip(*counts, strict=True)]
+    item_scores = tuple(map(_scores, counts))
+    return BleuScores(_scores(corpus_counts), item_scores)
 
 
 def _count(item: CaptionPair) -> list[int]:
     """Return the words of the hypothesis and of the closest reference, then guessed and correct
     n-grams by size."""
-    length = len(item.hypothesis.split())
-    lengths = [len(reference.split()) for reference in item.references]
-    closest = min(lengths, key=lambda other: (abs(other - length), other))
+    hypothesis_words = item.hypothesis.split()
+    length = len(hypothesis_words)
+    reference_lengths = [len(reference.split()) for reference in item.references]
+    gaps = [(abs(other - length), other) for other in reference_lengths]
+    _, closest = min(gaps)
+    guessed = [max(0, length - size) for size in range(MAX_NGRAM_WORDS)]
+    # an n-gram is correct as often as the reference that repeats it most
     most: Counter[Ngram] = Counter()
     for reference in item.references:
         most |= ngrams(reference)
+    shared = ngrams(item.hypothesis) & most
     correct = [0] * MAX_NGRAM_WORDS
-    for ngram, count in (ngrams(item.hypothesis) & most).items():
+    for ngram, count in shared.items():
         correct[len(ngram) - 1] += count
-    return [length, closest, *(max(0, length - size) for size in range(MAX_NGRAM_WORDS)), *correct]
+    return [length, closest, *guessed, *correct]
 
 
 def _scores(counts: list[int]) -> BleuRow:
     length, reference_length, *ngram_counts = counts
-    product, scores = 1.0, []
-    for size, (guessed, correct) in enumerate(
-        zip(ngram_counts[:MAX_NGRAM_WORDS], ngram_counts[MAX_NGRAM_WORDS:], strict=True), 1
-    ):
-        product *= (correct + _ABOVE_EPSILON) / (guessed + _BELOW_EPSILON)
-        scores.append(product ** (1.0 / size))
+    guessed_counts = ngram_counts[:MAX_NGRAM_WORDS]
+    correct_counts = ngram_counts[MAX_NGRAM_WORDS:]
     ratio = (length + _ABOVE_EPSILON) / (reference_length + _BELOW_EPSILON)
-    penalty = math.exp(1.0 - 1.0 / ratio) if ratio < 1.0 else 1.0
-    first, second, third, fourth = (score * penalty for score in scores)
+    brevity_penalty = 1.0
+    if ratio < 1.0:
+        brevity_penalty = math.exp(1.0 - 1.0 / ratio)
+    product = 1.0
+    scores = []
+    for index in range(MAX_NGRAM_WORDS):
+        correct = correct_counts[index] + _ABOVE_EPSILON
+        guessed = guessed_counts[index] + _BELOW_EPSILON
+        product *= correct / guessed
+        mean_precision = product ** (1.0 / (index + 1))
+        scores.append(mean_precision * brevity_penalty)
+    first, second, third, fourth = scores
     return first, second, third, fourth
 
 
@@ -187,8 +239,8 @@ RECALL_BETA = 1.2  # weight of recall
 def rouge_l(items: Sequence[CaptionPair]) -> CaptionScores:
     """Return ROUGE-L of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
-    scores = tuple(_rouge_l(item) for item in items)
-    return CaptionScores(sum(scores) / len(scores), scores)
+    scores = [_rouge_l(item) for item in items]
+    return _mean_and_items(scores)
 
 
 def _rouge_l(item: CaptionPair) -> float:
@@ -202,21 +254,25 @@ def _rouge_l(item: CaptionPair) -> float:
         recall = max(recall, common / len(words))
     if not precision or not recall:
         return 0.0
-    return (1.0 + RECALL_BETA**2) * precision * recall / (recall + RECALL_BETA**2 * precision)
+    weighted_sum = recall + RECALL_BETA**2 * precision
+    return (1.0 + RECALL_BETA**2) * precision * recall / weighted_sum
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the length of the longest common subsequence.
 
-    One bit a word of `first`, one step a word of `second`, so that long captions stay quick.
+    One bit per word of `first`, one step per word of `second`, so that long captions stay quick.
     Source: Hyyro, "Bit-parallel LCS-length computation revisited", 2004.
     """
     positions: dict[str, int] = {}
     for index, word in enumerate(first):
-        positions[word] = positions.get(word, 0) | 1 << index
-    everything = (1 << len(first)) - 1
+        word_bits = positions.get(word, 0)
+        positions[word] = word_bits | 1 << index
+    size = len(first)
+    everything = (1 << size) - 1
     open_bits = everything  # a zero marks where the subsequence grows
     for word in second:
         matched = open_bits & positions.get(word, 0)
-        open_bits = (open_bits + matched | open_bits - matched) & everything
-    return len(first) - open_bits.bit_count()
+        grown = open_bits + matched | open_bits - matched
+        open_bits = grown & everything
+    return size - open_bits.bit_count()

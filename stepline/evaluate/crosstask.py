@@ -6,9 +6,9 @@ et al., CVPR 2019), section 6 and its released evaluator. NaSVA (section 4.1) ta
 random test sets.
 
 The reference is the release's folder. Predictions are JSON, {"task_video": value} or {task: {video:
-value}}; a value is one second a step, null where it is not placed; or a matrix of scores, one row a
-second and one column a step; or {"spans": [[start, end] or null a step]}, whose middles are the
-seconds and which give recall at overlap as well.
+value}}. A value is one second per step, null where it is not placed; or a matrix of scores, one row
+per second and one column per step; or {"spans": [[start, end] or null per step]}, whose middles are
+the seconds and which also give recall at overlap.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ from stepline.evaluate.scoring_task import (
     read_spans,
     span_centers,
 )
-from stepline.evaluate.temporal_grounding import (
+from stepline.evaluate.span_overlaps import (
     Pairs,
     SpanOverlaps,
     grounding_overlaps,
@@ -66,25 +66,30 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
     Raises DatasetError for an unknown step.
     """
     rows = np.zeros((seconds, count), dtype=bool)
-    for (start, end), step in zip(span_array(segments, "crosstask"), steps, strict=True):
+    spans = span_array(segments, "crosstask")
+    for (start, end), step in zip(spans, steps, strict=True):
         if not 0 <= step < count:
-            raise DatasetError(
-                f"step {step + 1} of a task with {count} steps; correct the annotation"
-            )
+            fault = f"step {step + 1} of a task with {count} steps"
+            raise DatasetError(f"{fault}; correct the annotation")
         first = max(0, int(np.floor(start)))
-        rows[first : max(0, int(np.ceil(end))), step] = True
+        stop = max(0, int(np.ceil(end)))
+        rows[first:stop, step] = True
     return rows
 
 
 def best_rows(cost: Floats) -> Integers:
     """Return (K,) the cheapest second of each step by itself; of equal ones the first."""
-    return np.asarray(_checked(cost).argmin(axis=0), dtype=np.int64)
+    _check_costs(cost)
+    rows = cost.argmin(axis=0)
+    return np.asarray(rows, dtype=np.int64)
 
 
 def ordered_rows(cost: Floats) -> Integers:
     """Return (K,) the seconds of all steps in order, one each, whose sum of costs is least;
     background costs 0."""
-    return np.asarray(ordered_assignment(cost).argmax(axis=0), dtype=np.int64)
+    assigned = ordered_assignment(cost)
+    rows = assigned.argmax(axis=0)
+    return np.asarray(rows, dtype=np.int64)
 
 
 def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
@@ -95,17 +100,19 @@ def ordered_assignment(cost: Floats, *, exactly_one: bool = True) -> Flags:
     program's.
     Raises DatasetError when there are fewer seconds than steps.
     """
-    seconds, count = _checked(cost).shape
+    _check_costs(cost)
+    seconds, count = cost.shape
     if seconds < count:
-        raise DatasetError(
-            f"{count} steps in {seconds} seconds cannot stand in order; give one second a step or more"
-        )
+        fault = f"{count} steps in {seconds} seconds cannot be in order"
+        raise DatasetError(f"{fault}; give one second per step or more")
     # the official program holds costs as float32
-    back, state = _backward(np.asarray(cost, dtype=np.float32).astype(np.float64), exactly_one)
+    rounded = np.asarray(cost, dtype=np.float32)
+    back, state = _backward(rounded.astype(np.float64), exactly_one)
     assigned = np.zeros((seconds, count), dtype=bool)
     for second in range(seconds, 0, -1):
-        if state % 2:
-            assigned[second - 1, state // 2] = True
+        step, is_step = divmod(state, 2)
+        if is_step:
+            assigned[second - 1, step] = True
         state = int(back[second, state])
     return assigned
 
@@ -119,39 +126,52 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     strictly cheaper.
     """
     seconds, count = cost.shape
-    states = 2 * count + 1
-    rests, steps = np.arange(0, states, 2), np.arange(1, states, 2)
-    total = np.full(states, np.inf)
+    state_count = 2 * count + 1
+    rests = np.arange(0, state_count, 2)
+    steps = np.arange(1, state_count, 2)
+    total = np.full(state_count, np.inf)
     total[0] = 0.0
-    back = np.zeros((seconds + 1, states), dtype=np.int64)
+    back = np.zeros((seconds + 1, state_count), dtype=np.int64)
     for second in range(seconds):
-        was = np.concatenate(([np.inf, np.inf], total))  # was[2 + state]
-        ways = np.stack([was[2 + steps], was[1 + steps], was[steps]])
+        # the cheapest way to each state one second earlier; the state s is at s + 2
+        earlier = np.concatenate(([np.inf, np.inf], total))
+        same_step = earlier[steps + 2]
+        rest_before = earlier[steps + 1]
+        step_before = earlier[steps]
+        to_step = np.stack([same_step, rest_before, step_before])
         if exactly_one:
-            ways[0] = np.inf
-        rest = np.stack([was[2 + rests], was[1 + rests]])
-        total = np.zeros(states)
-        total[rests], total[steps] = rest.min(axis=0), ways.min(axis=0) + cost[second]
-        back[second + 1, rests] = rests - rest.argmin(axis=0)
-        back[second + 1, steps] = steps - ways.argmin(axis=0)
-    return back, states - 1 if total[states - 1] < total[states - 2] else states - 2
+            to_step[0] = np.inf
+        same_rest = earlier[rests + 2]
+        step_of_rest = earlier[rests + 1]
+        to_rest = np.stack([same_rest, step_of_rest])
+        total = np.zeros(state_count)
+        total[rests] = to_rest.min(axis=0)
+        total[steps] = to_step.min(axis=0) + cost[second]
+        back[second + 1, rests] = rests - to_rest.argmin(axis=0)
+        back[second + 1, steps] = steps - to_step.argmin(axis=0)
+    last_rest = state_count - 1
+    last_step = state_count - 2
+    if total[last_rest] < total[last_step]:
+        return back, last_rest
+    return back, last_step
 
 
-def _checked(cost: Floats) -> Floats:
+def _check_costs(cost: Floats) -> None:
     if cost.ndim != 2 or 0 in cost.shape:
-        raise DatasetError(
-            f"costs of shape {cost.shape}; give (seconds, steps), at least one of each"
-        )
+        fault = f"costs of shape {cost.shape}"
+        raise DatasetError(f"{fault}; give (seconds, steps), at least one of each")
     if not np.isfinite(cost).all():
         raise DatasetError("a cost is NaN or infinite; give a number for every second and step")
-    return cost
 
 
 def step_costs(scores: Floats) -> Floats:
     """Return costs of scores (T, K): minus their log-softmax over steps, as CrossTask's model is
     decoded."""
     top = scores.max(axis=1, keepdims=True)
-    return np.asarray(top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True)) - scores)
+    exponentials = np.exp(scores - top)
+    sums = exponentials.sum(axis=1, keepdims=True)
+    log_sums = np.log(sums)
+    return np.asarray(top + log_sums - scores)
 
 
 def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
@@ -162,15 +182,19 @@ def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
     """
     seconds, count = shown_rows.shape
     if len(rows) != count:
-        raise DatasetError(
-            f"{len(rows)} predicted seconds for {count} steps; give one, or null, a step"
-        )
-    inside = np.isfinite(rows) & (rows >= 0) & (rows < seconds)
+        counts = f"{len(rows)} predicted seconds for {count} steps"
+        raise DatasetError(f"{counts}; give one, or null, a step")
+    is_placed = np.isfinite(rows)
+    inside = is_placed & (rows >= 0) & (rows < seconds)
     right = inside
     if seconds:
-        indices = np.where(inside, rows, 0).astype(np.int64)
-        right = shown_rows[indices, np.arange(count)] & inside
-    return float(right.sum()), float(shown_rows.any(axis=0).sum())
+        placed_rows = np.where(inside, rows, 0)
+        indices = placed_rows.astype(np.int64)
+        is_shown = shown_rows[indices, np.arange(count)]
+        right = is_shown & inside
+    hits = right.sum()
+    shown_steps = shown_rows.any(axis=0).sum()
+    return float(hits), float(shown_steps)
 
 
 # ---------------------------------------------------------------- test sets
@@ -196,7 +220,8 @@ def random_test_sets(
             videos = sorted(tasks[task])
             if len(videos) > train:
                 training = rng.choice(len(videos), size=train, replace=False)
-                pairs |= {(task, video) for video in np.delete(videos, training).tolist()}
+                test_videos = np.delete(videos, training)
+                pairs |= {(task, video) for video in test_videos.tolist()}
         sets.append(frozenset(pairs))
     return sets
 
@@ -215,7 +240,9 @@ class _Annotation:
     @property
     def last_row(self) -> int:
         """The second after which nothing is shown."""
-        return int(np.ceil(self.segments[:, 1].max(initial=0.0)))
+        ends = self.segments[:, 1]
+        last_end = ends.max(initial=0.0)
+        return int(np.ceil(last_end))
 
     def shown_rows(self, seconds: int) -> Flags:
         """Return (T, K): which step is shown in which second."""
@@ -233,36 +260,64 @@ def score(
     truths = _read_reference(scoring.reference)
     predictions = _read_predictions(scoring.predictions)
     keys = [key for key in truths if not skip or key in predictions]
-    counts = np.zeros((2, len(keys)))
+    video_count = len(keys)
+    # hits and steps of each video
+    hits = np.zeros(video_count)
+    steps = np.zeros(video_count)
     for index, key in enumerate(keys):
-        counts[:, index] = _hits_and_steps(predictions.get(key), truths[key], ordered, cut=skip)
-    hits, steps = counts
-    tasks = sorted({task for task, _ in keys})
-    group = np.array([tasks.index(task) for task, _ in keys], dtype=np.int64)
-    members = np.ones((1, len(keys)), dtype=bool)
+        node = predictions.get(key)
+        hits[index], steps[index] = _hits_and_steps(node, truths[key], ordered, cut=skip)
+    # recall by task and test set
+    task_of_video = [task for task, _ in keys]
+    tasks = sorted(set(task_of_video))
+    task_numbers = [tasks.index(task) for task in task_of_video]
+    group = np.array(task_numbers, dtype=np.int64)
+    members = np.ones((1, video_count), dtype=bool)
     if sets:
         members = _test_sets(list(truths), keys)
     statistics: dict[str, Statistic] = {}
     if keys:
-        name = "average R@1, in order" if ordered else "average R@1"
+        name = "average R@1"
+        if ordered:
+            name = "average R@1, in order"
         statistics[name] = GroupedRatio(hits, steps, group, members)
+    # overlap, where all predictions are spans
     if predictions and all(isinstance(node.value, dict) for node in predictions.values()):
         fits = [_step_overlaps(predictions.get(key), truths[key]) for key in keys]
         statistics |= overlap_statistics(fits, steps)
-    note = "all videos"
-    if len(members) > 1:
-        sizes = sorted({int(size) for size in members.sum(axis=1)})
-        note = f"{len(members)} test sets of {sizes[0] if len(sizes) == 1 else sizes} videos"
-    numbers = np.array([float(task) if task.isdecimal() else np.nan for task, _ in keys])
+    columns = {"hits": hits, "steps": steps, "task": _task_numbers(task_of_video)}
+    handling = COUNT_MISSING
+    if skip:
+        handling = SKIP_MISSING
     return scoring.scores(
         statistics,
-        {"hits": hits, "steps": steps, "task": numbers},
+        columns,
         items=steps.sum(),
         reference_ids=map("_".join, truths),
         predicted_ids=map("_".join, predictions),
-        handling=SKIP_MISSING if skip else COUNT_MISSING,
-        notes=[f"{note}, {len(tasks)} tasks"],
+        handling=handling,
+        notes=[f"{_set_note(members)}, {len(tasks)} tasks"],
     )
+
+
+def _task_numbers(tasks: Sequence[str]) -> Floats:
+    """Return the ids of tasks as numbers, NaN where an id is not a number."""
+    numbers = np.full(len(tasks), np.nan)
+    for index, task in enumerate(tasks):
+        if task.isdecimal():
+            numbers[index] = float(task)
+    return numbers
+
+
+def _set_note(members: Flags) -> str:
+    """Return how many videos the test sets hold."""
+    if len(members) == 1:
+        return "all videos"
+    set_sizes = members.sum(axis=1)
+    sizes = sorted(set(set_sizes.tolist()))
+    if len(sizes) == 1:
+        return f"{len(members)} test sets of {sizes[0]} videos"
+    return f"{len(members)} test sets of {sizes} videos"
 
 
 def _test_sets(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
@@ -276,7 +331,8 @@ def _test_sets(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
         few = f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
         raise DatasetError(f"{few}; score all videos with --convention each-all")
     members = [[key in pairs for key in keys] for pairs in sets]
-    return np.array(members, dtype=bool).reshape(len(sets), len(keys))
+    shape = (len(sets), len(keys))
+    return np.array(members, dtype=bool).reshape(shape)
 
 
 def _hits_and_steps(
@@ -287,36 +343,46 @@ def _hits_and_steps(
     cut: steps shown only after the last row of the scores are left out, as officially; otherwise
     they are missed.
     """
-    last = truth.last_row
+    count = truth.count
+    last_row = truth.last_row
     if node is None:
-        return count_hits(np.full(truth.count, np.nan), truth.shown_rows(last))
+        no_rows = np.full(count, np.nan)
+        return count_hits(no_rows, truth.shown_rows(last_row))
+    # scores of every second and step
     if is_matrix_node(node):
         scores = read_matrix(node)
-        if scores.shape[1] != truth.count:
-            raise DatasetError(
-                f"{node.location}: {scores.shape[1]} columns for {truth.count} steps; give one a step"
-            )
+        row_count, column_count = scores.shape
+        if column_count != count:
+            counts = f"{column_count} columns for {count} steps"
+            raise DatasetError(f"{node.location}: {counts}; give one a step")
         rows = ordered_rows(step_costs(scores)) if ordered else best_rows(-scores)
-        seconds = len(scores) if cut else max(last, len(scores))
+        seconds = row_count
+        if not cut:
+            seconds = max(last_row, row_count)
         return count_hits(rows.astype(np.float64), truth.shown_rows(seconds))
     if ordered:
-        raise DatasetError(
-            f"{node.location}: seconds cannot be put in order; give scores, one row a second"
-        )
+        fault = f"{node.location}: seconds cannot be put in order"
+        raise DatasetError(f"{fault}; give scores, one row a second")
+    # spans or seconds
     if isinstance(node.value, dict):
-        centers = span_centers(read_spans(node["spans"], truth.count, "steps"))
+        spans = read_spans(node["spans"], count, "steps")
+        centers = span_centers(spans)
     else:
-        centers = read_numbers(node, truth.count, "steps")
-    return count_hits(np.floor(centers), truth.shown_rows(last))
+        centers = read_numbers(node, count, "steps")
+    center_rows = np.floor(centers)
+    return count_hits(center_rows, truth.shown_rows(last_row))
 
 
 def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
     """Return how the spans of the steps that are shown fit; all are missing where the video is."""
     instances = instances_by_step(truth.segments, truth.steps)
+    reference = list(instances.values())
     if node is None:
-        return grounding_overlaps([None] * len(instances), list(instances.values()))
+        nothing = [None] * len(reference)
+        return grounding_overlaps(nothing, reference)
     spans = read_spans(node["spans"], truth.count, "steps")
-    return grounding_overlaps([spans[step] for step in instances], list(instances.values()))
+    predicted = [spans[step] for step in instances]
+    return grounding_overlaps(predicted, reference)
 
 
 # ---------------------------------------------------------------- the files
@@ -325,8 +391,10 @@ def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
 def _read_predictions(path: Path) -> dict[VideoKey, Node]:
     predictions: dict[VideoKey, Node] = {}
     for id, node in entries_by_id(path).items():
-        if isinstance(node.value, dict) and "spans" not in node.value:
-            predictions |= {(id, video): value for video, value in node.entries()}
+        is_task = isinstance(node.value, dict) and "spans" not in node.value
+        if is_task:
+            for video, value in node.entries():
+                predictions[id, video] = value
         else:
             task, _, video = id.partition("_")
             predictions[task, video] = node
@@ -336,15 +404,22 @@ def _read_predictions(path: Path) -> dict[VideoKey, Node]:
 def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
     """Return the annotated videos of the primary tasks, without those that the benchmark keeps for
     validation."""
-    tasks = read_tasks(release_file(folder, TASK_FILES[0]))
+    primary_file = release_file(folder, TASK_FILES[0])
+    tasks = read_tasks(primary_file)
     counts = {task.id: len(task.steps) for task in tasks}
     validation = read_validation(folder)
+    annotation_folder = folder / "annotations"
     truths = {}
-    for path in sorted((folder / "annotations").glob("*.csv")):
+    for path in sorted(annotation_folder.glob("*.csv")):
         task, _, video = path.stem.partition("_")
-        if task in counts and (task, video) not in validation:
-            rows = list(read_annotation(path))
-            segments = span_array([row[1:] for row in rows], "crosstask")
-            steps = tuple(row[0] - 1 for row in rows)
-            truths[task, video] = _Annotation(segments, steps, counts[task])
+        if task not in counts or (task, video) in validation:
+            continue
+        spans = []
+        steps = []
+        for step, start, end in read_annotation(path):
+            spans.append((start, end))
+            steps.append(step - 1)
+        segments = span_array(spans, "crosstask")
+        step_count = counts[task]
+        truths[task, video] = _Annotation(segments, tuple(steps), step_count)
     return truths

@@ -1,7 +1,7 @@
 """Dense captioning (YouCook2, Tasty): SODA a to d, and ActivityNet's densevid_eval in its versions.
 
 densevid_eval: at each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item, so
-that one prediction may count several times; a prediction without any is held against a garbage
+that one prediction may count several times; a prediction without any is compared with a garbage
 caption. The metrics run video by video (CIDEr's idf and METEOR's aggregate are that video's), their
 means over videos are reported per tIoU, and the mean over tIoUs after that. Precision and recall of
 the segments ask for IoU > tIoU, strictly.
@@ -55,15 +55,18 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.soda import PairScorer, SodaKind, harmonic_mean, soda
 
-Row: TypeAlias = tuple[float, ...]  # one value a threshold
+Row: TypeAlias = tuple[float, ...]  # one value per threshold
 Rows: TypeAlias = dict[str, Row]  # by metric
 DETECTION_METRICS = ("precision", "recall", "F1")
 
 
 def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Rows:
-    """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one a
-    reference set."""
-    return _detection([iou > tiou for iou in overlaps] for tiou in tious)
+    """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one
+    per reference set."""
+    hits = []
+    for tiou in tious:
+        hits.append([iou > tiou for iou in overlaps])
+    return _detection(hits)
 
 
 def detection_by_start(
@@ -72,26 +75,40 @@ def detection_by_start(
     """Return detection with starts closer than each distance. references: events of each reference
     set. Seconds."""
     starts = times(events)[:, 0]
-    # (predictions, events)
-    gaps = [np.abs(starts[:, None] - times(reference)[None, :, 0]) for reference in references]
-    return _detection([gap < distance for gap in gaps] for distance in distances)
+    gaps = []  # (predictions, events) each
+    for reference in references:
+        reference_starts = times(reference)[:, 0]
+        gaps.append(np.abs(starts[:, None] - reference_starts))
+    hits = []
+    for distance in distances:
+        hits.append([gap < distance for gap in gaps])
+    return _detection(hits)
 
 
 def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Rows:
     """Return precision, recall and their harmonic mean, each the best over the reference sets.
 
-    hits: per threshold, one (predictions, events) matrix a reference set.
+    hits: per threshold, one (predictions, events) matrix per reference set.
     """
-    precision, recall = [], []
+    best_precisions = []
+    best_recalls = []
     for matrices in hits:
-        shares = [float(hit.any(axis=1).mean()) if len(hit) else 0.0 for hit in matrices]
-        precision.append(max(shares))
-        recall.append(max(float(hit.any(axis=0).mean()) for hit in matrices))
-    return _with_f1({"precision": tuple(precision), "recall": tuple(recall)})
+        precisions = []
+        recalls = []
+        for hit in matrices:
+            precision = 0.0
+            if len(hit):
+                precision = float(hit.any(axis=1).mean())
+            precisions.append(precision)
+            recalls.append(float(hit.any(axis=0).mean()))
+        best_precisions.append(max(precisions))
+        best_recalls.append(max(recalls))
+    return _with_f1({"precision": tuple(best_precisions), "recall": tuple(best_recalls)})
 
 
 def _with_f1(rows: Rows) -> Rows:
-    return {**rows, "F1": tuple(map(harmonic_mean, rows["precision"], rows["recall"]))}
+    f1 = map(harmonic_mean, rows["precision"], rows["recall"])
+    return {**rows, "F1": tuple(f1)}
 
 
 # ---------------------------------------------------------------- densevid_eval
@@ -101,13 +118,14 @@ Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
 
 TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
 START_DISTANCES = (1.0, 3.0, 5.0, 10.0, 30.0, 60.0)  # s between starts, VidChapters
-MAX_PREDICTIONS = 1000  # a video; what follows is not scored, as in every version
+MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version
 CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
 
 
 @dataclass(frozen=True)
 class DensevidRules:
-    """How one version differs. garbage: caption held against a prediction that overlaps nothing."""
+    """How one version differs. garbage: caption that a prediction without overlap is compared
+    with."""
 
     garbage: str
     missing: Literal["zero", "skip"]
@@ -126,8 +144,9 @@ RULES_BY_VERSION: dict[str, DensevidRules] = {
 class DensevidScore:
     """Scores in [0, 1], CIDEr in [0, 10].
 
-    per_tiou: metric -> one value a tIoU, means over videos; keys are CAPTION_METRICS and DETECTION_METRICS. mean:
-    metric -> mean over tIoUs. per_video: video -> metric -> one value a tIoU. by_distance:
+    per_tiou: metric -> one value per tIoU, means over videos; keys are CAPTION_METRICS and
+    DETECTION_METRICS. mean: metric -> mean over tIoUs. per_video: video -> metric -> one value per
+    tIoU. by_distance:
     DETECTION_METRICS by distance of starts, vidchapters alone. missing: reference videos without
     predictions; extra: predicted videos outside the reference, ignored.
     """
@@ -155,36 +174,41 @@ def densevid(
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
     if version not in RULES_BY_VERSION:
-        raise DatasetError(
-            f"version={version!r}: not a version of densevid_eval; give one of {', '.join(RULES_BY_VERSION)}"
-        )
+        fault = f"version={version!r}: not a version of densevid_eval"
+        raise DatasetError(f"{fault}; give one of {', '.join(RULES_BY_VERSION)}")
     if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
         raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
     rules = RULES_BY_VERSION[version]
     covered = cover_videos(references, predictions, rules.missing)
     judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
-    per_video, distances = {}, []
+    per_video = {}
+    distance_rows = []
     for video in covered.scored:
-        sets = [
-            require_events(video, reference[video], "reference")
-            for reference in references
-            if video in reference
-        ]
-        events = require_events(video, predictions.get(video, ()), "predicted")[:MAX_PREDICTIONS]
+        sets = []
+        for reference in references:
+            if video in reference:
+                sets.append(require_events(video, reference[video], "reference"))
+        all_events = require_events(video, predictions.get(video, ()), "predicted")
+        events = all_events[:MAX_PREDICTIONS]
         try:
             per_video[video] = judge.score(sets, events)
         except DatasetError as error:  # from METEOR, which knows no videos
             raise DatasetError(f"{video}: {error}") from error
-        distances.append(detection_by_start(sets, events, START_DISTANCES))
+        distance_rows.append(detection_by_start(sets, events, START_DISTANCES))
+    # means over videos
     per_tiou = _mean_rows(per_video.values())
+    means = {metric: sum(row) / len(row) for metric, row in per_tiou.items()}
+    by_distance: Rows = {}
+    if rules.by_distance:
+        by_distance = _mean_rows(distance_rows)
     return DensevidScore(
-        tuple(tious),
-        per_tiou,
-        {metric: sum(row) / len(row) for metric, row in per_tiou.items()},
-        per_video,
-        covered.missing,
-        covered.extra,
-        _mean_rows(distances) if rules.by_distance else {},
+        tious=tuple(tious),
+        per_tiou=per_tiou,
+        mean=means,
+        per_video=per_video,
+        missing=covered.missing,
+        extra=covered.extra,
+        by_distance=by_distance,
     )
 
 
@@ -195,20 +219,24 @@ class DensevidScorer:
         self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None
     ) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
-        self._meteor: PairScorer = Meteor() if meteor is None else meteor
+        if meteor is None:
+            meteor = Meteor()
+        self._meteor: PairScorer = meteor
         self._tokenizer = EventTokenizer()
         self._garbage = self._tokenizer.caption_tokens(garbage)
         self._tious = tious
 
     def score(self, references: list[list[Event]], events: list[Event]) -> Rows:
-        """Return metric -> one value a tIoU of one video. references: its events in each reference
-        set."""
-        # (predictions, reference)
-        overlaps = [segment_iou(times(events), times(reference)) for reference in references]
-        rows = detection_by_iou(overlaps, self._tious)
+        """Return metric -> one value per tIoU of one video. references: its events in each
+        reference set."""
+        event_times = times(events)
+        # (predictions, reference) each
+        overlaps = [segment_iou(event_times, times(reference)) for reference in references]
+        detection = detection_by_iou(overlaps, self._tious)
         if not events:
-            return {**dict.fromkeys(CAPTION_METRICS, (0.0,) * len(self._tious)), **rows}
-        captions = list(map(self._tokenizer.tokens, references))
+            zeros = (0.0,) * len(self._tious)
+            return dict.fromkeys(CAPTION_METRICS, zeros) | detection
+        captions = [self._tokenizer.tokens(reference) for reference in references]
         texts = self._tokenizer.tokens(events)
         # neighbouring tIoUs often hold the same pairs
         scores: dict[tuple[CaptionPair, ...], Row] = {}
@@ -216,11 +244,18 @@ class DensevidScorer:
         for tiou in self._tious:
             items = self._items(overlaps, captions, texts, tiou)
             if items not in scores:
-                meteor = self._meteor.compare(items).aggregate
-                others = cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus
-                scores[items] = (meteor, *others)  # in the order of CAPTION_METRICS
+                scores[items] = self._caption_scores(items)
             columns.append(scores[items])
-        return {**dict(zip(CAPTION_METRICS, zip(*columns, strict=True), strict=True)), **rows}
+        metric_rows = zip(*columns, strict=True)
+        return dict(zip(CAPTION_METRICS, metric_rows, strict=True)) | detection
+
+    def _caption_scores(self, items: tuple[CaptionPair, ...]) -> Row:
+        """Return the scores of caption pairs, in the order of CAPTION_METRICS."""
+        meteor = self._meteor.compare(items).aggregate
+        cider_d = cider(items).corpus
+        bleu_scores = bleu(items).corpus
+        rouge = rouge_l(items).corpus
+        return (meteor, cider_d, *bleu_scores, rouge)
 
     def _items(
         self, overlaps: list[Matrix], captions: list[list[str]], texts: list[str], tiou: float
@@ -229,12 +264,13 @@ class DensevidScorer:
         garbage."""
         items = []
         for row, text in enumerate(texts):
-            matched = [
-                CaptionPair((captions[which][column],), text)
-                for which, matrix in enumerate(overlaps)
-                for column in np.flatnonzero(matrix[row] >= tiou).tolist()
-            ]
-            items.extend(matched or [CaptionPair((self._garbage,), text)])
+            partners = []
+            for matrix, set_captions in zip(overlaps, captions, strict=True):
+                is_enough = matrix[row] >= tiou
+                for column in np.flatnonzero(is_enough).tolist():
+                    partners.append(set_captions[column])
+            for partner in partners or [self._garbage]:
+                items.append(CaptionPair((partner,), text))
         return tuple(items)
 
 
@@ -242,17 +278,21 @@ def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> Rows:
     """Return metric -> mean over videos at each threshold; F1 is that of the mean precision and
     recall."""
     videos = list(rows)
-    means = {
-        metric: tuple(np.mean([video[metric] for video in videos], axis=0).tolist())
-        for metric in videos[0]
-    }
+    means = {}
+    for metric in videos[0]:
+        values = [video[metric] for video in videos]
+        mean = np.mean(values, axis=0)
+        means[metric] = tuple(mean.tolist())
     return _with_f1(means)
 
 
 # ---------------------------------------------------------------- the benchmark
 
 
-MIXED_MISSING = "densevid: videos without predictions count 0, as officially; SODA leaves them out, as officially"
+MIXED_MISSING = (
+    "densevid: videos without predictions count 0, as officially; "
+    "SODA leaves them out, as officially"
+)
 
 
 @dataclass(frozen=True)
@@ -271,12 +311,15 @@ class HarmonicMean(SumOfTotals):
         """Return (B,) scores; 0 where both means are 0."""
         counted = weights * self.totals
         drawn = counted.sum(axis=1, keepdims=True)
-        shares = np.divide(counted, drawn, out=np.zeros_like(counted), where=drawn > 0)
-        precision, recall = shares @ self.precision, shares @ self.recall  # (B, tIoUs)
+        shares = np.zeros_like(counted)
+        np.divide(counted, drawn, out=shares, where=drawn > 0)
+        precision = shares @ self.precision  # (B, tIoUs)
+        recall = shares @ self.recall
         both = precision + recall
         harmonic = np.zeros_like(both)
         np.divide(2 * precision * recall, both, out=harmonic, where=both > 0)
-        return np.where(drawn[:, 0] > 0, harmonic.mean(axis=1), np.nan)
+        has_videos = drawn[:, 0] > 0
+        return np.where(has_videos, harmonic.mean(axis=1), np.nan)
 
 
 def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
@@ -284,24 +327,30 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     reference = read_reference(scoring)
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference)
-    handling = COUNT_MISSING if version == "stepline" else MIXED_MISSING
+    reference_videos = reference
+    handling = COUNT_MISSING
     if RULES_BY_VERSION[version].missing == "skip":
         handling = SKIP_MISSING_VIDEOS
         reference_videos = {id: rows for id, rows in reference.items() if id in segments}
-    else:
-        reference_videos = reference
-    events = {id: [row[:3] for row in segments.get(id, ())] for id in reference_videos}
-    # the official SODA leaves missing videos out, whatever the version of densevid_eval
-    present = np.array([float(version == "stepline" or id in segments) for id in events])
+    elif version != "stepline":
+        handling = MIXED_MISSING
+    # predicted events, and which videos SODA counts: the official one leaves missing videos out,
+    # whatever the version of densevid_eval
+    events = {}
+    is_present = []
+    for id in reference_videos:
+        events[id] = [row[:3] for row in segments.get(id, ())]
+        is_present.append(version == "stepline" or id in segments)
+    present = np.array(is_present, dtype=np.float64)
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
     if events:
         statistics, columns = _statistics(reference_videos, events, present, version)
     notes = prediction_notes(predictions)
-    long = [id for id, rows in events.items() if len(rows) > MAX_PREDICTIONS]
-    if long:
-        first = f"densevid takes the first {MAX_PREDICTIONS} predictions of a video, SODA all"
-        notes.append(f"{first}: {len(long)} videos have more, such as {long[0]}")
+    long_videos = [id for id, rows in events.items() if len(rows) > MAX_PREDICTIONS]
+    if long_videos:
+        rule = f"densevid takes the first {MAX_PREDICTIONS} predictions of a video, SODA all"
+        notes.append(f"{rule}: {len(long_videos)} videos have more, such as {long_videos[0]}")
     return scoring.scores(
         statistics,
         columns,
@@ -325,16 +374,15 @@ def _statistics(
         per_video = soda(reference, events, kind=kind, meteor=meteor).per_video
         rows = np.array([per_video[id] for id in reference])  # (V, 3)
         columns[f"SODA_{kind}"] = rows[:, 2]
-        for column, name in enumerate((" precision", " recall", "")):
-            statistics[f"SODA_{kind}{name}"] = Ratio(rows[:, column] * present, present)
+        for column, suffix in enumerate((" precision", " recall", "")):
+            hits = rows[:, column] * present
+            statistics[f"SODA_{kind}{suffix}"] = Ratio(hits, present)
     scores = densevid([reference], events, version=version, meteor=meteor).per_video
     ones = np.ones(len(reference))
-    # (V, tIoUs)
-    tables = {
-        name: np.array([scores[id][name] for id in reference])
-        for name in (*CAPTION_METRICS, "precision", "recall")
-    }
-    for name, table in tables.items():
+    tables = {}
+    for name in (*CAPTION_METRICS, "precision", "recall"):
+        table = np.array([scores[id][name] for id in reference])  # (V, tIoUs)
+        tables[name] = table
         columns[name] = table.mean(axis=1)
         statistics[name] = Ratio(columns[name], ones)
     statistics["F1"] = HarmonicMean(tables["precision"], tables["recall"], ones)
@@ -350,16 +398,16 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     is_author_form = "database" in videos
     if is_author_form:
         videos = dict(videos["database"].entries())
-    if scoring.subset is not None:
-        videos = {
-            id: video
-            for id, video in videos.items()
-            if video.optional_text("subset") == scoring.subset
-        }
+    subset = scoring.subset
+    if subset is not None:
+        all_videos = videos
+        videos = {}
+        for id, video in all_videos.items():
+            if video.optional_text("subset") == subset:
+                videos[id] = video
         if not videos:
-            raise DatasetError(
-                f"{scoring.reference}: holds no subset {scoring.subset!r}; leave --subset out"
-            )
+            fault = f"{scoring.reference}: holds no subset {subset!r}"
+            raise DatasetError(f"{fault}; leave --subset out")
     reference = {}
     for id, video in videos.items():
         if is_author_form:
@@ -368,5 +416,5 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
         else:
             pairs = list(video.pairs())
         if pairs:
-            reference[id] = [(*span, sentence.text()) for span, sentence in pairs]
+            reference[id] = [(start, end, sentence.text()) for (start, end), sentence in pairs]
     return reference

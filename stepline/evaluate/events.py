@@ -46,24 +46,30 @@ def cover_videos(
 
     Raises DatasetError when the reference is empty or shares no video with the predictions.
     """
-    ids = tuple(dict.fromkeys(video for reference in references for video in reference))
+    # in the order of the references, each once
+    ids: dict[str, None] = {}
+    for reference in references:
+        ids |= dict.fromkeys(reference)
     if not ids:
         raise DatasetError("the reference holds no video; give at least one with its events")
     if missing not in ("zero", "skip"):
-        raise DatasetError(
-            f"missing={missing!r}: not a rule for missing videos; give 'zero' or 'skip'"
-        )
-    absent = tuple(video for video in ids if video not in predictions)
-    if len(absent) == len(ids):
-        raise DatasetError(
-            f"no video of the reference (such as {ids[0]!r}) has predictions; make the ids agree"
-        )
-    scored = ids
+        fault = f"missing={missing!r}: not a rule for missing videos"
+        raise DatasetError(f"{fault}; give 'zero' or 'skip'")
+    predicted = []
+    absent = []
+    for video in ids:
+        if video in predictions:
+            predicted.append(video)
+        else:
+            absent.append(video)
+    if not predicted:
+        fault = f"no video of the reference (such as {absent[0]!r}) has predictions"
+        raise DatasetError(f"{fault}; make the ids agree")
+    scored = tuple(ids)
     if missing == "skip":
-        scored = tuple(video for video in ids if video in predictions)
-    id_set = set(ids)
-    extra = tuple(video for video in predictions if video not in id_set)
-    return Coverage(scored, absent, extra)
+        scored = tuple(predicted)
+    extra = tuple(video for video in predictions if video not in ids)
+    return Coverage(scored, tuple(absent), extra)
 
 
 def require_events(
@@ -76,19 +82,19 @@ def require_events(
     """
     checked = list(events)
     for index, event in enumerate(checked):
+        name = f"{video}, {role} event {index}"
         if len(event) != 3 or not isinstance(event[2], str):
-            raise DatasetError(
-                f"{video}, {role} event {index}: {event!r} is not (start, end, caption)"
-            )
-        if not all(
-            isinstance(time, (int, float, np.number)) and math.isfinite(time) for time in event[:2]
-        ):
-            raise DatasetError(
-                f"{video}, {role} event {index}: time {event[0]}-{event[1]} is not finite; leave it out"
-            )
+            raise DatasetError(f"{name}: {event!r} is not (start, end, caption)")
+        start, end, _ = event
+        if not (_is_finite(start) and _is_finite(end)):
+            raise DatasetError(f"{name}: time {start}-{end} is not finite; leave it out")
     if role == "reference" and not checked:
         raise DatasetError(f"{video}: the reference has no event; leave the video out")
     return checked
+
+
+def _is_finite(time: object) -> bool:
+    return isinstance(time, int | float | np.number) and math.isfinite(time)
 
 
 def times(events: Sequence[Event]) -> Matrix:
@@ -104,15 +110,20 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     reversed segment overlaps nothing. Raises DatasetError beyond MAX_SEGMENT_PAIRS.
     """
     if len(first) * len(second) > MAX_SEGMENT_PAIRS:
-        raise DatasetError(
-            f"{len(first)} x {len(second)} segments in one video; score at most {MAX_SEGMENT_PAIRS} pairs"
-        )
-    starts = np.maximum(first[:, None, 0], second[None, :, 0])  # (N, M)
-    ends = np.minimum(first[:, None, 1], second[None, :, 1])
-    hull_starts = np.minimum(first[:, None, 0], second[None, :, 0])
-    hull_ends = np.maximum(first[:, None, 1], second[None, :, 1])
-    lengths = (first[:, 1] - first[:, 0])[:, None] + (second[:, 1] - second[:, 0])[None, :]
-    union = np.maximum(np.minimum(hull_ends - hull_starts, lengths), 0.0)
+        fault = f"{len(first)} x {len(second)} segments in one video"
+        raise DatasetError(f"{fault}; score at most {MAX_SEGMENT_PAIRS} pairs")
+    first_starts = first[:, None, 0]  # (N, 1)
+    first_ends = first[:, None, 1]
+    second_starts = second[None, :, 0]  # (1, M)
+    second_ends = second[None, :, 1]
+    # (N, M) all
+    starts = np.maximum(first_starts, second_starts)
+    ends = np.minimum(first_ends, second_ends)
+    hull_starts = np.minimum(first_starts, second_starts)
+    hull_ends = np.maximum(first_ends, second_ends)
+    lengths = (first_ends - first_starts) + (second_ends - second_starts)
+    union = np.minimum(hull_ends - hull_starts, lengths)
+    union = np.maximum(union, 0.0)
     shared = np.maximum(ends - starts, 0.0)
     return np.asarray(shared / (union + _UNION_EPSILON))
 

@@ -51,10 +51,13 @@ def best_groups(overlaps: Matrix) -> list[GroupPair]:
     row, column = overlaps.shape
     while row and column:
         rows, columns = sizes[row, column].tolist()
-        pair = GroupPair(rows=range(row - rows, row), columns=range(column - columns, column))
-        pairs.append(pair)
-        row -= rows
-        column -= columns
+        first_row = row - rows
+        first_column = column - columns
+        row_range = range(first_row, row)
+        column_range = range(first_column, column)
+        pairs.append(GroupPair(row_range, column_range))
+        row = first_row
+        column = first_column
     pairs.reverse()
     return pairs
 
@@ -63,20 +66,25 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
     """Return (N + 1, M + 1, 2): the size of the last group of each side in the best split of the
     first events of both."""
     count, width = overlaps.shape
+    zero_row = np.zeros((1, width))
     row_sums = np.cumsum(overlaps, axis=0)
-    down = np.vstack([np.zeros(width), row_sums])  # (N + 1, M)
+    down = np.vstack([zero_row, row_sums])  # (N + 1, M)
+    zero_column = np.zeros((count, 1))
     column_sums = np.cumsum(overlaps, axis=1)
-    across = np.hstack([np.zeros((count, 1)), column_sums])  # (N, M + 1)
-    best = np.full((count + 1, width + 1), -np.inf)
+    across = np.hstack([zero_column, column_sums])  # (N, M + 1)
+    shape = (count + 1, width + 1)
+    best = np.full(shape, -np.inf)
     best[0, 0] = 0.0
-    sizes = np.zeros((count + 1, width + 1, 2), dtype=np.int64)
+    sizes = np.zeros((*shape, 2), dtype=np.int64)
     for row in range(1, count + 1):
         for column in range(1, width + 1):
             # several reference events to this prediction, and the other way round
             above = down[:, column - 1]
-            many_rows = best[:row, column - 1] + above[row] - above[:row]
+            best_above = best[:row, column - 1]
+            many_rows = best_above + above[row] - above[:row]
             before = across[row - 1]
-            many_columns = best[row - 1, :column] + before[column] - before[:column]
+            best_before = best[row - 1, :column]
+            many_columns = best_before + before[column] - before[:column]
             rows = row - _last_best(many_rows)
             columns = column - _last_best(many_columns)
             most_by_rows = many_rows[row - rows]
@@ -91,15 +99,19 @@ def _last_group_sizes(overlaps: Matrix) -> npt.NDArray[np.int64]:
 
 
 def _last_best(values: Floats) -> int:
-    """Return the last place of the greatest value."""
-    return len(values) - 1 - int(np.argmax(values[::-1]))
+    """Return the last index of the greatest value."""
+    last_index = len(values) - 1
+    from_end = np.argmax(values[::-1])
+    return last_index - int(from_end)
 
 
 class GraceScorer:
     """Scores single videos. meteor: by default METEOR in Python."""
 
     def __init__(self, meteor: PairScorer | None = None) -> None:
-        self._meteor: PairScorer = Meteor() if meteor is None else meteor
+        if meteor is None:
+            meteor = Meteor()
+        self._meteor: PairScorer = meteor
         self._tokenizer = EventTokenizer()
 
     def score(
@@ -109,6 +121,7 @@ class GraceScorer:
         texts; 0 without predictions."""
         if not predictions:
             return 0.0, 0.0, 0.0
+        # the groups that go together
         truth = sorted(reference, key=itemgetter(0))
         events = sorted(predictions, key=itemgetter(0))
         overlaps = segment_iou(times(truth), times(events))  # (N, M)
@@ -117,16 +130,24 @@ class GraceScorer:
         group_overlaps = []
         texts = []
         for pair in best_groups(overlaps):
-            block = overlaps[np.ix_(pair.rows, pair.columns)]
+            cells = np.ix_(pair.rows, pair.columns)
+            block = overlaps[cells]
             group_overlaps.append(float(block.mean()))
-            reference_text = " ".join(references[row] for row in pair.rows)
-            predicted_text = " ".join(hypotheses[column] for column in pair.columns)
-            texts.append(((reference_text,), predicted_text))
+            group_references = [references[row] for row in pair.rows]
+            group_hypotheses = [hypotheses[column] for column in pair.columns]
+            reference_text = " ".join(group_references)
+            predicted_text = " ".join(group_hypotheses)
+            pair_texts = ((reference_text,), predicted_text)
+            texts.append(pair_texts)
+        # what each pair of groups is worth
         comparison = self._meteor.compare(texts)
         likeness = np.array(comparison.segments)
         in_time = np.array(group_overlaps)
         both = in_time * likeness
-        return (float(both.mean()), float(in_time.mean()), float(likeness.mean()))
+        grace = float(both.mean())
+        mean_overlap = float(in_time.mean())
+        mean_likeness = float(likeness.mean())
+        return grace, mean_overlap, mean_likeness
 
 
 def score(scoring: ScoringTask) -> Scores:
@@ -135,22 +156,26 @@ def score(scoring: ScoringTask) -> Scores:
     predictions = read_predictions(scoring.predictions)
     segments = match_ids(predictions.segments, reference)
     scorer = GraceScorer()
+    event_count = 0
     rows = []
     for id, events in reference.items():
-        predicted = [row[:3] for row in segments.get(id, ())]
+        event_count += len(events)
+        video_segments = segments.get(id, ())
+        predicted = [segment[:3] for segment in video_segments]
         rows.append(scorer.score(events, predicted))
-    shape = (len(rows), len(METRIC_NAMES))
-    values = np.array(rows, dtype=np.float64).reshape(shape)
-    ones = np.ones(len(rows))
+    # means over videos
     columns: dict[str, Floats] = {}
     statistics: dict[str, Statistic] = {}
-    for number, name in enumerate(METRIC_NAMES):
-        columns[name] = values[:, number]
-        statistics[name] = Ratio(columns[name], ones)
+    if rows:
+        values = np.array(rows, dtype=np.float64)  # (videos, metrics)
+        ones = np.ones(len(rows))
+        for number, name in enumerate(METRIC_NAMES):
+            columns[name] = values[:, number]
+            statistics[name] = Ratio(columns[name], ones)
     return scoring.scores(
-        statistics if rows else {},
-        columns if rows else {},
-        items=sum(map(len, reference.values())),
+        statistics,
+        columns,
+        items=event_count,
         reference_ids=reference,
         predicted_ids=segments,
         notes=prediction_notes(predictions),

@@ -23,10 +23,10 @@ spoken times of sentences that are not alignable only, so this needs the transcr
 (sentencified_htm); without it, an alignable sentence is taken at its annotated span and is always
 positive.
 
-Predictions, by video id: a matrix of scores (sentences, seconds); or one second a sentence, null
+Predictions, by video id: a matrix of scores (sentences, seconds); or one second per sentence, null
 where it is not placed; or {"scores": matrix, "seconds": [...], "spans": [[start, end] or null],
-"alignability": [...], "shown": [...]} with what there is of these. Spans give recall at overlap,
-and where there are no seconds their middles are those.
+"alignability": [...], "shown": [...]} with any of these. Spans give recall at overlap, and where
+there are no seconds, their middles are the seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ from stepline.evaluate.scoring_task import (
     require_length,
     span_centers,
 )
-from stepline.evaluate.temporal_grounding import (
+from stepline.evaluate.span_overlaps import (
     Pairs,
     grounding_overlaps,
     overlap_statistics,
@@ -65,10 +65,10 @@ from stepline.evaluate.temporal_grounding import (
 HitRule: TypeAlias = Literal["tan", "nasva"]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-UNSCORED_VALUE = (
-    -6e4
-)  # TAN's score of a second that no window covered, and of one that scores exactly 0
+# TAN's score of a second that no window covered, and of one that scores exactly 0
+UNSCORED_VALUE = -6e4
 WINDOW_ROWS = 64  # of TAN's windows, which start a quarter of that apart
+TAN_EDGE_WINDOWS = 4  # at either end of a video, that reach to its first or last sentence
 TRANSCRIPT_FILES = (
     "sentencified_htm_370k.json",
     "sentencified_htm_1200k.json",
@@ -91,7 +91,8 @@ class Annotation:
     def from_rows(cls, rows: Sequence[AlignRow], location: str = FILE_NAME) -> "Annotation":
         """Return the annotation of the file's rows. Raises DatasetError for NaN and infinity."""
         spans = span_array([(row.start, row.end) for row in rows], location)
-        return cls(np.array([row.alignable for row in rows], dtype=bool), spans)
+        alignable = [row.alignable for row in rows]
+        return cls(np.array(alignable, dtype=bool), spans)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -105,21 +106,24 @@ class Annotation:
 def hits_span(seconds: Floats, spans: Floats, convention: HitRule = "tan") -> Flags:
     """Return (K,): whether each second, (K,), hits its span; a NaN second (not placed) never
     does."""
-    if convention == "nasva":
-        return (spans[:, 0] <= seconds) & (seconds <= spans[:, 1])
-    return (np.floor(spans[:, 0]) <= seconds) & (seconds <= np.ceil(spans[:, 1]))
+    starts = spans[:, 0]
+    ends = spans[:, 1]
+    if convention == "tan":
+        starts = np.floor(starts)
+        ends = np.ceil(ends)
+    return (starts <= seconds) & (seconds <= ends)
 
 
 def best_seconds(scores: Floats, rate: float = 1.0) -> Floats:
     """Return (K,) the second at which the first best row of (K, T) starts. Raises DatasetError for
     NaN or no rows."""
     if scores.ndim != 2 or scores.shape[1] == 0:
-        raise DatasetError(
-            f"scores of shape {scores.shape}; give (sentences, seconds) with at least one second"
-        )
+        fault = f"scores of shape {scores.shape}"
+        raise DatasetError(f"{fault}; give (sentences, seconds) with at least one second")
     if np.isnan(scores).any():
         raise DatasetError("scores hold NaN; give a number for every sentence and second")
-    return np.asarray(scores.argmax(axis=1) / rate, dtype=np.float64)
+    best_rows = scores.argmax(axis=1)
+    return np.asarray(best_rows / rate, dtype=np.float64)
 
 
 # ---------------------------------------------------------------- windows of TAN
@@ -138,51 +142,60 @@ class TanWindow:
 def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
     """Return TAN's overlapping windows: WINDOW_ROWS rows, a quarter of that apart.
 
-    A window holds the sentences between the first and the last NOT alignable one whose middle lies
-    within WINDOW_ROWS before and twice WINDOW_ROWS after its start: the times of alignable ones would
-    give the answer away. The first four windows begin with sentence 0 and the last four end with
-    the last (the first four win where a window is both). A window without a sentence that is not
-    alignable is left out. Source: TAN, eval_zeroshot_align.
+    A window holds the sentences between the first and the last NOT alignable one whose middle is
+    within WINDOW_ROWS before and twice WINDOW_ROWS after its start: the times of alignable ones
+    would give the answer away. The first four windows begin with sentence 0 and the last four end
+    with the last (the first four win where a window is both). A window without a sentence that is
+    not alignable is left out. Source: TAN, eval_zeroshot_align.
     """
     middle = annotation.spans.mean(axis=1)
+    not_alignable = ~annotation.alignable
     starts = range(0, rows - WINDOW_ROWS // 2, WINDOW_ROWS // 4)
     windows = []
     for index, start in enumerate(starts):
-        near = (start - WINDOW_ROWS <= middle) & (middle <= start + 2 * WINDOW_ROWS)
-        sentences = np.flatnonzero(near & ~annotation.alignable).tolist()
+        earliest = start - WINDOW_ROWS
+        latest = start + 2 * WINDOW_ROWS
+        is_near = (earliest <= middle) & (middle <= latest)
+        sentences = np.flatnonzero(is_near & not_alignable).tolist()
         if not sentences:
             continue
         first = sentences[0]
         last = sentences[-1]
-        if index <= 3:
+        if index < TAN_EDGE_WINDOWS:
             first = 0
-        elif index >= len(starts) - 4:
-            last = min(
-                rows, len(annotation) - 1
-            )  # TAN ends at the number of rows, not of sentences
-        windows.append(TanWindow(start, min(rows, start + WINDOW_ROWS), first, last))
+        elif index >= len(starts) - TAN_EDGE_WINDOWS:
+            # TAN ends at the number of rows, not of sentences
+            last = min(rows, len(annotation) - 1)
+        end = min(rows, start + WINDOW_ROWS)
+        windows.append(TanWindow(start, end, first, last))
     return windows
 
 
 def stitch_windows(
     windows: Sequence[tuple[TanWindow, Floats]], sentences: int, rows: int
 ) -> Floats:
-    """Return (K, T) scores: the mean over the windows that cover a cell, UNSCORED_VALUE where none does or
-    the mean is 0.
+    """Return (K, T) scores: the mean over the windows that cover a cell, UNSCORED_VALUE where no
+    window does or the mean is 0.
 
     windows: each with its scores (last - first + 1, end - start).
     """
     total = np.zeros((sentences, rows))
     count = np.zeros((sentences, rows))
     for window, scores in windows:
-        cells = slice(window.first, window.last + 1), slice(window.start, window.end)
-        if total[cells].shape != scores.shape:
-            raise DatasetError(
-                f"window {window}: scores of shape {scores.shape}, not {total[cells].shape}"
-            )
+        cells = _window_cells(window)
+        shape = total[cells].shape
+        if shape != scores.shape:
+            raise DatasetError(f"window {window}: scores of shape {scores.shape}, not {shape}")
         total[cells] += scores
         count[cells] += 1
-    return hide_zeros(total / np.maximum(count, 1))
+    means = total / np.maximum(count, 1)
+    return hide_zeros(means)
+
+
+def _window_cells(window: TanWindow) -> tuple[slice, slice]:
+    window_sentences = slice(window.first, window.last + 1)
+    window_rows = slice(window.start, window.end)
+    return window_sentences, window_rows
 
 
 def hide_zeros(scores: Floats) -> Floats:
@@ -195,10 +208,10 @@ def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
     """Return what TAN's windows leave of global scores (K, T): only seconds that a window with the
     sentence covers."""
     sentences, rows = scores.shape
-    parts = [
-        (window, scores[window.first : window.last + 1, window.start : window.end])
-        for window in tan_windows(annotation, rows)
-    ]
+    parts = []
+    for window in tan_windows(annotation, rows):
+        window_scores = scores[_window_cells(window)]
+        parts.append((window, window_scores))
     return stitch_windows(parts, sentences, rows)
 
 
@@ -209,18 +222,18 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
     """Return (K,): whether the sentence is shown while it is said. spoken: (K, 2) seconds of the
     transcript.
 
-    Raises DatasetError when there is not one spoken span a sentence.
+    Raises DatasetError when there is not one spoken span per sentence.
     """
     if spoken is None:
         return annotation.alignable
     speech = span_array(spoken, "spoken")
     if len(speech) != len(annotation):
-        raise DatasetError(
-            f"{len(speech)} spoken spans for {len(annotation)} sentences; give the same transcript"
-        )
+        counts = f"{len(speech)} spoken spans for {len(annotation)} sentences"
+        raise DatasetError(f"{counts}; give the same transcript")
     start = np.maximum(speech[:, 0], annotation.spans[:, 0])
     end = np.minimum(speech[:, 1], annotation.spans[:, 1])
-    return np.asarray(annotation.alignable & (end > start))
+    overlaps = end > start
+    return np.asarray(annotation.alignable & overlaps)
 
 
 # ---------------------------------------------------------------- the score
@@ -228,8 +241,8 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
 
 @dataclass(frozen=True)
 class _Prediction:
-    """What a system says of one video: seconds (K,), K spans, one score a sentence (K,); None where
-    it gives none."""
+    """What a system predicts for one video: seconds (K,), K spans, one score per sentence (K,);
+    None for what it does not predict."""
 
     seconds: Floats | None = None
     spans: Sequence[OptionalSpan] | None = None
@@ -244,30 +257,36 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
     notes = []
     if convention == "nasva":
         scored = {id: truth for id, truth in truths.items() if truth.alignable_count}
-    if len(scored) < len(truths):
-        notes.append(f"{len(truths) - len(scored)} videos without an alignable sentence left out")
+    left_out_count = len(truths) - len(scored)
+    if left_out_count:
+        notes.append(f"{left_out_count} videos without an alignable sentence left out")
 
     def prepare(scores: Floats, truth: Annotation) -> Floats:
         if windows:
             return keep_window_seconds(scores, truth)
-        return hide_zeros(scores) if convention == "tan" else scores
+        if convention == "tan":
+            return hide_zeros(scores)
+        return scores
 
-    predictions = {
-        id: _read_prediction(nodes[id], truth, "alignability", prepare)
-        for id, truth in scored.items()
-        if id in nodes
-    }
-    alignable = np.array([float(truth.alignable_count) for truth in scored.values()])
+    predictions = {}
+    for id, truth in scored.items():
+        if id in nodes:
+            predictions[id] = _read_prediction(nodes[id], truth, "alignability", prepare)
+    # the hits of each video, and how its spans fit
+    alignable = np.zeros(len(scored))
     hits = np.zeros(len(scored))
     fits = []
     for index, (id, truth) in enumerate(scored.items()):
         prediction = predictions.get(id, _Prediction())
+        alignable[index] = truth.alignable_count
         if prediction.seconds is not None:
             inside = hits_span(prediction.seconds, truth.spans, convention)
             hits[index] = inside[truth.alignable].sum()
         spans = prediction.spans or [None] * len(truth)
-        rows = np.flatnonzero(truth.alignable).tolist()
-        fits.append(grounding_overlaps([spans[k] for k in rows], [truth.spans[[k]] for k in rows]))
+        alignable_rows = np.flatnonzero(truth.alignable).tolist()
+        predicted_spans = [spans[row] for row in alignable_rows]
+        true_spans = [truth.spans[[row]] for row in alignable_rows]
+        fits.append(grounding_overlaps(predicted_spans, true_spans))
     statistics: dict[str, Statistic] = {}
     if all(prediction.seconds is not None for prediction in predictions.values()):
         statistics["R@1"] = Ratio(hits, alignable)
@@ -279,12 +298,15 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
         notes += ranking_notes
         if ranking is not None:
             statistics["ROC-AUC alignable"] = RocAuc(*ranking)
+    columns = {"hits": hits, "alignable": alignable}
+    # predictions of videos that are left out are not extra
+    scored_or_extra = [id for id in nodes if id in scored or id not in truths]
     return scoring.scores(
         statistics,
-        {"hits": hits, "alignable": alignable},
+        columns,
         items=alignable.sum(),
         reference_ids=scored,
-        predicted_ids=[id for id in nodes if id in scored or id not in truths],
+        predicted_ids=scored_or_extra,
         notes=notes,
     )
 
@@ -303,17 +325,19 @@ def score_narration(scoring: ScoringTask) -> Scores:
         notes.append(
             "no transcript beside the annotations: alignable sentences are taken as said when shown"
         )
+    # labels and predictions of the predicted videos
     labels = {}
     predictions = {}
     for id, truth in truths.items():
         if id in nodes:
-            labels[id] = narration_labels(truth, spoken_times(transcript, id))
+            speech = spoken_times(transcript, id)
+            labels[id] = narration_labels(truth, speech)
             predictions[id] = _read_prediction(nodes[id], truth, "shown")
     for id, prediction in predictions.items():
         if prediction.ranking is None:
-            raise DatasetError(
-                f'{nodes[id].location}: no `shown`; give {{"shown": [a score for each sentence]}}'
-            )
+            cure = 'give {"shown": [a score for each sentence]}'
+            raise DatasetError(f"{nodes[id].location}: no `shown`; {cure}")
+    # all sentences ranked together
     statistics: dict[str, Statistic] = {}
     ranking, ranking_notes = _ranking(predictions, labels, "shown")
     if ranking is not None:
@@ -332,10 +356,11 @@ def score_narration(scoring: ScoringTask) -> Scores:
 
 
 def _annotations(scoring: ScoringTask) -> dict[str, Annotation]:
-    return {
-        id: Annotation.from_rows(rows, f"{scoring.reference}: {id}")
-        for id, rows in read_rows(scoring.reference)
-    }
+    annotations = {}
+    for id, rows in read_rows(scoring.reference):
+        location = f"{scoring.reference}: {id}"
+        annotations[id] = Annotation.from_rows(rows, location)
+    return annotations
 
 
 def _read_prediction(
@@ -351,24 +376,29 @@ def _read_prediction(
     """
     if isinstance(node.value, dict):
         parts = {key: part for key, part in node.entries() if part.value is not None}
+    elif is_matrix_node(node):
+        parts = {"scores": node}
     else:
-        parts = {"scores" if is_matrix_node(node) else "seconds": node}
-    size = len(truth), "sentences"
-    seconds = spans = ranking = None
+        parts = {"seconds": node}
+    count = len(truth)
+    seconds = None
+    spans = None
+    ranking = None
+    # what is stated later in this list wins
     if "spans" in parts:
-        spans = read_spans(parts["spans"], *size)
+        spans = read_spans(parts["spans"], count, "sentences")
         seconds = span_centers(spans)
     if "scores" in parts:
         scores = read_matrix(parts["scores"])
-        require_length(parts["scores"], scores, *size)
+        require_length(parts["scores"], scores, count, "sentences")
         if prepare is not None:
             scores = prepare(scores, truth)
             ranking = scores.max(axis=1)
         seconds = best_seconds(scores)
     if "seconds" in parts:
-        seconds = read_numbers(parts["seconds"], *size)
+        seconds = read_numbers(parts["seconds"], count, "sentences")
     if ranking_key in parts:
-        ranking = read_numbers(parts[ranking_key], *size)
+        ranking = read_numbers(parts[ranking_key], count, "sentences")
     return _Prediction(seconds, spans, ranking)
 
 
@@ -377,30 +407,43 @@ def _ranking(
 ) -> tuple[tuple[Floats, Floats, Integers, int] | None, list[str]]:
     """Return labels, scores and video index of all sentences and the number of videos, None unless
     every predicted video gives scores; and what to note."""
-    shared = [id for id in labels if id in predictions]
-    scores = [predictions[id].ranking for id in shared]
-    rankings = [ranking for ranking in scores if ranking is not None]
-    if not shared or len(rankings) < len(shared):
-        return None, [f"no ROC-AUC: the predictions give no score of {what} for every video"]
+    no_ranking = f"no ROC-AUC: the predictions give no score of {what} for every video"
+    # scores, labels and video index of the predicted videos
+    rankings = []
+    flags = []
+    indexes = []
+    for index, (id, video_labels) in enumerate(labels.items()):
+        if id not in predictions:
+            continue
+        ranking = predictions[id].ranking
+        if ranking is None:
+            return None, [no_ranking]
+        rankings.append(ranking)
+        flags.append(video_labels)
+        indexes.append(np.full(len(video_labels), index))
+    if not rankings:
+        return None, [no_ranking]
     ranked = np.concatenate(rankings).astype(np.float64)
     if np.isnan(ranked).any():
-        raise DatasetError(
-            f"a score of {what} is null; a ranking needs a number for every sentence"
-        )
-    truth = np.concatenate([labels[id] for id in shared]).astype(np.float64)
-    index_of = {id: index for index, id in enumerate(labels)}
-    video = np.concatenate([np.full(len(labels[id]), index_of[id]) for id in shared])
+        fault = f"a score of {what} is null"
+        raise DatasetError(f"{fault}; a ranking needs a number for every sentence")
+    truth = np.concatenate(flags).astype(np.float64)
+    video = np.concatenate(indexes)
     notes = []
-    if len(shared) < len(labels):
+    if len(rankings) < len(labels):
         notes.append("ROC-AUC is over the videos with predictions only")
     return (truth, ranked, video, len(labels)), notes
 
 
 def read_transcript(reference: Path) -> dict[str, Node]:
-    """Return the videos of the sentencified transcript beside the annotations in a folder; none
-    where it is not."""
-    file = find_file(reference, *TRANSCRIPT_FILES) if reference.is_dir() else None
-    return dict(read_node(file).entries()) if file else {}
+    """Return the videos of the sentencified transcript next to the annotations in a folder; {}
+    where there is no such file."""
+    if not reference.is_dir():
+        return {}
+    file = find_file(reference, *TRANSCRIPT_FILES)
+    if file is None:
+        return {}
+    return dict(read_node(file).entries())
 
 
 def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
@@ -412,8 +455,8 @@ def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
     if not transcript:
         return None
     if id not in transcript:
-        raise DatasetError(
-            f"{id}: not in the transcript beside the annotations; give the transcript of all videos"
-        )
-    columns = [read_numbers(transcript[id][key]) for key in ("start", "end")]
-    return np.stack(columns, axis=1)
+        fault = f"{id}: not in the transcript beside the annotations"
+        raise DatasetError(f"{fault}; give the transcript of all videos")
+    starts = read_numbers(transcript[id]["start"])
+    ends = read_numbers(transcript[id]["end"])
+    return np.stack([starts, ends], axis=1)

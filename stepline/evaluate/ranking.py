@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Integers, divide_or_nan
+from stepline.evaluate.bootstrap import Floats, Integers, divide_or_nan, point_estimate
 
 Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 
@@ -45,20 +45,31 @@ class RankingStatistic:
 
     @cached_property
     def last(self) -> Integers:
-        """Return, for each distinct score in that order, the place of its last item: a threshold
+        """Return, for each distinct score in that order, the index of its last item: a threshold
         lies behind it."""
         ranked = self.scores[self.order]
-        return np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1).astype(np.int64)
+        ends = np.flatnonzero(np.diff(ranked))
+        last_item = len(ranked) - 1
+        items = np.append(ends, last_item)
+        return items.astype(np.int64)
 
     def curves(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return the weights of positives and of negatives at or above each distinct score: two (B,
         D)."""
         if not len(self.labels):
-            nothing = np.zeros((len(weights), 1))
+            shape = (len(weights), 1)
+            nothing = np.zeros(shape)
             return nothing, nothing
-        item = weights[:, self.video[self.order]]  # (B, N)
-        positive = item * self.labels[self.order]
-        return positive.cumsum(axis=1)[:, self.last], (item - positive).cumsum(axis=1)[:, self.last]
+        ranked_videos = self.video[self.order]
+        ranked_labels = self.labels[self.order]
+        item_weights = weights[:, ranked_videos]  # (B, N)
+        positive_weights = item_weights * ranked_labels
+        negative_weights = item_weights - positive_weights
+        positive_sums = positive_weights.cumsum(axis=1)
+        negative_sums = negative_weights.cumsum(axis=1)
+        above = positive_sums[:, self.last]
+        wrong = negative_sums[:, self.last]
+        return above, wrong
 
 
 @dataclass(frozen=True)
@@ -69,24 +80,36 @@ class RocAuc(RankingStatistic):
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) areas."""
         above, wrong = self.curves(weights)
-        before = np.hstack([np.zeros((len(above), 1)), above[:, :-1]])
+        shape = (len(above), 1)
+        none_above = np.zeros(shape)
+        earlier_above = above[:, :-1]
+        before = np.hstack([none_above, earlier_above])
         step = np.diff(wrong, prepend=0.0, axis=1)
-        wins = (step * (before + above) / 2).sum(axis=1)
-        return divide_or_nan(wins, above[:, -1] * wrong[:, -1])
+        heights = before + above
+        areas = step * heights / 2
+        wins = areas.sum(axis=1)
+        positives = above[:, -1]
+        negatives = wrong[:, -1]
+        return divide_or_nan(wins, positives * negatives)
 
 
 @dataclass(frozen=True)
 class AveragePrecision(RankingStatistic):
     """Sum over distinct scores of the gain in recall times the precision there, not interpolated;
-    NaN as Area."""
+    NaN with one class only."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) average precisions."""
         above, wrong = self.curves(weights)
         gain = np.diff(above, prepend=0.0, axis=1)
-        precision = np.nan_to_num(divide_or_nan(above, above + wrong))
-        both = np.where(wrong[:, -1] > 0, above[:, -1], 0.0)
-        return divide_or_nan((gain * precision).sum(axis=1), both)
+        ratios = divide_or_nan(above, above + wrong)
+        precision = np.nan_to_num(ratios)
+        gained_precision = gain * precision
+        sums = gained_precision.sum(axis=1)
+        negatives = wrong[:, -1]
+        positives = above[:, -1]
+        positives = np.where(negatives > 0, positives, 0.0)
+        return divide_or_nan(sums, positives)
 
 
 def roc_auc(labels: Numbers, scores: Numbers) -> float:
@@ -95,7 +118,9 @@ def roc_auc(labels: Numbers, scores: Numbers) -> float:
     Raises DatasetError when it is undefined: one class only, scores that are not finite, or lengths
     that differ.
     """
-    return float(RocAuc(*require_both_classes(labels, scores), 1)(np.ones((1, 1)))[0])
+    truth, values, video = require_both_classes(labels, scores)
+    statistic = RocAuc(truth, values, video, 1)
+    return point_estimate(statistic)
 
 
 def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
@@ -103,15 +128,21 @@ def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floa
     defined."""
     truth = np.asarray(labels, dtype=np.float64)
     values = np.asarray(scores, dtype=np.float64)
-    if truth.shape != values.shape or truth.ndim != 1:
-        raise DatasetError(
-            f"{truth.shape} labels and {values.shape} scores; give one score a label, in one list each"
-        )
-    if not np.isin(truth, (0.0, 1.0)).all():
+    is_list = truth.ndim == 1
+    if truth.shape != values.shape or not is_list:
+        shapes = f"{truth.shape} labels and {values.shape} scores"
+        raise DatasetError(f"{shapes}; give one score per label, in one list each")
+    is_label = np.isin(truth, (0.0, 1.0))
+    if not is_label.all():
         raise DatasetError("a label is neither 0 nor 1; give 1 for a positive and 0 for a negative")
     if not np.isfinite(values).all():
         raise DatasetError("a score is NaN or infinite; give a finite score for every item")
-    if len(np.unique(truth)) < 2:
-        only = f"only label {truth[0]:g}" if len(truth) else "no item"
+    if not len(truth):
+        raise DatasetError("a ranking score is undefined with no item; give items of both classes")
+    classes = np.unique(truth)
+    if len(classes) < 2:
+        only = f"only label {truth[0]:g}"
         raise DatasetError(f"a ranking score is undefined with {only}; give items of both classes")
-    return truth, values, np.zeros(len(truth), dtype=np.int64)
+    item_count = len(truth)
+    video = np.zeros(item_count, dtype=np.int64)
+    return truth, values, video

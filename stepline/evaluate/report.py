@@ -149,6 +149,7 @@ def compare(
     if (first.benchmark, first.protocol) != (second.benchmark, second.protocol):
         pair = f"{first.benchmark}/{first.protocol} and {second.benchmark}/{second.protocol}"
         raise DatasetError(f"{pair} do not compare; score both under one protocol")
+    # the videos that both were scored on
     second_videos = set(second.videos)
     shared = [video for video in first.videos if video in second_videos]
     if not shared:
@@ -157,6 +158,7 @@ def compare(
         )
     source_of = dict(zip(first.videos, first.units_drawn(), strict=True))
     sources = [source_of[video] for video in shared]
+    # the statistics of both, over these videos
     common = [name for name in first.statistics if name in second.statistics]
     systems = []
     for scores in (first, second):
@@ -165,17 +167,24 @@ def compare(
             statistic = over_videos(scores.statistics[name], scores.videos, shared)
             over_shared[name] = over_sources(statistic, sources)
         systems.append(over_shared)
-    our_draws, their_draws = (resample(system, draws=draws, seed=seed) for system in systems)
+    # the differences, draw by draw
+    first_system, second_system = systems
+    first_draws = resample(first_system, draws=draws, seed=seed)
+    second_draws = resample(second_system, draws=draws, seed=seed)
     differences = {}
     beaten = {}
     for name in common:
-        drawn = _differences(our_draws[name], their_draws[name])
+        statistic = first_system[name]
+        drawn = _differences(first_draws[name], second_draws[name])
         defined = drawn[~np.isnan(drawn)]
-        points = (np.array([point_estimate(system[name])]) for system in systems)
-        whole = float(_differences(*points)[0])
+        first_point = np.array([point_estimate(statistic)])
+        second_point = np.array([point_estimate(second_system[name])])
+        whole = float(_differences(first_point, second_point)[0])
         low, high = interval(drawn)
-        differences[name] = Metric(whole, low, high, systems[0][name].items)
-        beaten[name] = float((defined <= 0).mean()) if len(defined) else math.nan
+        differences[name] = Metric(whole, low, high, statistic.items)
+        beaten[name] = math.nan
+        if len(defined):
+            beaten[name] = float((defined <= 0).mean())
     single = sorted({*first.statistics} ^ {*second.statistics})
     return Comparison(len(shared), differences, beaten, second, tuple(single))
 
@@ -193,7 +202,8 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
     scores = system.scores
     width = max([6, *map(len, system.metrics)])
     lines = [
-        f"{'metric':<{width}}  {'value':>8}  {INTERVAL_PERCENT:g} % interval     videos   items  protocol"
+        f"{'metric':<{width}}  {'value':>8}  {INTERVAL_PERCENT:g} % interval     "
+        "videos   items  protocol"
     ]
     for name, metric in system.metrics.items():
         numbers = f"{_four_digits(metric.value):>8}  {_span(metric):<19}"
@@ -250,14 +260,14 @@ def _listed(ids: Sequence[str]) -> str:
 def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
     """Return the report as JSON; NaN becomes null."""
     scores = system.scores
+    metrics = {}
+    for name, metric in system.metrics.items():
+        metrics[name] = _interval(metric) | {"items": metric.items}
     tree: dict[str, object] = {
         "benchmark": scores.benchmark,
         "protocol": scores.protocol,
         "rule": scores.rule,
-        "metrics": {
-            name: {**_interval(metric), "items": metric.items}
-            for name, metric in system.metrics.items()
-        },
+        "metrics": metrics,
         "videos": len(scores.videos),
         "items": scores.items,
         "missing": scores.missing,
@@ -272,10 +282,10 @@ def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
         },
     }
     if against is not None:
-        differences = {
-            name: {**_interval(metric), "not_better": _null_if_nan(against.beaten[name])}
-            for name, metric in against.differences.items()
-        }
+        differences = {}
+        for name, metric in against.differences.items():
+            not_better = _null_if_nan(against.beaten[name])
+            differences[name] = _interval(metric) | {"not_better": not_better}
         tree["against"] = {
             "videos": against.videos,
             "differences": differences,

@@ -2,6 +2,7 @@
 their place."""
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
@@ -56,31 +57,36 @@ class ScoringTask:
         """Return the scores. Videos without predictions are in them unless `handling` skips them.
 
         Raises DatasetError when the reference holds nothing to score, the two share no id at all,
-        or the convention leaves out videos without predictions and there are none with.
+        or the convention leaves out videos without predictions and no video has any.
         """
+        # which videos both sides hold
         wanted_ids = tuple(reference_ids)
         ids = tuple(predicted_ids)
         wanted_set = set(wanted_ids)
         id_set = set(ids)
-        part = "" if self.subset is None else f" in subset {self.subset!r}"
-        nothing = f"{self.reference}: holds nothing to score{part} for {self.benchmark}; give its annotations"
+        shared = []
+        missing = []
+        for id in wanted_ids:
+            if id in id_set:
+                shared.append(id)
+            else:
+                missing.append(id)
+        # whether there is something to score
         if not wanted_ids:
-            raise DatasetError(nothing)
-        if ids and not id_set & wanted_set:
+            raise self._nothing_to_score()
+        if ids and not shared:
             pair = f"{ids[0]!r} and {wanted_ids[0]!r}"
-            raise DatasetError(
-                f"{self.predictions}: no id is in the reference ({pair}); give predictions by its ids"
-            )
+            fault = f"{self.predictions}: no id is in the reference ({pair})"
+            raise DatasetError(f"{fault}; give predictions by its ids")
         if items == 0 and not ids and handling != COUNT_MISSING:
+            fault = f"{self.predictions}: empty; {self.protocol} scores only videos in both files"
             cure = "give predictions, or a convention that counts missing videos"
-            raise DatasetError(
-                f"{self.predictions}: empty; {self.protocol} scores only videos in both files; {cure}"
-            )
+            raise DatasetError(f"{fault}; {cure}")
         if items == 0:
-            raise DatasetError(nothing)
+            raise self._nothing_to_score()
         videos = wanted_ids
         if handling in (SKIP_MISSING, SKIP_MISSING_VIDEOS):
-            videos = tuple(id for id in wanted_ids if id in id_set)
+            videos = tuple(shared)
         return Scores(
             self.benchmark,
             self.protocol,
@@ -89,11 +95,18 @@ class ScoringTask:
             int(items),
             statistics,
             columns,
-            missing=tuple(id for id in wanted_ids if id not in id_set),
+            missing=tuple(missing),
             extra=tuple(id for id in ids if id not in wanted_set),
             handling=handling,
             notes=tuple(notes),
         )
+
+    def _nothing_to_score(self) -> DatasetError:
+        part = ""
+        if self.subset is not None:
+            part = f" in subset {self.subset!r}"
+        fault = f"{self.reference}: holds nothing to score{part} for {self.benchmark}"
+        return DatasetError(f"{fault}; give its annotations")
 
 
 def entries_by_id(path: Path, *names: str) -> dict[str, Node]:
@@ -107,7 +120,8 @@ def read_numbers(node: Node, count: int | None = None, what: str = "values") -> 
 
     Raises DatasetError for anything else, for infinity or NaN, and where it is not `count` long.
     """
-    numbers = np.array([read_number(row) for row in node.rows()], dtype=np.float64)
+    values = [read_number(row) for row in node.rows()]
+    numbers = np.array(values, dtype=np.float64)
     if count is not None:
         require_length(node, numbers, count, what)
     return numbers
@@ -126,7 +140,7 @@ def read_number(node: Node) -> float:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a JSON value is a number, and not true or false."""
+    """Return whether a JSON value is a number, and not true or false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -145,29 +159,45 @@ def read_matrix(node: Node) -> Floats:
 def read_spans(node: Node, count: int, what: str) -> list[OptionalSpan]:
     """Return `count` spans, [start, end] or null. Raises DatasetError for anything else, and for
     infinity or NaN."""
-    spans = [None if row.value is None else row.pair() for row in node.rows()]
-    if not np.isfinite([span for span in spans if span]).all():
+    spans: list[OptionalSpan] = []
+    is_finite = True
+    for row in node.rows():
+        span = None
+        if row.value is not None:
+            span = row.pair()
+            is_finite = is_finite and bool(np.isfinite(span).all())
+        spans.append(span)
+    if not is_finite:
         raise node.error("a list of finite [start, end]")
     require_length(node, spans, count, what)
     return spans
 
 
 def span_centers(spans: Iterable[Sequence[float] | None]) -> Floats:
-    """Return the middle second of each span, NaN where there is none."""
-    return np.array([(span[0] + span[1]) / 2 if span else float("nan") for span in spans])
+    """Return the middle second of each span, NaN where there is no span."""
+    centers = []
+    for span in spans:
+        if span is None:
+            centers.append(math.nan)
+        else:
+            start, end = span
+            centers.append((start + end) / 2)
+    return np.array(centers)
 
 
 def is_matrix_node(node: Node) -> bool:
-    """Tell whether a value is a list whose first item is a list."""
-    return isinstance(node.value, list) and bool(node.value) and isinstance(node.value[0], list)
+    """Return whether a value is a list whose first item is a list."""
+    value = node.value
+    if not isinstance(value, list) or not value:
+        return False
+    return isinstance(value[0], list)
 
 
 def require_length(node: Node, values: Sized, count: int, what: str) -> None:
     """Raise DatasetError unless there are `count` values."""
     if len(values) != count:
-        raise DatasetError(
-            f"{node.location}: {len(values)} values for {count} {what}; give one, or null, for each"
-        )
+        counts = f"{len(values)} values for {count} {what}"
+        raise DatasetError(f"{node.location}: {counts}; give one, or null, for each")
 
 
 V = TypeVar("V")
@@ -182,8 +212,12 @@ def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
     reference_ids = set(ids)
     matched: dict[str, V] = {}
     for id, value in predictions.items():
-        other = id.removeprefix(ID_PREFIX) if id.startswith(ID_PREFIX) else ID_PREFIX + id
-        name = other if id not in reference_ids and other in reference_ids else id
+        other = f"{ID_PREFIX}{id}"
+        if id.startswith(ID_PREFIX):
+            other = id.removeprefix(ID_PREFIX)
+        name = id
+        if id not in reference_ids and other in reference_ids:
+            name = other
         if name in matched:
             raise DatasetError(f"predictions: {id!r} and {other!r} are one video; keep one of them")
         matched[name] = value
@@ -198,14 +232,14 @@ def prediction_notes(predictions: SegmentPredictions) -> list[str]:
         locations[row.reason].append(row.location)
     notes = []
     for reason, rows in locations.items():
-        notes.append(
-            f"{len(rows)} of the predictions could not be read: {reason} (first: {rows[0]})"
-        )
+        fault = f"{len(rows)} of the predictions could not be read"
+        notes.append(f"{fault}: {reason} (first: {rows[0]})")
     return [*notes, *predictions.rules]
 
 
 def reference_notes(reasons: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note of reference rows that the reader left out, none where it kept all."""
+    """Return a note of reference rows that the reader left out, () where it read all."""
     if not reasons:
         return ()
-    return (f"left out of the reference: {json.dumps(dict(reasons), ensure_ascii=False)}",)
+    counts = json.dumps(dict(reasons), ensure_ascii=False)
+    return (f"left out of the reference: {counts}",)

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 from multiprocessing import get_context
-from operator import itemgetter
 from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
@@ -48,9 +47,12 @@ from stepline.evaluate.meteor import Meteor, MeteorScores
 def best_ordered_sum(scores: Matrix) -> float:
     """Return the largest sum of scores over pairs (row, column) that rise together. scores: (N, M),
     none negative."""
-    best = np.zeros(scores.shape[1] + 1)
+    _, width = scores.shape
+    best = np.zeros(width + 1)
     for row in scores:
-        best[1:] = np.maximum.accumulate(np.maximum(best[1:], best[:-1] + row))
+        with_row = best[:-1] + row
+        either = np.maximum(best[1:], with_row)
+        best[1:] = np.maximum.accumulate(either)
     return float(best[-1])
 
 
@@ -58,15 +60,15 @@ def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
     """Return the pairs that SODA's program reads out of the table of best totals, from first to
     last.
 
-    From the last row up it takes, in each row, the last column (left of the one just taken) whose
-    best choice was to pair, even where the best total lies on another way; with ties it would
-    rather not pair. At least one pair always comes out, with or without overlap. scores: (N, M), N
-    and M at least 1.
+    From the last row up it takes, in each row, the last column (left of the previous one) whose
+    best choice was to pair, even where the best total is on another way. With ties it does not
+    pair. At least one pair always comes out, with or without overlap. scores: (N, M), N and M at
+    least 1.
     """
     paired = _paired(scores)
     pairs: list[tuple[int, int]] = []
-    limit = scores.shape[1]
-    for row in range(len(scores) - 1, -1, -1):
+    row_count, limit = scores.shape
+    for row in reversed(range(row_count)):
         columns = np.flatnonzero(paired[row, :limit])
         if not len(columns):
             continue
@@ -78,22 +80,28 @@ def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
 
 
 def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
-    """Tell for each cell whether pairing its row and column beats leaving either out."""
+    """Return for each cell whether pairing its row and column is better than leaving either out."""
     paired = np.zeros(scores.shape, dtype=bool)
-    above = np.full(scores.shape[1], -1.0)  # of the row before; -1: there is none
+    _, width = scores.shape
+    # best totals of the row before, and those one column to the left; -1: no such row
+    above = np.full(width, -1.0)
+    diagonal = np.zeros(width)
     for index, row in enumerate(scores):
-        diagonal = np.concatenate(([0.0], above[:-1])) if index else np.zeros_like(row)
         total = diagonal + row
-        best = np.maximum.accumulate(np.maximum(above, total))
-        neighbour = np.concatenate(([-1.0], best[:-1]))  # on the left
+        either = np.maximum(above, total)
+        best = np.maximum.accumulate(either)
+        neighbour = np.concatenate(([-1.0], best[:-1]))
         paired[index] = (total > above) & (total > neighbour)
         above = best
+        diagonal = np.concatenate(([0.0], above[:-1]))
     return paired
 
 
 def harmonic_mean(precision: float, recall: float) -> float:
     """Return F1; 0 when both are 0."""
-    return 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
+    if not precision + recall:
+        return 0.0
+    return 2.0 * precision * recall / (precision + recall)
 
 
 SodaKind: TypeAlias = Literal["a", "b", "c", "d"]
@@ -107,7 +115,7 @@ class PairScorer(Protocol):
     """Scores (references, hypothesis) pairs: `Meteor` or `JarMeteor`."""
 
     def compare(self, pairs: Sequence[tuple[Sequence[str], str]], /) -> MeteorScores:
-        """Return one score a pair."""
+        """Return one score per pair."""
         ...
 
 
@@ -139,7 +147,9 @@ class SodaScorer:
         self._kind = kind
         self._swapped_roles = swapped_roles
         if kind != "d":
-            self._meteor: PairScorer = Meteor() if meteor is None else meteor
+            if meteor is None:
+                meteor = Meteor()
+            self._meteor: PairScorer = meteor
             self._tokenizer = EventTokenizer()
 
     def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
@@ -147,49 +157,81 @@ class SodaScorer:
 
         Raises DatasetError for a video without reference events, or an event without finite times.
         """
-        truth = sorted(require_events(video, reference, "reference"), key=itemgetter(0))
-        events = sorted(require_events(video, predictions, "predicted"), key=itemgetter(0))
+        reference = require_events(video, reference, "reference")
+        predictions = require_events(video, predictions, "predicted")
+        truth = sorted(reference, key=_start)
+        events = sorted(predictions, key=_start)
         if not events:
             return 0.0, 0.0, 0.0
         try:
-            worth = self._worth(truth, events)
+            worths = self._worths(truth, events)
         except DatasetError as error:  # from METEOR, which knows no videos
             raise DatasetError(f"{video}: {error}") from error
-        shares = [(value / len(events), value / len(truth)) for value in worth]
-        triples = np.array([(*share, harmonic_mean(*share)) for share in shares])
-        precision, recall, f1 = triples.mean(axis=0).tolist()
-        return precision, recall, f1
+        # one triple for each threshold
+        triples = []
+        for worth in worths:
+            precision = worth / len(events)
+            recall = worth / len(truth)
+            f1 = harmonic_mean(precision, recall)
+            triples.append((precision, recall, f1))
+        return _mean_triple(triples)
 
-    def _worth(self, truth: list[Event], events: list[Event]) -> list[float]:
+    def _worths(self, truth: list[Event], events: list[Event]) -> list[float]:
         """Return the worth of the best pairing, one for each threshold of kind a."""
         iou = segment_iou(times(truth), times(events))  # (reference, predictions)
         if self._kind == "d":
             return [best_ordered_sum(iou)]
         if self._kind == "c":
-            overlapping = list(zip(*np.nonzero(iou), strict=True))
-            return [best_ordered_sum(iou * self._similarity(truth, events, overlapping))]
-        thresholds = A_THRESHOLDS if self._kind == "a" else (0.0,)
-        pairings = [
-            backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds
-        ]
-        similarity = self._similarity(truth, events, sorted(set(chain(*pairings))))
-        return [float(sum(similarity[pair] for pair in pairs)) for pairs in pairings]
+            rows, columns = np.nonzero(iou)
+            overlapping = list(zip(rows.tolist(), columns.tolist(), strict=True))
+            similarity = self._similarity(truth, events, overlapping)
+            return [best_ordered_sum(iou * similarity)]
+        thresholds: tuple[float, ...] = (0.0,)
+        if self._kind == "a":
+            thresholds = A_THRESHOLDS
+        pairings = []
+        for threshold in thresholds:
+            scores = np.where(iou >= threshold, iou, 0.0)
+            pairings.append(backtracked_pairs(scores))
+        all_pairs = set(chain(*pairings))
+        similarity = self._similarity(truth, events, sorted(all_pairs))
+        worths = []
+        for pairs in pairings:
+            worth = sum(similarity[pair] for pair in pairs)
+            worths.append(float(worth))
+        return worths
 
     def _similarity(
         self, truth: list[Event], events: list[Event], pairs: list[tuple[int, int]]
     ) -> Matrix:
         """Return (reference, predictions): METEOR of the named pairs, 0 elsewhere."""
-        similarity = np.zeros((len(truth), len(events)))
+        shape = (len(truth), len(events))
+        similarity = np.zeros(shape)
         references = self._tokenizer.tokens(truth)
         hypotheses = self._tokenizer.tokens(events)
-        texts = [(references[row], hypotheses[column]) for row, column in pairs]
-        if self._swapped_roles:
-            texts = [(hypothesis, reference) for reference, hypothesis in texts]
+        texts = []
+        for row, column in pairs:
+            reference = references[row]
+            hypothesis = hypotheses[column]
+            if self._swapped_roles:
+                texts.append(((hypothesis,), reference))
+            else:
+                texts.append(((reference,), hypothesis))
         if texts:
-            scores = self._meteor.compare([((first,), second) for first, second in texts])
+            scores = self._meteor.compare(texts)
             rows, columns = zip(*pairs, strict=True)
             similarity[list(rows), list(columns)] = scores.segments
         return similarity
+
+
+def _start(event: Event) -> float:
+    return event[0]
+
+
+def _mean_triple(triples: Sequence[Triple]) -> Triple:
+    means = np.array(triples).mean(axis=0)
+    precision, recall, f1 = means.tolist()
+    return precision, recall, f1
 
 
 def soda(
@@ -211,11 +253,9 @@ def soda(
     """
     covered = cover_videos([reference], predictions, missing)
     videos = covered.scored
-    columns = (
-        videos,
-        [list(reference[video]) for video in videos],
-        [list(predictions.get(video, ())) for video in videos],
-    )
+    reference_events = [list(reference[video]) for video in videos]
+    predicted_events = [list(predictions.get(video, ())) for video in videos]
+    columns = (videos, reference_events, predicted_events)
     if workers > 1 and meteor is None:
         score = partial(_score_video, kind, swapped_roles)
         context = get_context("spawn")
@@ -224,15 +264,22 @@ def soda(
     else:
         judge = SodaScorer(kind, meteor=meteor, swapped_roles=swapped_roles)
         triples = list(map(judge.score, *columns))
-    precision, recall, f1 = np.array(triples).mean(axis=0).tolist()
-    per_video = dict(zip(videos, triples, strict=True))
-    return SodaScore(precision, recall, f1, per_video, covered.missing, covered.extra)
+    precision, recall, f1 = _mean_triple(triples)
+    return SodaScore(
+        precision,
+        recall,
+        f1,
+        per_video=dict(zip(videos, triples, strict=True)),
+        missing=covered.missing,
+        extra=covered.extra,
+    )
 
 
-_process_scorer = cache(SodaScorer)  # one a process, so that its workers read the tables once
+_process_scorer = cache(SodaScorer)  # one per process, so that its workers read the tables once
 
 
 def _score_video(
     kind: SodaKind, swapped_roles: bool, video: str, reference: list[Event], events: list[Event]
 ) -> Triple:
-    return _process_scorer(kind, swapped_roles=swapped_roles).score(video, reference, events)
+    scorer = _process_scorer(kind, swapped_roles=swapped_roles)
+    return scorer.score(video, reference, events)

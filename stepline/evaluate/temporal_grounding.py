@@ -1,16 +1,14 @@
 """Temporal grounding: where texts, or steps in general, are shown (WhenAct, HiREST, COIN, YouCook2,
 Tasty).
 
-grounding: each reference text is to be placed. Predictions are JSON by record id, one second a
+grounding: each reference text is to be placed. Predictions are JSON by record id, one second per
 reference row or {row id: second} (R@1 only); or segments in any form that
 `stepline.datasets.read_predictions` reads, matched to the reference by their text, repeated texts
 in the order of the file. The second of a segment is its middle.
 
-segmentation: texts are not looked at; only whether spans were found where the reference has some.
+segmentation: texts are not compared, only whether spans were found where the reference has some.
 
-Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no
-length; a reversed span covers nothing. A text may have several reference instances; any of them
-counts.
+Spans are (N, 2) float arrays of [start, end] seconds, as in `span_overlaps`.
 """
 
 import re
@@ -21,7 +19,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets import PredictedSegment, read, read_predictions
 from stepline.datasets.files import JSON_ENDINGS, Node, read_node
@@ -38,119 +35,22 @@ from stepline.evaluate.scoring_task import (
     reference_notes,
     require_length,
 )
+from stepline.evaluate.span_overlaps import (
+    IOU_THRESHOLDS,
+    Pair,
+    SpanOverlaps,
+    counts_at_least,
+    grounding_overlaps,
+    is_inside_any,
+    overlap_statistics,
+    overlap_sums,
+    span_array,
+    temporal_iou,
+)
 from stepline.records import Record, Step
 
-# of intersection over union; usual in moment retrieval, HiREST and HT-Step
-IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
-Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
-Seconds: TypeAlias = Mapping[str, Sequence[float | None]]  # id -> one a text, None where not placed
-Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
-
-
-def span_array(spans: Pairs, what: str = "spans") -> Floats:
-    """Return (N, 2) float64. Raises DatasetError for another shape, NaN or infinity."""
-    try:
-        array = np.asarray(spans, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DatasetError(
-            f"{what}: not numbers in pairs ({error}); give [start, end] in seconds"
-        ) from error
-    if array.size == 0:
-        return np.zeros((0, 2))
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
-    finite = np.isfinite(array).all(axis=1)
-    if not finite.all():
-        start, end = array[~finite][0]
-        raise DatasetError(f"{what}: [{start}, {end}] holds NaN or infinity; give seconds")
-    return array
-
-
-def temporal_iou(first: Floats, second: Floats) -> Floats:
-    """Return (N, M) intersection over union of (N, 2) and (M, 2); 0 where neither covers a moment.
-
-    Two spans of no length at the same second do not overlap: they cover nothing.
-    """
-    start = np.maximum(first[:, None, 0], second[None, :, 0])  # (N, M)
-    end = np.minimum(first[:, None, 1], second[None, :, 1])
-    shared = np.clip(end - start, 0.0, None)
-    first_lengths = np.clip(first[:, 1] - first[:, 0], 0.0, None)
-    second_lengths = np.clip(second[:, 1] - second[:, 0], 0.0, None)
-    union = first_lengths[:, None] + second_lengths - shared
-    out = np.zeros_like(shared)
-    np.divide(shared, union, out=out, where=union > 0)
-    return np.asarray(np.clip(out, 0.0, 1.0))
-
-
-def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> bool:
-    """Tell whether a second lies in any instance: in [start, end), or with `closed` in [start,
-    end]."""
-    before_end = second <= instances[:, 1] if closed else second < instances[:, 1]
-    return bool(((instances[:, 0] <= second) & before_end).any())
-
-
-@dataclass(frozen=True)
-class SpanOverlaps:
-    """How one video's placed spans fit: overlaps: (K,) the best one of each reference; placed: how
-    many were given."""
-
-    overlaps: Floats
-    placed: int
-
-    def count_at_least(self, threshold: float) -> float:
-        """Return how many references are met at this intersection over union or more."""
-        return float((self.overlaps >= threshold).sum())
-
-
-def grounding_overlaps(
-    predicted: Sequence[Pair | None], reference: Sequence[Pairs]
-) -> SpanOverlaps:
-    """Compare one predicted span a text with the instances of that text.
-
-    predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of
-    instances (M, 2).
-    Raises DatasetError when the lengths differ or a text has no instance.
-    """
-    if len(predicted) != len(reference):
-        raise DatasetError(
-            f"{len(predicted)} predicted spans for {len(reference)} texts; give one, or null, a text"
-        )
-    best = np.zeros(len(reference))
-    for k, (span, instances) in enumerate(zip(predicted, reference, strict=True)):
-        truth = span_array(instances, "reference")
-        if not len(truth):
-            raise DatasetError(
-                f"text {k} has no reference instance; leave out texts that are not in the video"
-            )
-        if span is not None:
-            best[k] = temporal_iou(span_array([span], "prediction"), truth).max()  # type: ignore[list-item]
-    return SpanOverlaps(best, sum(span is not None for span in predicted))
-
-
-def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
-    """Return recall at each threshold and mean overlap over videos; totals: (V,) references a
-    video."""
-    statistics: dict[str, Statistic] = {}
-    for threshold in IOU_THRESHOLDS:
-        hits = np.array([fit.count_at_least(threshold) for fit in fits])
-        statistics[f"Recall@IoU {threshold}"] = Ratio(hits, totals)
-    statistics["mean IoU"] = Ratio(overlap_sums(fits), totals)
-    return statistics
-
-
-def overlap_sums(fits: Sequence[SpanOverlaps]) -> Floats:
-    """Return (V,) the sum of each video's best overlaps."""
-    return np.array([float(fit.overlaps.sum()) for fit in fits])
-
-
-def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:
-    """Return step -> its segments (M, 2), in the order of the steps' numbers; steps: of each
-    segment."""
-    numbers = np.array(steps, dtype=np.int64)
-    return {step: segments[numbers == step] for step in sorted(set(steps))}
-
-
-# ---------------------------------------------------------------- the scores
+# id -> one per text, None where not placed
+Seconds: TypeAlias = Mapping[str, Sequence[float | None]]
 
 
 # what WhenAct writes behind the name of a clip's source video
@@ -170,7 +70,10 @@ class _Reference:
 
     def instances(self) -> dict[str, list[Floats]]:
         """Return id -> the spans (M, 2) of each shown step."""
-        return {id: list(map(_step_spans, steps)) for id, steps in self.shown_steps.items()}
+        instances = {}
+        for id, steps in self.shown_steps.items():
+            instances[id] = [_step_spans(step) for step in steps]
+        return instances
 
     def scores(
         self,
@@ -184,17 +87,23 @@ class _Reference:
         several things of a video, WhenAct cuts one into clips); predicted ids whose reference shows
         nothing are neither extra nor scored.
         """
+        scored_ids = []
+        for id in predicted_ids:
+            is_extra = id not in self.records
+            if is_extra or id in self.shown_steps:
+                scored_ids.append(id)
         scores = scoring.scores(
             statistics,
             columns,
             items=columns["steps"].sum(),
             reference_ids=self.shown_steps,
-            predicted_ids=[
-                id for id in predicted_ids if id not in self.records or id in self.shown_steps
-            ],
+            predicted_ids=scored_ids,
             notes=[*self.notes, *notes],
         )
-        sources = [CLIP_SUFFIX.sub("", self.records[id].video.id) for id in self.shown_steps]
+        sources = []
+        for id in self.shown_steps:
+            video_id = self.records[id].video.id
+            sources.append(CLIP_SUFFIX.sub("", video_id))
         return replace(scores, sources=tuple(sources))
 
 
@@ -207,12 +116,14 @@ def grounding(scoring: ScoringTask) -> Scores:
         return _score_segments(scoring, reference)
     nodes = match_ids(seconds_file, reference.records)
     notes = _unknown_rows_note(scoring, nodes, reference)
-    seconds = {
-        id: _predicted_seconds(nodes[id], reference.records[id], steps)
-        for id, steps in reference.shown_steps.items()
-        if id in nodes
-    }
-    statistics, columns = _recall(reference.instances(), seconds)
+    seconds = {}
+    for id, steps in reference.shown_steps.items():
+        if id in nodes:
+            node = nodes[id]
+            record = reference.records[id]
+            seconds[id] = _predicted_seconds(node, record, steps)
+    instances = reference.instances()
+    statistics, columns = _recall(instances, seconds)
     return reference.scores(scoring, statistics, columns, nodes, notes)
 
 
@@ -223,28 +134,44 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
     fits = []
     instances = reference.instances()
     for id, steps in reference.shown_steps.items():
-        spans: Sequence[Pair | None] = [None] * len(steps)
+        spans: Sequence[Pair | None] = [None for _ in steps]
         if id in segments:
-            spans = _spans_by_text(reference.records[id], steps, segments[id])
-            seconds[id] = [(span[0] + span[1]) / 2 if span else None for span in spans]
-        fits.append(grounding_overlaps(spans, instances[id]))
+            record = reference.records[id]
+            spans = _spans_by_text(record, steps, segments[id])
+            seconds[id] = [_middle(span) for span in spans]
+        fit = grounding_overlaps(spans, instances[id])
+        fits.append(fit)
     statistics, columns = _recall(instances, seconds)
     statistics |= overlap_statistics(fits, columns["steps"])
     columns["overlap"] = overlap_sums(fits)
-    notes = [*prediction_notes(predictions), *_unknown_texts_note(segments, reference)]
+    notes = prediction_notes(predictions)
+    notes += _unknown_texts_note(segments, reference)
     return reference.scores(scoring, statistics, columns, segments, notes)
+
+
+def _middle(span: Pair | None) -> float | None:
+    if span is None:
+        return None
+    start, end = span
+    return (start + end) / 2
 
 
 def _recall(
     instances: Mapping[str, Sequence[Floats]], seconds: Seconds
 ) -> tuple[dict[str, Statistic], dict[str, Floats]]:
     """Return R@1, and the steps and hits of each video."""
-    steps = np.array([float(len(spans)) for spans in instances.values()])
-    hits = np.zeros(len(instances))
+    video_count = len(instances)
+    steps = np.zeros(video_count)
+    hits = np.zeros(video_count)
     for index, (id, texts) in enumerate(instances.items()):
-        for second, spans in zip(seconds.get(id, ()), texts, strict=False):
-            hits[index] += second is not None and is_inside_any(second, spans)
-    return {"R@1": Ratio(hits, steps)}, {"steps": steps, "hits": hits}
+        steps[index] = len(texts)
+        video_seconds = seconds.get(id, ())
+        for second, spans in zip(video_seconds, texts, strict=False):
+            if second is not None and is_inside_any(second, spans):
+                hits[index] += 1
+    statistics: dict[str, Statistic] = {"R@1": Ratio(hits, steps)}
+    columns = {"steps": steps, "hits": hits}
+    return statistics, columns
 
 
 def _unknown_rows_note(
@@ -252,18 +179,20 @@ def _unknown_rows_note(
 ) -> list[str]:
     """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all
     are."""
-    known_rows = []
+    is_known = []
     for id, node in nodes.items():
-        if id in reference.records and isinstance(node.value, dict):
-            rows = {step.id for step in reference.records[id].reference}
-            known_rows += [row in rows for row in node.value]
-    if known_rows and not any(known_rows):
-        raise DatasetError(
-            f"{scoring.predictions}: no key is the id of a row of the reference; give {{row id: second}}"
-        )
-    unknown = known_rows.count(False)
-    note = f"{unknown} of {len(known_rows)} seconds are for rows that the reference does not hold"
-    return [note] if unknown else []
+        if id not in reference.records or not isinstance(node.value, dict):
+            continue
+        record = reference.records[id]
+        rows = {step.id for step in record.reference}
+        is_known += [row in rows for row in node.value]
+    unknown = is_known.count(False)
+    if not unknown:
+        return []
+    if not any(is_known):
+        fault = f"{scoring.predictions}: no key is the id of a row of the reference"
+        raise DatasetError(f"{fault}; give {{row id: second}}")
+    return [f"{unknown} of {len(is_known)} seconds are for rows that the reference does not hold"]
 
 
 def _unknown_texts_note(
@@ -271,14 +200,20 @@ def _unknown_texts_note(
 ) -> list[str]:
     """Return a note of segments whose text the reference of their video does not hold: they place
     nothing."""
-    known_texts = []
-    for id in segments:
-        if id in reference.records:
-            texts = {_normalised(step.text) for step in reference.records[id].reference}
-            known_texts += [_normalised(segment.sentence) in texts for segment in segments[id]]
-    unknown = known_texts.count(False)
-    note = f"{unknown} of {len(known_texts)} predicted segments repeat no text of the reference, so place nothing"
-    return [note] if unknown else []
+    is_known = []
+    for id, video_segments in segments.items():
+        if id not in reference.records:
+            continue
+        record = reference.records[id]
+        texts = {_normalised(step.text) for step in record.reference}
+        for segment in video_segments:
+            text = _normalised(segment.sentence)
+            is_known.append(text in texts)
+    unknown = is_known.count(False)
+    if not unknown:
+        return []
+    counts = f"{unknown} of {len(is_known)} predicted segments"
+    return [f"{counts} repeat no text of the reference, so place nothing"]
 
 
 def segmentation(scoring: ScoringTask) -> Scores:
@@ -287,26 +222,37 @@ def segmentation(scoring: ScoringTask) -> Scores:
     reference = _read_reference(scoring)
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference.records)
-    tables = []  # (N, M) each
+    # how well each video's references are met, and its predictions meet one
+    step_counts = []
+    placed_counts = []
     fits = []
+    prediction_fits = []
     for id, instances in reference.instances().items():
-        spans = span_array([[segment.start, segment.end] for segment in segments.get(id, ())])
-        table = temporal_iou(spans, np.concatenate(instances))
-        tables.append(table)
-        fits.append(SpanOverlaps(table.max(axis=0, initial=0.0), len(table)))
-    steps = np.array([float(table.shape[1]) for table in tables])
-    placed = np.array([float(fit.placed) for fit in fits])
+        video_segments = segments.get(id, ())
+        pairs = [[segment.start, segment.end] for segment in video_segments]
+        spans = span_array(pairs)
+        table = temporal_iou(spans, np.concatenate(instances))  # (N, M)
+        span_count, step_count = table.shape
+        best_of_steps = table.max(axis=0, initial=0.0)
+        best_of_spans = table.max(axis=1)
+        step_counts.append(float(step_count))
+        placed_counts.append(float(span_count))
+        fits.append(SpanOverlaps(best_of_steps, span_count))
+        prediction_fits.append(SpanOverlaps(best_of_spans, span_count))
+    steps = np.array(step_counts)
+    placed = np.array(placed_counts)
     statistics = overlap_statistics(fits, steps)
-    # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
-    denominator = np.maximum(placed, 0.0 if placed.any() else 1.0)
+    denominator = placed
+    if not placed.any():
+        # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
+        denominator = np.ones_like(placed)
     for threshold in IOU_THRESHOLDS:
-        right = np.array([float((table.max(axis=1) >= threshold).sum()) for table in tables])
+        right = counts_at_least(threshold, prediction_fits)
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
-    columns = {"steps": steps, "predicted": placed, "overlap": overlap_sums(fits)}
-    return reference.scores(scoring, statistics, columns, segments, prediction_notes(predictions))
-
-
-# ---------------------------------------------------------------- the files
+    overlaps = overlap_sums(fits)
+    columns = {"steps": steps, "predicted": placed, "overlap": overlaps}
+    notes = prediction_notes(predictions)
+    return reference.scores(scoring, statistics, columns, segments, notes)
 
 
 def _read_reference(scoring: ScoringTask) -> _Reference:
@@ -317,11 +263,15 @@ def _read_reference(scoring: ScoringTask) -> _Reference:
         steps = [step for step in record.reference if step.spans]
         if steps:
             shown_steps[id] = steps
-    return _Reference(records, shown_steps, reference_notes(dataset.reasons()))
+    notes = reference_notes(dataset.reasons())
+    return _Reference(records, shown_steps, notes)
 
 
 def _step_spans(step: Step) -> Floats:
-    return np.array([[span.start, span.end] for span in step.spans])
+    pairs = []
+    for span in step.spans:
+        pairs.append([span.start, span.end])
+    return np.array(pairs)
 
 
 def _seconds_file(path: Path) -> dict[str, Node] | None:
@@ -330,41 +280,66 @@ def _seconds_file(path: Path) -> dict[str, Node] | None:
         return None
     root = read_node(path)
     tree = root.value
-    if not isinstance(tree, dict) or not any(tree.values()):
+    if not isinstance(tree, dict):
         return None
-    return dict(root.entries()) if all(map(_holds_seconds, tree.values())) else None
+    values = tree.values()
+    if not any(values) or not all(map(_holds_seconds, values)):
+        return None
+    return dict(root.entries())
 
 
 def _holds_seconds(value: object) -> bool:
-    values = list(value.values()) if isinstance(value, dict) else value
-    return isinstance(values, list) and all(item is None or is_number(item) for item in values)
+    items = value
+    if isinstance(value, dict):
+        items = list(value.values())
+    if not isinstance(items, list):
+        return False
+    placed = [item for item in items if item is not None]
+    return all(map(is_number, placed))
 
 
 def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> list[float | None]:
+    """Return the second of each step, None where the predictions do not place it."""
+    seconds: dict[str, float] = {}
     if isinstance(node.value, dict):
-        seconds = {key: read_number(value) for key, value in node.entries()}
+        for key, value in node.entries():
+            seconds[key] = read_number(value)
     elif node.value:
-        by_row = enumerate(_seconds_by_row(node, record))
-        seconds = {str(row): second for row, second in by_row}
-    else:
-        seconds = {}
-    by_step = [seconds.get(step.id, np.nan) for step in steps]
-    return [None if np.isnan(second) else second for second in by_step]
+        row_seconds = _seconds_by_row(node, record)
+        for row, second in enumerate(row_seconds):
+            seconds[str(row)] = second
+    by_step: list[float | None] = []
+    for step in steps:
+        step_second = seconds.get(step.id)
+        if step_second is not None and np.isnan(step_second):
+            step_second = None
+        by_step.append(step_second)
+    return by_step
 
 
 def _seconds_by_row(node: Node, record: Record) -> list[float]:
-    """Return one second a row of the annotation; of rows that the reader rejected only the count is
-    known."""
-    rows = [int(step.id) if step.id.isdecimal() else -1 for step in record.reference]
+    """Return one second per row of the annotation; of rows that the reader rejected only the count
+    is known."""
+    rows = []
+    for step in record.reference:
+        if not step.id.isdecimal():
+            raise _own_ids_error(node)
+        rows.append(int(step.id))
+    # rows that the reader rejected may be anywhere between the others
     most = len(rows) + len(record.dropped)
-    if min(rows) < 0 or max(rows) >= most:
-        raise DatasetError(
-            f"{node.location}: this reference's steps have ids of their own; give {{step id: second}}"
-        )
+    last = max(rows)
+    if last >= most:
+        raise _own_ids_error(node)
     seconds = read_numbers(node).tolist()
-    least = max(len(seconds), max(rows) + 1)
-    require_length(node, seconds, min(least, most), "rows of the reference")
+    least = max(len(seconds), last + 1)
+    count = min(least, most)
+    require_length(node, seconds, count, "rows of the reference")
     return list(seconds)
+
+
+def _own_ids_error(node: Node) -> DatasetError:
+    fault = f"{node.location}: this reference's steps have ids of their own"
+    return DatasetError(f"{fault}; give {{step id: second}}")
 
 
 def _spans_by_text(
@@ -372,15 +347,19 @@ def _spans_by_text(
 ) -> list[list[float] | None]:
     """Return one predicted span for each shown step: texts are compared without case and doubled
     spaces."""
-    rows: dict[str, list[str]] = defaultdict(list)
+    ids_by_text: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:
-        rows[_normalised(step.text)].append(step.id)
-    by_text: dict[str, list[PredictedSegment]] = defaultdict(list)
+        text = _normalised(step.text)
+        ids_by_text[text].append(step.id)
+    segments_by_text: dict[str, list[PredictedSegment]] = defaultdict(list)
     for segment in segments:
-        by_text[_normalised(segment.sentence)].append(segment)
+        text = _normalised(segment.sentence)
+        segments_by_text[text].append(segment)
     placed: dict[str, list[float]] = {}
-    for text, ids in rows.items():
-        for id, segment in zip(ids, _best_scored(by_text[text], len(ids)), strict=False):
+    for text, ids in ids_by_text.items():
+        text_segments = segments_by_text[text]
+        best = _best_scored(text_segments, len(ids))
+        for id, segment in zip(ids, best, strict=False):
             placed[id] = [segment.start, segment.end]
     return [placed.get(step.id) for step in steps]
 
@@ -388,9 +367,12 @@ def _spans_by_text(
 def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
     """Return the `count` best-scored segments in the order of the file; without scores the first
     ones."""
-    ranked = sorted(range(len(segments)), key=lambda n: (-(segments[n].score or 0.0), n))
-    return [segments[n] for n in sorted(ranked[:count])]
+    losses = [-(segment.score or 0.0) for segment in segments]
+    ranked = sorted(range(len(segments)), key=losses.__getitem__)
+    best = sorted(ranked[:count])
+    return [segments[index] for index in best]
 
 
 def _normalised(text: str) -> str:
-    return " ".join(text.casefold().split())
+    words = text.casefold().split()
+    return " ".join(words)

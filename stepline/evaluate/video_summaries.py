@@ -1,16 +1,18 @@
 """Video summaries (IV-Sum's WikiHow Summaries): F of frames, Kendall's tau, Spearman's rho.
 
 The official F (utils/evaluate_and_log) has three quirks: a reference without any frame gives F = 1;
-scores of 0.5 and less are kept as they are, so the summary is soft (test.py); frames beyond the
+scores of 0.5 and less stay as they are, so the summary is soft (test.py); frames beyond the
 reference are cut off and lacking ones are 0. The first two only apply with `official`, the third
 always. tau and rho are not in the official code; WYS2 (section 4.4) reports them.
 
-The reference is IV-Sum's annotation file, {video: [0 or 1 a frame]}; its results file {video:
-{"machine_summary": [...]}} or {video: [score a frame]} are the predictions; "scores" beside
+The reference is IV-Sum's annotation file, {video: [0 or 1 per frame]}. The predictions are its
+results file {video: {"machine_summary": [...]}}, or {video: [score per frame]}. "scores" next to
 "machine_summary" rank the frames.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,24 +52,32 @@ def frames_overlap(
     are. Raises DatasetError for NaN, or a reference that is not 0 or 1.
     """
     truth = _vector(reference, "reference frames")
-    if not np.isin(truth, (0.0, 1.0)).all():
+    is_flag = np.isin(truth, (0.0, 1.0))
+    if not is_flag.all():
         raise DatasetError(
             "a reference frame is neither 0 nor 1; give 1 for the frames of the summary"
         )
-    scores = cut_or_pad(_vector(summary, "summary frames"), len(truth))
-    frames = np.where(scores > MIN_FRAME_SCORE, 1.0, scores if official else 0.0)
+    all_scores = _vector(summary, "summary frames")
+    scores = cut_or_pad(all_scores, len(truth))
     if not truth.any():
         return FrameOverlap(1.0, 1.0, 1.0) if official else None
+    low_scores = scores if official else 0.0
+    frames = np.where(scores > MIN_FRAME_SCORE, 1.0, low_scores)
     shared = float((frames * truth).sum())
-    precision = shared / (float(frames.sum()) + FRACTION_EPSILON)
-    recall = shared / (float(truth.sum()) + FRACTION_EPSILON)
-    f = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
+    summary_sum = float(frames.sum()) + FRACTION_EPSILON
+    reference_sum = float(truth.sum()) + FRACTION_EPSILON
+    precision = shared / summary_sum
+    recall = shared / reference_sum
+    f = 0.0
+    if precision + recall > 0:
+        f = 2 * precision * recall / (precision + recall)
     return FrameOverlap(f, precision, recall)
 
 
 def cut_or_pad(frames: Floats, length: int) -> Floats:
     """Return frames cut or filled with zeros to a length."""
-    return np.pad(frames[:length], (0, max(0, length - len(frames))))
+    lacking = max(0, length - len(frames))
+    return np.pad(frames[:length], (0, lacking))
 
 
 def kendall_tau(first: Numbers, second: Numbers) -> float | None:
@@ -86,13 +96,12 @@ def spearman_rho(first: Numbers, second: Numbers) -> float | None:
     return _correlation(first, second, spearmanr)
 
 
-def _correlation(first: Numbers, second: Numbers, measure) -> float | None:  # type: ignore[no-untyped-def]
+def _correlation(first: Numbers, second: Numbers, measure: Callable[..., Any]) -> float | None:
     scores = _vector(first, "scores")
     truth = _vector(second, "reference scores")
     if len(scores) != len(truth):
-        raise DatasetError(
-            f"{len(scores)} scores for {len(truth)} reference scores; give one a frame"
-        )
+        counts = f"{len(scores)} scores for {len(truth)} reference scores"
+        raise DatasetError(f"{counts}; give one a frame")
     if not _varies(scores) or not _varies(truth):
         return None
     return float(measure(scores, truth).statistic)
@@ -106,13 +115,11 @@ def _vector(values: Numbers, what: str) -> Floats:
     try:
         vector = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DatasetError(
-            f"{what}: not a list of numbers ({error}); give one number a frame"
-        ) from error
+        fault = f"{what}: not a list of numbers ({error})"
+        raise DatasetError(f"{fault}; give one number a frame") from error
     if vector.ndim != 1 or not np.isfinite(vector).all():
-        raise DatasetError(
-            f"{what}: shape {vector.shape} or NaN in it; give one finite number a frame"
-        )
+        fault = f"{what}: shape {vector.shape} or NaN in it"
+        raise DatasetError(f"{fault}; give one finite number a frame")
     return vector
 
 
@@ -125,58 +132,79 @@ SCORE_COLUMNS = ("F", "precision", "recall", "Kendall tau", "Spearman rho")
 def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
     """Return the means over videos of F, precision, recall, tau and rho, each over the videos where
     it is defined."""
-    truths = {id: read_numbers(node) for id, node in entries_by_id(scoring.reference).items()}
-    nodes = {
-        id: node
-        for id, node in entries_by_id(scoring.predictions).items()
-        if id in truths or _is_summary(node)
-    }
-    scored = {id: truth for id, truth in truths.items() if id in nodes or not official}
-    rows = [_video_scores(nodes.get(id), truth, official) for id, truth in scored.items()]
-    table = np.array(rows).reshape(len(rows), len(SCORE_COLUMNS))
+    truths = {}
+    for id, node in entries_by_id(scoring.reference).items():
+        truths[id] = read_numbers(node)
+    nodes = {}
+    for id, node in entries_by_id(scoring.predictions).items():
+        if id in truths or _is_summary(node):
+            nodes[id] = node
+    # the numbers of each video; the official ones are of predicted videos only
+    rows = []
+    frame_count = 0
+    for id, truth in truths.items():
+        if official and id not in nodes:
+            continue
+        rows.append(_video_scores(nodes.get(id), truth, official))
+        frame_count += len(truth)
+    shape = (len(rows), len(SCORE_COLUMNS))
+    table = np.array(rows).reshape(shape)
     columns = dict(zip(SCORE_COLUMNS, table.T, strict=True))
+    # their means, each over the videos where it is defined
     statistics: dict[str, Statistic] = {}
     notes = []
     for name, values in columns.items():
         defined = ~np.isnan(values)
         if defined.any():
-            statistics[name] = Ratio(np.where(defined, values, 0.0), defined.astype(np.float64))
+            defined_values = np.where(defined, values, 0.0)
+            statistics[name] = Ratio(defined_values, defined.astype(np.float64))
         if not defined.all():
             count = (~defined).sum()
             notes.append(f"{name} is undefined for {count} videos, which its mean leaves out")
+    handling = COUNT_MISSING
+    if official:
+        handling = SKIP_MISSING
     return scoring.scores(
         statistics,
         columns,
-        items=sum(map(len, scored.values())),
+        items=frame_count,
         reference_ids=truths,
         predicted_ids=nodes,
-        handling=SKIP_MISSING if official else COUNT_MISSING,
+        handling=handling,
         notes=notes,
     )
 
 
 def _is_summary(node: Node) -> bool:
-    """Tell whether an entry is a video's: IV-Sum's results file also holds averages and a list of
-    the best ids."""
+    """Return whether an entry is a video's: IV-Sum's results file also holds averages and a list
+    of the best ids."""
     if isinstance(node.value, dict):
         return "machine_summary" in node.value
-    return isinstance(node.value, list) and not any(isinstance(item, str) for item in node.value)
+    if not isinstance(node.value, list):
+        return False
+    return not any(isinstance(item, str) for item in node.value)
 
 
 def _video_scores(node: Node | None, truth: Floats, official: bool) -> list[float]:
     """Return the five numbers of one video, NaN where undefined; a missing video scores 0 where it
     could score."""
-    overlap = frames_overlap(_frames(node, "machine_summary", truth), truth, official=official)
-    overlaps = [np.nan] * 3
-    if overlap is not None:
-        overlaps = [overlap.f, overlap.precision, overlap.recall]
-        if node is None:
-            overlaps = [0.0] * 3
+    # F, precision and recall
+    summary = _frames(node, "machine_summary", truth)
+    overlap = frames_overlap(summary, truth, official=official)
+    if overlap is None:
+        row = [np.nan, np.nan, np.nan]
+    elif node is None:
+        row = [0.0, 0.0, 0.0]
+    else:
+        row = [overlap.f, overlap.precision, overlap.recall]
+    # tau and rho; frames that all score the same rank nothing: undefined, officially
+    undefined = np.nan
+    if _varies(truth) and (node is None or not official):
+        undefined = 0.0
     ranks = _frames(node, "scores", truth)
-    correlations = (kendall_tau(ranks, truth), spearman_rho(ranks, truth))
-    # frames that all score the same rank nothing: undefined, officially
-    undefined = 0.0 if _varies(truth) and (node is None or not official) else np.nan
-    return [*overlaps, *(undefined if value is None else value for value in correlations)]
+    for correlation in (kendall_tau(ranks, truth), spearman_rho(ranks, truth)):
+        row.append(undefined if correlation is None else correlation)
+    return row
 
 
 def _frames(node: Node | None, key: str, truth: Floats) -> Floats:

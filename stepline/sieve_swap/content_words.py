@@ -38,9 +38,9 @@ WORD_CLASSES = frozenset({"NOUN", "PROPN", "VERB", "ADV", "ADJ"})
 NUMERAL_CLASS = "NUM"
 UNIT_WORDS = word_set(
     """
-    g gram kg kilogram mg milligram oz ounce lb pound ml milliliter millilitre l liter litre dl cl cup tbsp tablespoon
-    tsp teaspoon pint quart gallon inch cm centimeter mm millimeter degree celsius fahrenheit sec second min minute
-    hr hour day
+    g gram kg kilogram mg milligram oz ounce lb pound ml milliliter millilitre l liter litre dl cl
+    cup tbsp tablespoon tsp teaspoon pint quart gallon inch cm centimeter mm millimeter degree
+    celsius fahrenheit sec second min minute hr hour day
     """
 )
 UNUSED_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
@@ -59,30 +59,47 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
 
     language = parser()
     lowered = (text[:MAX_TEXT_CHARS].lower() for text in texts)
-    idle = [part for part in UNUSED_PARTS if part in language.pipe_names]
-    for document in language.pipe(lowered, batch_size=BATCH_TEXTS, disable=idle):
-        yield [str(token.lemma_) for token in document if _counts(token, numerals)]
+    unused = [part for part in UNUSED_PARTS if part in language.pipe_names]
+    for document in language.pipe(lowered, batch_size=BATCH_TEXTS, disable=unused):
+        lemmas = []
+        for token in document:
+            is_numeral = numerals and _is_numeral(token)
+            if is_numeral or _is_content_word(token):
+                lemmas.append(str(token.lemma_))
+        yield lemmas
 
 
-def _counts(token: "Token", numerals: bool) -> bool:
-    if numerals and (token.pos_ == NUMERAL_CLASS or token.like_num or token.lemma_ in UNIT_WORDS):
-        return True
-    return token.pos_ in WORD_CLASSES and token.text[0].isalpha() and len(token.text) > 1
+def _is_numeral(token: "Token") -> bool:
+    is_number = token.pos_ == NUMERAL_CLASS or token.like_num
+    return is_number or token.lemma_ in UNIT_WORDS
+
+
+def _is_content_word(token: "Token") -> bool:
+    text = token.text
+    if len(text) < 2 or not text[0].isalpha():
+        return False
+    return token.pos_ in WORD_CLASSES
 
 
 @cache
 def generic_words() -> frozenset[str]:
-    """Return the lemmas that a title may share with any how-to: generic_words.txt beside this
+    """Return the lemmas that a title may share with any how-to: generic_words.txt next to this
     file."""
-    text = files("stepline.sieve_swap").joinpath("generic_words.txt").read_text(encoding="utf-8")
-    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+    file = files("stepline.sieve_swap").joinpath("generic_words.txt")
+    words = set()
+    text = file.read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            words.add(line)
+    return frozenset(words)
 
 
 def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
     """Yield the content words of each title that are not generic, each once, in order."""
     generic = generic_words()
     for words in content_words(titles):
-        yield list(dict.fromkeys(word for word in words if word not in generic))
+        distinct_words = dict.fromkeys(words)
+        yield [word for word in distinct_words if word not in generic]
 
 
 @dataclass(frozen=True)
@@ -105,26 +122,35 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
     digests = hashlib.sha256()
     documents = iter(base.documents())
     numerals = settings.pairing.numerals
-    while block := list(itertools.islice(documents, settings.run.words)):
+    block_size = settings.run.words
+    while block := list(itertools.islice(documents, block_size)):
         digest = _digest(block, numerals=numerals)
         digests.update(digest.encode())
-        file = folder / f"{len(titles):05d}-{digest[:DIGEST_DIGITS]}.parquet"
+        number = len(titles)
+        file = folder / f"{number:05d}-{digest[:DIGEST_DIGITS]}.parquet"
         if not file.is_file():
             _write(block, file, numerals=numerals)
         title, content = read_words(file, vocabulary)
         titles.append(title)
         contents.append(content)
     return DocumentWords(
-        WordSets.join(titles), WordSets.join(contents), vocabulary, digests.hexdigest()
+        titles=WordSets.join(titles),
+        contents=WordSets.join(contents),
+        vocabulary=vocabulary,
+        digest=digests.hexdigest(),
     )
 
 
 def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
-    digest = hashlib.sha256(repr(numerals).encode())
+    settings_text = repr(numerals)
+    digest = hashlib.sha256(settings_text.encode())
     for document in documents:
-        facts = (document.id, document.title, document.source, document.licence or "")
-        for text in (*facts, *(step.text for step in document.steps)):
-            digest.update(text.encode(errors="replace") + b"\0")
+        licence = document.licence or ""
+        facts = [document.id, document.title, document.source, licence]
+        step_texts = [step.text for step in document.steps]
+        for text in facts + step_texts:
+            data = text.encode(errors="replace")
+            digest.update(data + b"\0")
     return digest.hexdigest()
 
 
@@ -132,15 +158,22 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    titles = [document.title for document in documents]
-    texts = [" ".join(step.text for step in document.steps) for document in documents]
-    columns = {
-        "title": [sorted(words) for words in title_words(titles)],
-        "content": [sorted(set(words)) for words in content_words(texts, numerals=numerals)],
-    }
-    schema = arrow.schema([(name, arrow.list_(arrow.string())) for name in columns])
+    titles = []
+    texts = []
+    for document in documents:
+        titles.append(document.title)
+        step_texts = [step.text for step in document.steps]
+        texts.append(" ".join(step_texts))
+    words_of_titles = [sorted(words) for words in title_words(titles)]
+    words_of_texts = []
+    for words in content_words(texts, numerals=numerals):
+        words_of_texts.append(sorted(set(words)))
+    columns = {"title": words_of_titles, "content": words_of_texts}
+    word_list = arrow.list_(arrow.string())
+    schema = arrow.schema([(name, word_list) for name in columns])
+    table = arrow.table(columns, schema=schema)
     with atomic_path(file) as partial:
-        parquet.write_table(arrow.table(columns, schema=schema), partial)
+        parquet.write_table(table, partial)
 
 
 def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
@@ -148,23 +181,34 @@ def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSe
     one."""
     try:
         table = ParquetReader(file).table().combine_chunks()
-        title = _sets(table.column("title").chunk(0), vocabulary)
-        content = _sets(table.column("content").chunk(0), vocabulary)
+        title_column = table.column("title").chunk(0)
+        content_column = table.column("content").chunk(0)
+        title = _sets(title_column, vocabulary)
+        content = _sets(content_column, vocabulary)
     except (ParquetError, KeyError) as error:
-        reason = first_line(error)
-        raise StoreError(
-            f"{file}: not a readable file of words ({reason}); remove it and run again"
-        ) from error
+        fault = f"not a readable file of words ({first_line(error)})"
+        raise StoreError(f"{file}: {fault}; remove it and run again") from error
     return title, content
 
 
 def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
-    """Return an Arrow column of word lists as sets of numbers, without a Python object a word."""
+    """Return an Arrow column of word lists as sets of numbers, without a Python object per word."""
+    # the number of every word, list after list
     encoded = column.flatten().dictionary_encode()
-    numbers = np.asarray(vocabulary.add(encoded.dictionary.to_pylist()), dtype=np.int32)
+    distinct_words = encoded.dictionary.to_pylist()
+    number_list = vocabulary.add(distinct_words)
+    numbers = np.asarray(number_list, dtype=np.int32)
     indices = encoded.indices.to_numpy(zero_copy_only=False)
-    words = numbers[indices.astype(np.int64)]
-    sizes = column.value_lengths().to_numpy(zero_copy_only=False)
-    order = np.lexsort((words, np.repeat(np.arange(len(sizes)), sizes)))
+    indices = indices.astype(np.int64)
+    words = numbers[indices]
+    # sorted within each list
+    lengths = column.value_lengths()
+    sizes = lengths.to_numpy(zero_copy_only=False)
+    count = len(sizes)
+    list_numbers = np.arange(count)
+    list_of_word = np.repeat(list_numbers, sizes)
+    order = np.lexsort((words, list_of_word))
     starts = np.cumsum([0, *sizes], dtype=np.int64)
-    return WordSets(starts, words[order], np.zeros(len(sizes), dtype=np.int64))
+    unknown = np.zeros(count, dtype=np.int64)
+    sorted_words = words[order]
+    return WordSets(starts, sorted_words, unknown)

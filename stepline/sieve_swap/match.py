@@ -20,6 +20,7 @@ from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.text_base.base import TextBase
 from stepline.text_base.documents import TextStep
+from stepline.text_base.vectors import Rows
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
     is "before".
 
     Two consecutive pieces merge when both are shorter than `longest_merged` and less than
-    `merge_gap` seconds lie between them. A merged piece counts by its own length when the next
-    sentence comes, so that none outgrows 2 x longest_merged + merge_gap; the paper leaves that
-    open. Sentences without text are left out.
+    `merge_gap` seconds apart. A merged piece counts by its own length when the next sentence comes,
+    so that none is longer than 2 x longest_merged + merge_gap; the paper leaves that open.
+    Sentences without text are left out.
     """
     single = []
     for index, sentence in enumerate(sentences):
@@ -60,11 +61,13 @@ def _are_short_neighbours(
     first: NarrationSegment, second: NarrationSegment, settings: SwapSettings
 ) -> bool:
     longest = max(first.span.duration, second.span.duration)
-    return longest < settings.longest_merged and near(first.span, second.span, settings)
+    if longest >= settings.longest_merged:
+        return False
+    return near(first.span, second.span, settings)
 
 
 def near(first: Span, second: Span, settings: SwapSettings) -> bool:
-    """Tell whether less than `merge_gap` seconds lie between two spans; overlapping ones have no
+    """Return whether two spans are less than `merge_gap` seconds apart; overlapping ones have no
     gap."""
     return second.start - first.end < settings.merge_gap
 
@@ -72,14 +75,17 @@ def near(first: Span, second: Span, settings: SwapSettings) -> bool:
 def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
     """Return consecutive segments as one, from the first's start to the latest end."""
     text = " ".join(part.text for part in parts)
-    sources = tuple(index for part in parts for index in part.sources)
-    span = Span(min(part.span.start for part in parts), max(part.span.end for part in parts))
-    return NarrationSegment(text, span, sources)
+    sources: list[int] = []
+    for part in parts:
+        sources += part.sources
+    start = min(part.span.start for part in parts)
+    end = max(part.span.end for part in parts)
+    return NarrationSegment(text, Span(start, end), tuple(sources))
 
 
 StepIndices: TypeAlias = npt.NDArray[np.int64]
 
-IDLE_SENTENCE = -1  # the sentence tells no step
+IDLE_SENTENCE = -1  # the sentence states no step
 
 
 def align_in_order(similarity: Matrix, floor: float) -> tuple[StepIndices, float]:
@@ -87,34 +93,39 @@ def align_in_order(similarity: Matrix, floor: float) -> tuple[StepIndices, float
     back.
 
     similarity: (S, K) cosine of sentence and step. A sentence at a step gains similarity - floor,
-    an idle one 0; the total is the greatest there is. Several sentences may tell one step, and
+    an idle one 0; the total is the greatest possible. Several sentences may state one step, and
     steps may be left out. Ties prefer idle, then the earlier step. Source: beyond the paper, which
     takes each sentence's nearest step by itself.
     """
     if similarity.ndim != 2:
         raise ShapeError(f"similarity must be (sentences, steps), not {similarity.shape}")
-    sentences, steps = similarity.shape
+    sentence_count, step_count = similarity.shape
     gain = similarity.astype(np.float64) - floor
-    # best[k + 1]: most that the sentences so far can gain when the last step told is at most k.
-    best = np.zeros(steps + 1)
-    # the sentence tells exactly step k, and that beats idling
-    tells = np.zeros((sentences, steps), dtype=bool)
-    came_from = np.zeros((sentences, steps + 1), dtype=np.int64)
-    for row in range(sentences):
-        with_step = best[1:] + gain[row]
-        tells[row] = with_step > best[1:]
-        gains = np.concatenate([best[:1], np.maximum(with_step, best[1:])])
+    # best[k + 1]: the greatest gain of the sentences so far where their last step is at most k
+    best = np.zeros(step_count + 1)
+    indexes = np.arange(step_count + 1)
+    # whether the sentence states step k itself, because that gains more than idling
+    states_step = np.zeros((sentence_count, step_count), dtype=bool)
+    came_from = np.zeros((sentence_count, step_count + 1), dtype=np.int64)
+    for row in range(sentence_count):
+        idle = best[1:]
+        with_step = idle + gain[row]
+        states_step[row] = with_step > idle
+        step_gains = np.maximum(with_step, idle)
+        gains = np.concatenate([best[:1], step_gains])
         best = np.maximum.accumulate(gains)
-        # the first place whose gain is the running maximum
-        is_new = np.concatenate([[True], best[1:] > best[:-1]])
-        came_from[row] = np.maximum.accumulate(np.where(is_new, np.arange(steps + 1), 0))
+        # the first index whose gain is the running maximum
+        is_higher = best[1:] > best[:-1]
+        is_new = np.concatenate([[True], is_higher])
+        new_indexes = np.where(is_new, indexes, 0)
+        came_from[row] = np.maximum.accumulate(new_indexes)
     # back from the last sentence
-    assigned = np.full(sentences, IDLE_SENTENCE, dtype=np.int64)
-    place = steps
-    for row in range(sentences - 1, -1, -1):
-        place = int(came_from[row, place])
-        if place and tells[row, place - 1]:
-            assigned[row] = place - 1
+    assigned = np.full(sentence_count, IDLE_SENTENCE, dtype=np.int64)
+    index = step_count
+    for row in reversed(range(sentence_count)):
+        index = int(came_from[row, index])
+        if index and states_step[row, index - 1]:
+            assigned[row] = index - 1
     return assigned, float(best[-1])
 
 
@@ -125,8 +136,8 @@ NOT_IN_ORDER = "no step of the document that fits best is near enough, in its or
 NO_DOCUMENT = "the video has no document"
 NOT_TOLD = "it tells no step of the document that fits best"
 
-# of a step being told in this piece of narration, and of its being told at all, from which the
-# piece passes the sieve of "line-model"
+# that a step is told in this piece of narration, and that it is told at all: both are needed to
+# pass the sieve of "line-model"
 MIN_TOLD_PROBABILITY = 0.5
 
 COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
@@ -134,7 +145,7 @@ COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts re
 
 @dataclass(frozen=True)
 class Match:
-    """A piece of narration and the step that it tells; similarity: their cosine."""
+    """A piece of narration and the step that it states; similarity: their cosine."""
 
     segment: NarrationSegment
     step: TextStep
@@ -143,8 +154,8 @@ class Match:
 
 @dataclass(frozen=True)
 class KeptAsSaid:
-    """A piece of narration that tells a step, though no written one is near enough and agrees: it
-    keeps its words."""
+    """A piece of narration that states a step and keeps its words: no written step is near enough
+    and agrees."""
 
     segment: NarrationSegment
     similarity: float
@@ -171,25 +182,37 @@ def nearest_steps(
     """Return for each segment its nearest step that keeps what was said; documents: search the
     steps of these only.
 
-    vectors: (S, D) unit. No step as near as `floor`: sieved out. With `check`, one that changes a
-    number, a unit or a negation gives way to the next nearest, up to `candidates`. None of them
-    nearer than `swap_similarity` and in agreement: `unswapped` says what becomes of the segment.
+    vectors: (S, D) unit. A segment without a step as near as `floor` is sieved out. With `check`, a
+    step that changes a number, a unit or a negation gives way to the next nearest, up to
+    `candidates`. Where none of them is as near as `swap_similarity` and agrees, `unswapped` says
+    what becomes of the segment.
     """
-    if not narration or (documents is not None and not len(documents)):
+    has_no_document = documents is not None and not len(documents)
+    if not narration or has_no_document:
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
-    count = settings.candidates if settings.check else 1
+    count = 1
+    if settings.check:
+        count = settings.candidates
     rows, cosines = base.nearest(vectors, count, documents=documents)
-    is_near = (cosines >= settings.floor - COSINE_ROUNDING) & (rows >= 0)
+    floor = settings.floor - COSINE_ROUNDING
+    is_near = (cosines >= floor) & (rows >= 0)
     near_rows = np.unique(rows[is_near])
-    steps: dict[int, TextStep] = {}
-    if len(near_rows):
-        steps = dict(zip(near_rows.tolist(), base.steps(near_rows), strict=True))
+    steps = _steps_by_row(base, near_rows)
     outcomes: list[SegmentOutcome] = []
     for n, segment in enumerate(narration):
-        near_steps = [steps[row] for row in rows[n][is_near[n]].tolist()]
-        candidates = list(zip(near_steps, cosines[n][is_near[n]].tolist(), strict=True))
+        segment_rows = rows[n][is_near[n]]
+        segment_cosines = cosines[n][is_near[n]]
+        near_steps = [steps[row] for row in segment_rows.tolist()]
+        candidates = list(zip(near_steps, segment_cosines.tolist(), strict=True))
         outcomes.append(_first_that_agrees(segment, candidates, settings))
     return outcomes
+
+
+def _steps_by_row(base: TextBase, rows: Rows) -> dict[int, TextStep]:
+    if not len(rows):
+        return {}
+    steps = base.steps(rows)
+    return dict(zip(rows.tolist(), steps, strict=True))
 
 
 def _first_that_agrees(
@@ -197,6 +220,7 @@ def _first_that_agrees(
 ) -> SegmentOutcome:
     if not candidates:
         return SieveRejection(segment, TOO_FAR)
+    _, best_cosine = candidates[0]
     reason = TOO_FAR
     for step, cosine in candidates:
         if cosine < settings.swap_similarity - COSINE_ROUNDING:
@@ -206,11 +230,11 @@ def _first_that_agrees(
             return Match(segment, step, cosine)
         if reason == TOO_FAR:
             reason = changed
-    return _unmatched(segment, reason, candidates[0][1], settings)
+    return _unmatched(segment, reason, best_cosine, settings)
 
 
 def _change(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
-    """Return what a step changes of what was said; None for nothing, or where nobody checks."""
+    """Return what a step changes of what was said; None for nothing, or without `check`."""
     if not settings.check:
         return None
     return change(narration, step.text, new_numbers=settings.new_numbers)
@@ -233,7 +257,7 @@ def ordered_steps(
     documents: DocumentIds,
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
-    """Return for each segment a step of the one document whose steps, told in its order, fit best.
+    """Return for each segment a step of the one document whose steps, in its order, fit best.
 
     documents: those tried, the likeliest first; ties prefer the earlier. Steps that change what was
     said are not taken.
@@ -244,25 +268,32 @@ def ordered_steps(
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T  # (S, K)
-        allowed = _without_changes(narration, similarity, base.steps(rows), settings)
+        document_steps = base.steps(rows)
+        allowed = _without_changes(narration, similarity, document_steps, settings)
         assigned, gain = align_in_order(allowed, settings.floor)
         if gain > best_gain:
             best_gain = gain
             is_idle = assigned == IDLE_SENTENCE
             columns = np.maximum(assigned, 0)
             best_rows = np.where(is_idle, IDLE_SENTENCE, rows[columns])
-            cosines = np.take_along_axis(similarity, columns[:, None], axis=1)[:, 0]
+            step_cosines = np.take_along_axis(similarity, columns[:, None], axis=1)
             # of segments whose near steps all change what was said: that of the nearest
-            is_near = (similarity >= settings.floor).any(axis=1)
-            is_refused = is_near & ~(allowed >= settings.floor).any(axis=1)
-            nearest = np.where(is_refused, similarity.max(axis=1, initial=0.0), 0.0)
-            best_cosines = np.where(is_idle, nearest.astype(np.float32), cosines)
+            is_near = similarity >= settings.floor  # (S, K)
+            is_allowed = allowed >= settings.floor
+            is_refused = is_near.any(axis=1) & ~is_allowed.any(axis=1)
+            nearest = similarity.max(axis=1, initial=0.0)
+            idle_cosines = np.where(is_refused, nearest, 0.0)
+            idle_cosines = idle_cosines.astype(np.float32)
+            best_cosines = np.where(is_idle, idle_cosines, step_cosines[:, 0])
     step_rows = best_rows[best_rows != IDLE_SENTENCE]
-    steps = iter(base.steps(step_rows) if len(step_rows) else [])
-    reason = NOT_IN_ORDER if len(documents) else NO_DOCUMENT
+    steps = _steps_by_row(base, step_rows)
+    reason = NOT_IN_ORDER
+    if not len(documents):
+        reason = NO_DOCUMENT
     outcomes: list[SegmentOutcome] = []
-    for segment, row, cosine in zip(narration, best_rows, best_cosines.tolist(), strict=True):
-        step = None if row == IDLE_SENTENCE else next(steps)
+    segment_rows = best_rows.tolist()
+    for segment, row, cosine in zip(narration, segment_rows, best_cosines.tolist(), strict=True):
+        step = steps.get(row)
         if step is not None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
             outcomes.append(Match(segment, step, cosine))
         elif cosine > 0:
@@ -279,32 +310,35 @@ def steps_by_line_model(
     documents: DocumentIds,
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
-    """Return for each segment the step that it tells, of the one document that fits best, by
+    """Return for each segment the step that it states, of the one document that fits best, by
     `grounding/line_model.py`.
 
     vectors: (S, D) of MiniLM. documents: those tried, the likeliest first; ties prefer the earlier.
-    A segment passes the sieve where P(it tells the step) is at least one half. It keeps its own
+    A segment passes the sieve where P(it states the step) is at least one half. It keeps its own
     words, or is dropped, where the step is not as near as `swap_similarity` or changes what was
     said.
     """
     if not narration or not len(documents):
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
+    # the document that explains the narration best
     texts = [segment.text for segment in narration]
     fits: list[DocumentFit] = []
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         steps = base.steps(rows)
         step_vectors = base.vectors(rows).astype(np.float32)
-        match = match_lines([step.text for step in steps], texts, step_vectors, vectors)
-        fits.append(DocumentFit(steps, vectors @ step_vectors.T, match))
+        step_texts = [step.text for step in steps]
+        match = match_lines(step_texts, texts, step_vectors, vectors)
+        similarity = vectors @ step_vectors.T  # (S, K)
+        fits.append(DocumentFit(steps, similarity, match))
     best = max(fits, key=lambda fit: fit.match.log_evidence)
     outcomes: list[SegmentOutcome] = []
-    for row, (segment, place) in enumerate(zip(narration, best.segment_steps, strict=True)):
-        if place is None:
+    for row, (segment, column) in enumerate(zip(narration, best.segment_steps, strict=True)):
+        if column is None:
             outcomes.append(SieveRejection(segment, NOT_TOLD))
             continue
-        step = best.steps[place]
-        cosine = float(best.similarity[row, place])
+        step = best.steps[column]
+        cosine = float(best.similarity[row, column])
         changed = _change(segment.text, step, settings)
         if changed is None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
             outcomes.append(Match(segment, step, cosine))
@@ -323,14 +357,15 @@ class DocumentFit:
 
     @property
     def segment_steps(self) -> list[int | None]:
-        """(S,): the step that each segment tells, None where none is likely enough."""
-        is_told = self.match.said_probabilities >= MIN_TOLD_PROBABILITY
-        posterior = self.match.posterior * is_told[:, None]  # (K, S)
-        places: list[int | None] = []
-        for column in posterior.T:
-            place = int(column.argmax())
-            places.append(place if column[place] >= MIN_TOLD_PROBABILITY else None)
-        return places
+        """(S,): the step that each segment states, None where no step is likely enough."""
+        is_said = self.match.said_probabilities >= MIN_TOLD_PROBABILITY
+        posterior = self.match.posterior * is_said[:, None]  # (K, S)
+        steps: list[int | None] = []
+        for probabilities in posterior.T:
+            best = int(probabilities.argmax())
+            is_likely = probabilities[best] >= MIN_TOLD_PROBABILITY
+            steps.append(best if is_likely else None)
+        return steps
 
 
 def _without_changes(
@@ -350,27 +385,32 @@ def _without_changes(
 def merge_matches(
     outcomes: Sequence[SegmentOutcome], settings: SwapSettings
 ) -> list[SegmentOutcome]:
-    """Return the outcomes with contiguous matches of one step as one, if less than `merge_gap`
-    seconds lie between.
+    """Return the outcomes with contiguous matches of one step as one, if they are less than
+    `merge_gap` seconds apart.
 
-    Contiguous: no other piece of narration, kept or sieved, stands between. The greatest similarity
-    is kept. Where the joined narration contradicts the step (a negation of the one half, say) the
-    matches stay apart.
+    Contiguous: no other piece of narration, sieved or not, is between them. The joined match has
+    the greatest similarity. Where the joined narration contradicts the step (by a negation in one
+    half, say) the matches stay apart.
     """
     merged: list[SegmentOutcome] = []
+    last: SegmentOutcome | None = None
     for outcome in outcomes:
-        last = merged[-1] if merged else None
-        if not isinstance(last, Match) or not isinstance(outcome, Match):
-            merged.append(outcome)
-        elif _tell_one_step(last, outcome, settings):
+        if (
+            isinstance(last, Match)
+            and isinstance(outcome, Match)
+            and _state_one_step(last, outcome, settings)
+        ):
             both = join([last.segment, outcome.segment])
-            merged[-1] = Match(both, last.step, max(last.similarity, outcome.similarity))
+            similarity = max(last.similarity, outcome.similarity)
+            last = Match(both, last.step, similarity)
+            merged[-1] = last
         else:
             merged.append(outcome)
+            last = outcome
     return merged
 
 
-def _tell_one_step(first: Match, second: Match, settings: SwapSettings) -> bool:
+def _state_one_step(first: Match, second: Match, settings: SwapSettings) -> bool:
     if first.step.id != second.step.id:
         return False
     if not near(first.segment.span, second.segment.span, settings):

@@ -41,7 +41,11 @@ class WordVocabulary:
 
     def add(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of words, giving new ones their own."""
-        return [self.numbers.setdefault(word, len(self.numbers)) for word in words]
+        numbers = []
+        for word in words:
+            next_number = len(self.numbers)
+            numbers.append(self.numbers.setdefault(word, next_number))
+        return numbers
 
     def find(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of words; UNKNOWN_WORD where a word never came."""
@@ -61,17 +65,21 @@ class WordSets:
     unknown: Numbers
 
     def __post_init__(self) -> None:
-        if len(self.starts) != len(self.unknown) + 1 or int(self.starts[-1]) != len(self.words):
-            raise ShapeError(
-                f"word sets need starts (N + 1,) ending at {len(self.words)} and unknown (N,), "
-                f"not {self.starts.shape} ending at {int(self.starts[-1])} and {self.unknown.shape}"
-            )
+        word_count = len(self.words)
+        start_count = len(self.unknown) + 1
+        last_start = int(self.starts[-1])
+        if len(self.starts) != start_count or last_start != word_count:
+            need = f"starts (N + 1,) ending at {word_count} and unknown (N,)"
+            shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown.shape}"
+            raise ShapeError(f"word sets need {need}, not {shapes}")
 
     def __len__(self) -> int:
         return len(self.unknown)
 
     def __getitem__(self, index: int) -> Words:
-        return self.words[self.starts[index] : self.starts[index + 1]]
+        start = self.starts[index]
+        end = self.starts[index + 1]
+        return self.words[start:end]
 
     @property
     def sizes(self) -> Numbers:
@@ -80,27 +88,40 @@ class WordSets:
 
     @staticmethod
     def of(lists: Iterable[Sequence[int]]) -> "WordSets":
-        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN_WORD counts as a word
-        of its own."""
+        """Return the sets of lists of numbers; repeats fall together, each UNKNOWN_WORD counts as a
+        word of its own."""
         rows = [np.empty(0, np.int32)]
         unknown = []
         for numbers in lists:
-            row = np.unique(np.asarray(numbers, dtype=np.int32))
-            unknown.append(numbers.count(UNKNOWN_WORD))
+            number_array = np.asarray(numbers, dtype=np.int32)
+            row = np.unique(number_array)
             rows.append(row[row >= 0])
-        starts = np.cumsum(list(map(len, rows)), dtype=np.int64)
-        return WordSets(starts, np.concatenate(rows), np.asarray(unknown, dtype=np.int64))
+            unknown.append(numbers.count(UNKNOWN_WORD))
+        sizes = [len(row) for row in rows]
+        starts = np.cumsum(sizes, dtype=np.int64)
+        words = np.concatenate(rows)
+        unknown_counts = np.asarray(unknown, dtype=np.int64)
+        return WordSets(starts, words, unknown_counts)
 
     @staticmethod
     def join(parts: Sequence["WordSets"]) -> "WordSets":
         """Return several collections one after another, as one."""
-        sizes = np.concatenate([[0], *(np.diff(part.starts) for part in parts)])
-        words = np.concatenate([np.empty(0, np.int32), *(part.words for part in parts)])
-        unknown = np.concatenate([np.empty(0, np.int64), *(part.unknown for part in parts)])
-        return WordSets(np.cumsum(sizes).astype(np.int64), words, unknown)
+        sizes = [np.zeros(1, np.int64)]
+        words = [np.empty(0, np.int32)]
+        unknown = [np.empty(0, np.int64)]
+        for part in parts:
+            sizes.append(np.diff(part.starts))
+            words.append(part.words)
+            unknown.append(part.unknown)
+        starts = np.cumsum(np.concatenate(sizes))
+        all_words = np.concatenate(words)
+        all_unknown = np.concatenate(unknown)
+        starts = starts.astype(np.int64)
+        return WordSets(starts, all_words, all_unknown)
 
 
-# videos whose counts are held at once: a byte a document each, where no document has 256 words
+# videos whose counts are in memory together: a byte per document and video, where no document has
+# 256 words
 BATCH_VIDEOS = 64
 
 Ratios = npt.NDArray[np.float64]
@@ -121,7 +142,10 @@ class Pairs:
         """Return "validation" or "train", by the best pair; None where there is no pair."""
         if not len(self):
             return None
-        return "validation" if float(self.iou.max()) >= settings.validation_iou else "train"
+        best_iou = float(self.iou.max())
+        if best_iou >= settings.validation_iou:
+            return "validation"
+        return "train"
 
 
 class PairFinder:
@@ -138,44 +162,61 @@ class PairFinder:
     ) -> Iterator[Pairs]:
         """Yield the pairs of each video in turn."""
         of_transcript = settings.recall_of == "transcript"
+        video_count = len(titles)
         video_sizes = contents.sizes
         # a first sieve by recall; both rules are applied exactly to what is left
         least: Numbers | int = 0
         if not of_transcript:
             shares = np.floor(settings.recall * self._sizes)
             least = shares.astype(self._contents.dtype)[:, None]
-        for start in range(0, len(titles), BATCH_VIDEOS):
-            videos = range(start, min(start + BATCH_VIDEOS, len(titles)))
-            title_words = _shared(self._titles, [titles[video] for video in videos])
-            words = _shared(self._contents, [contents[video] for video in videos])
-            is_likely = np.ascontiguousarray(((title_words > 0) & (words >= least)).T)
-            for row, video in enumerate(videos):
-                documents = np.flatnonzero(is_likely[row])
-                both = words[documents, row].astype(np.int64)
-                size = video_sizes[video]
+        for start in range(0, video_count, BATCH_VIDEOS):
+            end = min(start + BATCH_VIDEOS, video_count)
+            videos = range(start, end)
+            # words that each document shares with each video, (documents, videos)
+            video_titles = [titles[video] for video in videos]
+            video_contents = [contents[video] for video in videos]
+            title_words = _shared(self._titles, video_titles)
+            words = _shared(self._contents, video_contents)
+            is_likely = (title_words > 0) & (words >= least)
+            likely_rows = np.ascontiguousarray(is_likely.T)
+            for column, video in enumerate(videos):
+                documents = np.flatnonzero(likely_rows[column])
+                both = words[documents, column]
+                both = both.astype(np.int64)
+                video_size = video_sizes[video]
                 sizes = self._sizes[documents]
-                iou = both / np.maximum(1, size + sizes - both)
-                recall = both / np.maximum(1, size if of_transcript else sizes)
+                either = video_size + sizes - both
+                iou = both / np.maximum(1, either)
+                whole = sizes
+                if of_transcript:
+                    whole = video_size
+                recall = both / np.maximum(1, whole)
                 is_pair = (iou >= settings.iou) & (recall >= settings.recall)
-                yield Pairs(documents[is_pair], iou[is_pair], recall[is_pair])
+                yield Pairs(documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair])
 
 
 def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     """Return which set has which word, (N, V), in the least type of number that can count the words
     of a set."""
-    type = np.min_scalar_type(int(np.diff(sets.starts).max(initial=1)))
+    sizes = np.diff(sets.starts)
+    largest = int(sizes.max(initial=1))
+    type = np.min_scalar_type(largest)
     ones = np.ones(len(sets.words), type)
-    return sparse.csr_array((ones, sets.words, sets.starts), shape=(len(sets), vocabulary))
+    cells = (ones, sets.words, sets.starts)
+    shape = (len(sets), vocabulary)
+    return sparse.csr_array(cells, shape=shape)
 
 
 def _shared(
     documents: sparse.csr_array, videos: Sequence[Words]
 ) -> npt.NDArray[np.unsignedinteger]:
     """Return how many words each document shares with each video, (N, videos)."""
-    has = np.zeros((documents.shape[1], len(videos)), dtype=documents.dtype)
+    _, vocabulary = documents.shape
+    shape = (vocabulary, len(videos))
+    has_word = np.zeros(shape, dtype=documents.dtype)
     for column, words in enumerate(videos):
-        has[words, column] = 1
-    return np.asarray(documents @ has)
+        has_word[words, column] = 1
+    return np.asarray(documents @ has_word)
 
 
 IOU_THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -201,17 +242,33 @@ def threshold_table(
 ) -> list[ThresholdRow]:
     """Return a row for each pair of thresholds. videos: the pairs of each, found at thresholds as
     low as the least."""
-    iou = np.concatenate([np.empty(0), *(pairs.iou for pairs in videos)])
-    recall = np.concatenate([np.empty(0), *(pairs.recall for pairs in videos)])
-    document = np.concatenate([np.empty(0, np.int64), *(pairs.documents for pairs in videos)])
-    video = np.repeat(np.arange(len(videos)), [len(pairs) for pairs in videos])
+    # all pairs, one after another
+    iou_parts = [np.empty(0)]
+    recall_parts = [np.empty(0)]
+    document_parts = [np.empty(0, np.int64)]
+    for pairs in videos:
+        iou_parts.append(pairs.iou)
+        recall_parts.append(pairs.recall)
+        document_parts.append(pairs.documents)
+    iou = np.concatenate(iou_parts)
+    recall = np.concatenate(recall_parts)
+    document = np.concatenate(document_parts)
+    pair_counts = [len(pairs) for pairs in videos]
+    video_numbers = np.arange(len(videos))
+    video = np.repeat(video_numbers, pair_counts)
     rows = []
     for least_iou, least_recall in product(ious, recalls):
         is_pair = (iou >= least_iou) & (recall >= least_recall)
-        video_count = len(np.unique(video[is_pair]))
-        document_count = len(np.unique(document[is_pair]))
-        pair_count = int(is_pair.sum())
-        rows.append(ThresholdRow(least_iou, least_recall, video_count, document_count, pair_count))
+        videos_with_pair = np.unique(video[is_pair])
+        documents_with_pair = np.unique(document[is_pair])
+        row = ThresholdRow(
+            least_iou,
+            least_recall,
+            videos=len(videos_with_pair),
+            documents=len(documents_with_pair),
+            pairs=int(is_pair.sum()),
+        )
+        rows.append(row)
     return rows
 
 

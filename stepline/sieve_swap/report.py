@@ -1,9 +1,9 @@
-"""What a finished run leaves beside its parts: the statistics, the report and the released form.
+"""What a finished run writes next to its parts: the statistics, the report and the released form.
 
-The report is one HTML page with its plots inside, without a script and without anything fetched.
-The released form is that of the paper's authors, {id: {duration, timestamps, sentences}} with two
-texts a segment. Their meaning is not documented; here the first is the step and the second what was
-said. `stepline.datasets.read("sieve-swap", ...)` reads the files.
+The report is one HTML page with its plots inside. It has no script and loads nothing. The released
+form is that of the paper's authors, {id: {duration, timestamps, sentences}} with two texts per
+segment. Their meaning is not documented; here the first is the step and the second what was said.
+`stepline.datasets.read("sieve-swap", ...)` reads the files.
 """
 
 import json
@@ -53,6 +53,10 @@ PAGE_TEMPLATE = """{% extends "layout.html" %}
 """
 LINE_COLOURS = 8  # of matched lines; report.css names them c0 to c7
 MAX_DOCUMENTS = 50  # in the list, as in figure 5a
+SHARES_LEGEND = (
+    '<p><span class="k s0"></span> raw narration <span class="k s1"></span> steps: '
+    "per cent of content words</p>"
+)
 MAX_CHANGED_WORDS = 14  # that rise, and as many that fall
 MAX_EXAMPLES = 6  # videos shown line by line
 
@@ -66,109 +70,131 @@ def page(
 ) -> str:
     """Return the page. titles: "source: id" of a document -> its title. examples: records shown
     line by line."""
+    video_table = _table("", "videos", statistics.videos)
+    sentence_table = _table("", "sentences", statistics.sentences)
+    excluded_table = _table("dataset", "videos", statistics.excluded)
+    check_table = _table("of the swaps", "swaps", statistics.checks)
+    licence_table = _table("licence", "steps", statistics.licences)
+    document_title = f"The {MAX_DOCUMENTS} documents that give most steps"
+    example_html = "".join(map(_example, examples)) or "<p>No video was kept.</p>"
     parts = [
         _section("What came out", _numbers(statistics)),
-        _section("Videos", _table(("", "videos"), statistics.videos)),
-        _section("Sentences", _table(("", "sentences"), statistics.sentences)),
-        _section("Evaluation videos kept out", _table(("dataset", "videos"), statistics.excluded)),
-        _section(
-            "Numbers, units and negation", _table(("of the swaps", "swaps"), statistics.checks)
-        ),
+        _section("Videos", video_table),
+        _section("Sentences", sentence_table),
+        _section("Evaluation videos kept out", excluded_table),
+        _section("Numbers, units and negation", check_table),
         _figures(statistics),
         _section("Words of chat and of instruction", _word_changes(statistics)),
-        _section(
-            f"The {MAX_DOCUMENTS} documents that give most steps", _documents(statistics, titles)
-        ),
-        _section("Licences of the steps", _table(("licence", "steps"), statistics.licences)),
+        _section(document_title, _documents(statistics, titles)),
+        _section("Licences of the steps", licence_table),
         _section("What higher thresholds would keep", _thresholds(thresholds)),
-        _section("Examples", "".join(map(_example, examples)) or "<p>No video was kept.</p>"),
+        _section("Examples", example_html),
     ]
-    style = files("stepline.sieve_swap").joinpath("report.css").read_text(encoding="utf-8")
+    style_file = files("stepline.sieve_swap").joinpath("report.css")
+    style = plot_style() + style_file.read_text(encoding="utf-8")
     # all texts in it are escaped already
-    return page_html(PAGE_TEMPLATE, style=plot_style() + style, sections=Markup("".join(parts)))
+    sections = Markup("".join(parts))
+    return page_html(PAGE_TEMPLATE, style=style, sections=sections)
 
 
 def _section(title: str, body: str) -> str:
-    return f'<section class="panel"><h2>{escape(title)}</h2>{body}</section>\n' if body else ""
+    if not body:
+        return ""
+    return f'<section class="panel"><h2>{escape(title)}</h2>{body}</section>\n'
 
 
-def _numbers(s: Statistics) -> str:
-    videos = s.videos.get(TRAIN_SPLIT, 0) + s.videos.get(VALIDATION_SPLIT, 0)
-    steps = sum(s.words_a_step.values())
-    sentences = sum(s.sentences.values())
-    swapped = s.sentences.get(SWAPPED_SENTENCE, 0)
-    own = s.sentences.get(OWN_WORDS, 0)
+def _numbers(statistics: Statistics) -> str:
+    splits = statistics.videos
+    video_count = sum(splits.values())
+    videos = splits.get(TRAIN_SPLIT, 0) + splits.get(VALIDATION_SPLIT, 0)
+    steps = sum(statistics.words_a_step.values())
+    sentences = sum(statistics.sentences.values())
+    swapped = statistics.sentences.get(SWAPPED_SENTENCE, 0)
+    own = statistics.sentences.get(OWN_WORDS, 0)
+    steps_per_video = steps / max(1, videos)
+    seconds_per_step = statistics.seconds / max(1, steps)
+    words_before = len(statistics.words_before)
+    words_after = len(statistics.words_after)
     rows = {
-        "videos in, videos kept": f"{sum(s.videos.values()):,}, {videos:,}",
+        "videos in, videos kept": f"{video_count:,}, {videos:,}",
         "sentences in, swapped, kept in own words": f"{sentences:,}, {swapped:,}, {own:,}",
         "steps out": f"{steps:,}",
-        "steps a video": f"{steps / max(1, videos):.1f}",
-        "seconds a step": f"{s.seconds / max(1, steps):.1f}",
-        "different documents used": f"{len(s.documents):,}",
-        "different content words before, after": f"{len(s.words_before):,}, {len(s.words_after):,}",
+        "steps a video": f"{steps_per_video:.1f}",
+        "seconds a step": f"{seconds_per_step:.1f}",
+        "different documents used": f"{len(statistics.documents):,}",
+        "different content words before, after": f"{words_before:,}, {words_after:,}",
     }
     return _html_table((), rows.items())
 
 
-def _table(head: tuple[str, str], counts: Mapping[str, int]) -> str:
+def _table(name_title: str, count_title: str, counts: Mapping[str, int]) -> str:
     if not counts:
         return ""
     total = max(1, sum(counts.values()))
-    rows = ((name, f"{n:,}", f"{100 * n / total:.1f} %") for name, n in counts.items())
-    return _html_table((*head, ""), rows)
+    rows = []
+    for name, count in counts.items():
+        per_cent = 100 * count / total
+        rows.append((name, f"{count:,}", f"{per_cent:.1f} %"))
+    return _html_table((name_title, count_title, ""), rows)
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1) -> str:
     """Return a table; the first `names` cells of a row are names, the others numbers."""
     lines = []
     if head:
-        lines.append("".join(f"<th>{escape(title)}</th>" for title in head))
+        titles = [f"<th>{escape(title)}</th>" for title in head]
+        lines.append("".join(titles))
     for row in rows:
         cells = [f"<td>{escape(name)}</td>" for name in row[:names]]
         cells += [f"<td class=n>{number}</td>" for number in row[names:]]
         lines.append("".join(cells))
-    rows_html = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table>{rows_html}</table></div>'
+    table_rows = [f"<tr>{line}</tr>" for line in lines]
+    return f'<div class="wide"><table>{"".join(table_rows)}</table></div>'
 
 
-def _figures(s: Statistics) -> str:
-    density = {"raw narration": s.density_before, "steps": s.density_after}
-    plots = (
-        ("Steps a video", histogram(s.steps_a_video, "steps")),
-        ("Words a step", histogram(s.words_a_step, "words", last=MAX_BAR)),
-        ("Seconds a step", histogram(s.seconds_a_step, "seconds", last=MAX_BAR)),
-        (
-            "Length of the videos",
-            histogram(s.seconds_a_video, f"seconds, bars of {VIDEO_BAR_SECONDS}"),
+def _figures(statistics: Statistics) -> str:
+    video_seconds = statistics.seconds_a_video
+    densities = {"raw narration": statistics.density_before, "steps": statistics.density_after}
+    bar_title = f"seconds, bars of {VIDEO_BAR_SECONDS}"
+    density_bar = 100 / DENSITY_BARS  # per cent
+    plots = {
+        "Steps a video": histogram(statistics.steps_a_video, "steps"),
+        "Words a step": histogram(statistics.words_a_step, "words", last=MAX_BAR),
+        "Seconds a step": histogram(statistics.seconds_a_step, "seconds", last=MAX_BAR),
+        "Length of the videos": histogram(video_seconds, bar_title),
+        "Content words among a text's words": grouped_histogram(
+            densities, "per cent", bar=density_bar
         ),
-        (
-            "Content words among a text's words",
-            grouped_histogram(density, "per cent", bar=100 / DENSITY_BARS),
-        ),
-    )
-    figures = "".join(
-        f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in plots
-    )
-    return f'<section class="panel plots">{figures}</section>\n'
-
-
-def _word_changes(s: Statistics) -> str:
-    """Draw the content words whose share among all content words rises most, and falls most."""
-    before = _shares(s.words_before)
-    after = _shares(s.words_after)
-    change = {
-        word: after.get(word, 0.0) - before.get(word, 0.0) for word in before.keys() | after.keys()
     }
-    order = sorted(change, key=lambda word: (-change[word], word))
-    rising = [word for word in order[:MAX_CHANGED_WORDS] if change[word] > 0]
-    falling = [word for word in order[::-1][:MAX_CHANGED_WORDS] if change[word] < 0]
+    figures = []
+    for name, svg in plots.items():
+        caption = f"<figcaption>{escape(name)}</figcaption>"
+        figures.append(f"<figure>{caption}{svg}</figure>")
+    return f'<section class="panel plots">{"".join(figures)}</section>\n'
+
+
+def _word_changes(statistics: Statistics) -> str:
+    """Draw the content words whose share among all content words rises most, and falls most."""
+    before = _shares(statistics.words_before)
+    after = _shares(statistics.words_after)
+    change = {}
+    for word in before.keys() | after.keys():
+        change[word] = after.get(word, 0.0) - before.get(word, 0.0)
+    rising_first = sorted(change, key=lambda word: (-change[word], word))
+    rising = [word for word in rising_first[:MAX_CHANGED_WORDS] if change[word] > 0]
+    falling_first = rising_first[::-1]
+    falling = [word for word in falling_first[:MAX_CHANGED_WORDS] if change[word] < 0]
 
     def bars(words: Sequence[str]) -> str:
-        rows = [(word, (before.get(word, 0.0), after.get(word, 0.0))) for word in words]
-        return ranked_bars(rows, ("{:.2f} %",) * 2)
+        rows = []
+        for word in words:
+            shares = (before.get(word, 0.0), after.get(word, 0.0))
+            rows.append((word, shares))
+        return ranked_bars(rows, ("{:.2f} %", "{:.2f} %"))
 
-    note = '<p><span class="k s0"></span> raw narration <span class="k s1"></span> steps: per cent of content words</p>'
-    return f"{note}<h3>More often</h3>{bars(rising)}<h3>Less often</h3>{bars(falling)}"
+    more = f"<h3>More often</h3>{bars(rising)}"
+    less = f"<h3>Less often</h3>{bars(falling)}"
+    return f"{SHARES_LEGEND}{more}{less}"
 
 
 def _shares(words: Mapping[str, int]) -> dict[str, float]:
@@ -176,85 +202,101 @@ def _shares(words: Mapping[str, int]) -> dict[str, float]:
     return {word: 100 * count / total for word, count in words.items()}
 
 
-def _documents(s: Statistics, titles: Mapping[str, str]) -> str:
-    first = islice(s.documents.items(), MAX_DOCUMENTS)
-    rows = [(titles.get(key, key), (float(count),)) for key, count in first]
+def _documents(statistics: Statistics, titles: Mapping[str, str]) -> str:
+    rows = []
+    for key, count in islice(statistics.documents.items(), MAX_DOCUMENTS):
+        title = titles.get(key, key)
+        rows.append((title, (float(count),)))
     return ranked_bars(rows, ("{:,.0f}",))
 
 
 def _thresholds(rows: Sequence[ThresholdRow]) -> str:
     if not rows:
         return ""
-    cells = (
-        (
-            f"{row.iou:g}",
-            f"{row.recall:g}",
-            f"{row.videos:,}",
-            f"{row.documents:,}",
-            f"{row.pairs:,}",
+    cells = []
+    for row in rows:
+        cells.append(
+            (
+                f"{row.iou:g}",
+                f"{row.recall:g}",
+                f"{row.videos:,}",
+                f"{row.documents:,}",
+                f"{row.pairs:,}",
+            )
         )
-        for row in rows
-    )
     head = ("token-IoU", "token-recall", "videos", "documents", "pairs")
     return _html_table(head, cells, names=0)
 
 
 def _example(record: Record) -> str:
-    """Return a video's lines beside its steps: a step and what was said for it have one colour,
+    """Return a video's lines next to its steps: a step and what was said for it have one colour,
     sieved lines none."""
-    # "mix" has two steps of one telling
-    tellings = list(dict.fromkeys(step.sources for step in record.steps))
-    owner = {source: number for number, sources in enumerate(tellings) for source in sources}
-    narration = [
-        _line(_colour(owner.get(n)), sentence.span.start, escape(sentence.text))
-        for n, sentence in enumerate(record.sentences)
-    ]
+    # "mix" has two steps of the same sentences
+    source_sets = list(dict.fromkeys(step.sources for step in record.steps))
+    number_of_source: dict[int, int] = {}
+    for number, sources in enumerate(source_sets):
+        number_of_source |= dict.fromkeys(sources, number)
+    narration = []
+    for index, sentence in enumerate(record.sentences):
+        colour = _colour(number_of_source.get(index))
+        narration.append(_line(colour, sentence.span.start, escape(sentence.text)))
     steps = []
     for step in record.steps:
         source = _source(step.source_text, step.licence, step.score)
         text = f"{escape(step.text)}<small>{escape(source)}</small>"
         start = step.said.start if step.said else 0.0
-        steps.append(_line(_colour(tellings.index(step.sources)), start, text))
+        colour = _colour(source_sets.index(step.sources))
+        steps.append(_line(colour, start, text))
     title = escape(record.video.title or record.id)
-    lists = f'<div class="pair"><ol>{"".join(narration)}</ol><ol>{"".join(steps)}</ol></div>'
-    return f"<h3>{title}</h3>{lists}"
+    narration_list = f"<ol>{''.join(narration)}</ol>"
+    step_list = f"<ol>{''.join(steps)}</ol>"
+    return f'<h3>{title}</h3><div class="pair">{narration_list}{step_list}</div>'
 
 
 def _line(colour: str, start: float, html: str) -> str:
-    clock = f"{int(start) // 60}:{int(start) % 60:02d}"
-    return f'<li class="{colour}"><b>{clock}</b> {html}</li>'
+    minutes, seconds = divmod(int(start), 60)
+    return f'<li class="{colour}"><b>{minutes}:{seconds:02d}</b> {html}</li>'
 
 
 def _colour(number: int | None) -> str:
-    return "sieved" if number is None else f"c{number % LINE_COLOURS}"
+    if number is None:
+        return "sieved"
+    return f"c{number % LINE_COLOURS}"
 
 
 def _source(source: str | None, licence: str | None, score: float | None) -> str:
-    if source is None:
-        return f"own words; similarity {score:.2f}" if score is not None else ""
-    return f"{source}; licence: {licence or 'not stated'}; similarity {score or 0.0:.2f}"
+    if source is not None:
+        licence = licence or "not stated"
+        return f"{source}; licence: {licence}; similarity {score or 0.0:.2f}"
+    if score is not None:
+        return f"own words; similarity {score:.2f}"
+    return ""
 
 
 def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     """Write train.json, validation.json, statistics.json and report.html into the job's folder;
     return their paths."""
     out = job.out
-    records = _records(
-        path for split in (VALIDATION_SPLIT, TRAIN_SPLIT) for path in _parts(out, split)
-    )
+    statistics = outcome.statistics
+    validation_parts = _parts(out, VALIDATION_SPLIT)
+    train_parts = _parts(out, TRAIN_SPLIT)
+    records = _records(validation_parts + train_parts)
+    records_with_steps = (record for record in records if record.steps)
     html = page(
-        outcome.statistics,
-        titles=_titles(outcome.statistics, job.base),
+        statistics,
+        titles=_titles(statistics, job.base),
         thresholds=_threshold_rows(job, outcome.pairs),
-        examples=list(islice((record for record in records if record.steps), MAX_EXAMPLES)),
+        examples=list(islice(records_with_steps, MAX_EXAMPLES)),
     )
-    files = [out / "statistics.json", out / "report.html"]
-    write_atomic(files[0], outcome.statistics.model_dump_json(indent=1) + "\n")
-    write_atomic(files[1], html)
-    for split in (TRAIN_SPLIT, VALIDATION_SPLIT):
-        write_released(_parts(out, split), out / f"{split}.json")
-        files.append(out / f"{split}.json")
-    return tuple(files)
+    statistics_file = out / "statistics.json"
+    report_file = out / "report.html"
+    train_file = out / f"{TRAIN_SPLIT}.json"
+    validation_file = out / f"{VALIDATION_SPLIT}.json"
+    write_atomic(statistics_file, statistics.model_dump_json(indent=1) + "\n")
+    write_atomic(report_file, html)
+    write_released(train_parts, train_file)
+    write_released(validation_parts, validation_file)
+    return (statistics_file, report_file, train_file, validation_file)
 
 
 EMPTY_CURES = {
@@ -270,10 +312,11 @@ def require_training_videos(statistics: Statistics) -> None:
     """Raise DatasetError, with the reasons and a cure, where no video is left to train on."""
     if statistics.videos.get(TRAIN_SPLIT):
         return
-    counts = ", ".join(f"{count} x {reason}" for reason, count in statistics.videos.items())
-    reason = next(iter(statistics.videos), "")
-    cure = EMPTY_CURES.get(reason, "give other videos")
-    raise DatasetError(f"train.json is empty: {counts or 'nothing was given'}; {cure}")
+    counts = [f"{count} x {reason}" for reason, count in statistics.videos.items()]
+    reasons = ", ".join(counts) or "nothing was given"
+    most_frequent = next(iter(statistics.videos), "")
+    cure = EMPTY_CURES.get(most_frequent, "give other videos")
+    raise DatasetError(f"train.json is empty: {reasons}; {cure}")
 
 
 def _parts(out: Path, split: str) -> list[Path]:
@@ -287,27 +330,37 @@ def _records(parts: Iterable[Path]) -> Iterator[Record]:
 
 def _titles(statistics: Statistics, base: TextBase) -> dict[str, str]:
     """Return the titles of the documents that the report names, found in one pass over the base."""
-    top = set(islice(statistics.documents, MAX_DOCUMENTS))
-    keys = ((f"{document.source}: {document.id}", document.title) for document in base.documents())
-    return {key: title for key, title in keys if key in top}
+    listed = set(islice(statistics.documents, MAX_DOCUMENTS))
+    titles = {}
+    for document in base.documents():
+        key = f"{document.source}: {document.id}"
+        if key in listed:
+            titles[key] = document.title
+    return titles
 
 
 def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
     """Return what the run's thresholds and higher ones keep; lower ones were not paired."""
     settings = job.settings.pairing
     videos = []
-    for row in (row for file in pairs for row in read_pairs(file)):
-        if row.documents:
-            documents = np.asarray(row.documents, dtype=np.int64)
-            videos.append(Pairs(documents, np.asarray(row.iou), np.asarray(row.recall)))
+    for file in pairs:
+        for row in read_pairs(file):
+            if row.documents:
+                documents = np.asarray(row.documents, dtype=np.int64)
+                iou = np.asarray(row.iou)
+                recall = np.asarray(row.recall)
+                videos.append(Pairs(documents, iou, recall))
     if not videos:
         return []
     ious = _from(settings.iou, IOU_THRESHOLDS)
-    return threshold_table(videos, ious, _from(settings.recall, RECALL_THRESHOLDS))
+    recalls = _from(settings.recall, RECALL_THRESHOLDS)
+    return threshold_table(videos, ious, recalls)
 
 
 def _from(least: float, thresholds: Sequence[float]) -> list[float]:
-    return sorted({least, *(threshold for threshold in thresholds if threshold >= least)})
+    """Return the least threshold and those above it, ascending."""
+    higher = {threshold for threshold in thresholds if threshold >= least}
+    return sorted({least} | higher)
 
 
 def write_released(parts: Iterable[Path], file: Path) -> int:
@@ -317,20 +370,26 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         mark = "{"
         for record in _records(sorted(parts)):
+            id_text = json.dumps(record.video.id)
             entry = json.dumps(released_entry(record), ensure_ascii=False)
-            out.write(f"{mark}\n{json.dumps(record.video.id)}: {entry}")
+            out.write(f"{mark}\n{id_text}: {entry}")
             segments += len(record.steps)
             mark = ","
-        out.write("\n}\n" if mark == "," else "{}\n")
+        is_empty = mark == "{"
+        out.write("{}\n" if is_empty else "\n}\n")
     return segments
 
 
 def released_entry(record: Record) -> dict[str, object]:
     """Return one video in the released form; a step without another wording gives its own text
     twice."""
-    steps = [step for step in record.steps if step.spans]
-    return {
-        "duration": length(record),
-        "timestamps": [[step.spans[0].start, step.spans[0].end] for step in steps],
-        "sentences": [[step.text, (*step.alternatives, step.text)[0]] for step in steps],
-    }
+    timestamps = []
+    sentences = []
+    for step in record.steps:
+        if not step.spans:
+            continue
+        span = step.spans[0]
+        wordings = (*step.alternatives, step.text)
+        timestamps.append([span.start, span.end])
+        sentences.append([step.text, wordings[0]])
+    return {"duration": length(record), "timestamps": timestamps, "sentences": sentences}

@@ -1,10 +1,10 @@
 """Sieve & Swap over a whole collection: in parts of a few hundred videos, each done once, whatever
 interrupts it.
 
-The videos are gone through three times, one part in memory at a time: to count categories; to pair
-(after which the documents that anything was paired with are known: R2 in the paper); to sieve and
-swap. Each part's files are named by all that decides them, so that a rerun after kill -9 finds them
-and ends with the bytes of an undisturbed run.
+The videos are read three times, one part in memory at a time: to count categories, to pair, and to
+sieve and swap. After pairing, the documents that anything was paired with are known (R2 in the
+paper). Each part's files are named by all that decides them, so that a rerun after kill -9 finds
+them and ends with the bytes of an undisturbed run.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 WORDS_FOLDER = "words"
 IDENTITY_FILE = "settings.txt"  # in the folder of a run: what decides it
-MAX_NAMED_VIDEOS = 3  # unreadable videos whose reason is said
+MAX_NAMED_VIDEOS = 3  # unreadable videos whose reason is reported
 NO_DOCUMENT_FITS = "no document goes with it"
 
 
@@ -101,35 +101,44 @@ def run(job: Job) -> RunResult:
     Raises SettingsError where `out` holds a run with other settings, DatasetError where a category
     is asked for and no video has one, and what the readers raise.
     """
+    base_folder = job.base.folder
     if not job.base.step_count:
-        raise StoreError(
-            f"{job.base.folder}: the text base holds no step; build it from texts that have some"
-        )
+        fault = f"{base_folder}: the text base holds no step"
+        raise StoreError(f"{fault}; build it from texts that have some")
     check_writable(job.out)
     _refuse_other_run(job)
-    # documents' words are stored beside the base, for all runs; in `out` where that is not allowed
-    is_shared = job.base.folder.is_dir() and os.access(job.base.folder, os.W_OK)
-    words_folder = (job.base.folder if is_shared else job.out) / WORDS_FOLDER
+    # documents' words are stored next to the base, for all runs; in `out` where that is not allowed
+    words_folder = job.out / WORDS_FOLDER
+    if base_folder.is_dir() and os.access(base_folder, os.W_OK):
+        words_folder = base_folder / WORDS_FOLDER
     remove_leftovers(job.out, words_folder)
     words = document_words(job.base, words_folder, job.settings)
     job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
+    # count categories
     video_filter = VideoFilter(job.settings.pairing, job.excluded)
-    job.say(f"{video_filter.count(_videos_with_faults_said(job))} videos to go through")
+    video_count = video_filter.count(_videos_with_faults_reported(job))
+    job.say(f"{video_count} videos to go through")
     category = job.settings.pairing.category
     if category and not video_filter.has_categories:
         cure = f"put {VIDEOS_FILE} beside it, or give --set pairing.category="
         raise DatasetError(f"{job.videos}: no video has a category, {category!r} is asked; {cure}")
     write_atomic(job.out / IDENTITY_FILE, _identity(job))
-
+    # pair, then sieve and swap
     pairs = _pair(job, words, video_filter)
-    retained = _retained(pairs) if job.settings.match.needs_pairs else None
+    retained = None
+    if job.settings.match.needs_pairs:
+        retained = _retained(pairs)
     parts, earlier = _swap(job, words, pairs, retained)
-
-    splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
-    records = [job.out / split / f"{part.stem}.parquet" for part in parts for split in splits]
+    # remove the files of other runs, and add up
+    records = []
+    part_statistics = []
+    for part in parts:
+        for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
+            records.append(job.out / split / f"{part.stem}.parquet")
+        part_statistics.append(Statistics.model_validate_json(part.read_bytes()))
     stale = keep_only(job.out, [*pairs, *parts, *records])
     job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
-    sums = statistics.add([Statistics.model_validate_json(part.read_bytes()) for part in parts])
+    sums = statistics.add(part_statistics)
     return RunResult(sums, tuple(parts), tuple(pairs), earlier)
 
 
@@ -141,14 +150,13 @@ def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
         return
     floor = f"match.similarity {settings.match.floor:g} is for {encoder}"
     cure = f"build it with text_base.encoder={encoder}"
-    instead = f"--set text_base.encoder={base.encoder} takes it as it is"
-    raise SettingsError(
-        f"{base.folder}: embedded by {base.encoder}, while {floor}; {cure}, or {instead}"
-    )
+    alternative = f"--set text_base.encoder={base.encoder} takes it as it is"
+    fault = f"{base.folder}: embedded by {base.encoder}, while {floor}"
+    raise SettingsError(f"{fault}; {cure}, or {alternative}")
 
 
-def _videos_with_faults_said(job: Job) -> Iterator[VideoOrRejected]:
-    """Yield every video, saying why the first few are not readable; the records of `left_out` say
+def _videos_with_faults_reported(job: Job) -> Iterator[VideoOrRejected]:
+    """Yield every video; report why the first few are not readable. The records of `left_out` say
     it of each."""
     unreadable = 0
     for video in read_videos(job.videos):
@@ -160,10 +168,12 @@ def _videos_with_faults_said(job: Job) -> Iterator[VideoOrRejected]:
 
 
 def _identity(job: Job) -> str:
-    """Return what decides a run, a line a section."""
-    decides = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
-    lines = [f"{key}: {value}\n" for key, value in sorted(decides.items())]
-    return "".join([f"stepline {__version__}\n", *lines])
+    """Return what decides a run, a line per section."""
+    settings = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
+    lines = [f"stepline {__version__}\n"]
+    for section, value in sorted(settings.items()):
+        lines.append(f"{section}: {value}\n")
+    return "".join(lines)
 
 
 def _refuse_other_run(job: Job) -> None:
@@ -178,7 +188,7 @@ def _refuse_other_run(job: Job) -> None:
 
 
 def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
-    """Return the files of pairs, one a part; those not there yet are made."""
+    """Return the files of pairs, one per part; those not there yet are made."""
 
     @cache
     def finder() -> PairFinder:
@@ -186,14 +196,15 @@ def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Pat
 
     files = []
     settings = job.settings.pairing.model_dump(mode="json")
+    needs_pairs = job.settings.match.needs_pairs
     for number, part in enumerate(job.parts()):
         reasons = [video_filter.rejection_reason(video) for video in part]
-        needs_pairs = job.settings.match.needs_pairs
         videos = digest(*map(_deciding_text, part))
         stem = file_stem(number, videos, words.digest, settings, reasons, needs_pairs)
         file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
-            write_pairs(_pair_part(job, part, reasons, words, finder()), file)
+            rows = _pair_part(job, part, reasons, words, finder())
+            write_pairs(rows, file)
             job.say(f"part {number} paired")
         files.append(file)
     return files
@@ -212,7 +223,7 @@ def _pair_part(
     words: DocumentWords,
     finder: PairFinder,
 ) -> list[PairedVideo]:
-    """Return a row a video: why it stays out, or its split and its documents, the best first."""
+    """Return a row per video: why it stays out, or its split and its documents, the best first."""
     rows: list[PairedVideo] = []
     records: dict[int, Record] = {}  # those that come in, by their row
     for video, reason in zip(part, reasons, strict=True):
@@ -223,22 +234,29 @@ def _pair_part(
                 records[len(rows)] = video
         rows.append(PairedVideo(_id(video), reason, None, evaluation=list(sets)))
     if not job.settings.match.needs_pairs:
-        return [row if row.reason else replace(row, split=TRAIN_SPLIT) for row in rows]
+        for number in records:
+            rows[number] = replace(rows[number], split=TRAIN_SPLIT)
+        return rows
+    # the words of titles and of speech
     settings = job.settings.pairing
-    titles = [record.video.title or record.video.task or "" for record in records.values()]
-    speech = [
-        " ".join(sentence.text for sentence in record.sentences) for record in records.values()
-    ]
+    titles = []
+    speech = []
+    for record in records.values():
+        titles.append(record.video.title or record.video.task or "")
+        speech.append(" ".join(sentence.text for sentence in record.sentences))
     find = words.vocabulary.find
     title_sets = WordSets.of(map(find, title_words(titles)))
-    speech_words = content_words(speech, numerals=settings.numerals)
-    speech_sets = WordSets.of(find(sorted(set(words_of_video))) for words_of_video in speech_words)
-    for row, pairs in zip(
-        records, finder.all_pairs(title_sets, speech_sets, settings), strict=True
-    ):
+    speech_numbers = []
+    for video_words in content_words(speech, numerals=settings.numerals):
+        distinct_words = sorted(set(video_words))
+        speech_numbers.append(find(distinct_words))
+    speech_sets = WordSets.of(speech_numbers)
+    # the documents that share enough of them
+    pairs_of_videos = finder.all_pairs(title_sets, speech_sets, settings)
+    for number, pairs in zip(records, pairs_of_videos, strict=True):
         best = np.lexsort((pairs.documents, -pairs.recall, -pairs.iou))
-        rows[row] = replace(
-            rows[row],
+        rows[number] = replace(
+            rows[number],
             reason=None if len(pairs) else NO_DOCUMENT_FITS,
             split=pairs.split(settings),
             documents=pairs.documents[best].tolist(),
@@ -249,14 +267,18 @@ def _pair_part(
 
 
 def _id(video: VideoOrRejected) -> str:
-    return video.id if isinstance(video, Record) else video.location
+    if isinstance(video, Record):
+        return video.id
+    return video.location
 
 
 def _retained(files: Sequence[Path]) -> DocumentIds:
     """Return the documents that any video was paired with, ascending."""
     retained = np.empty(0, dtype=np.int64)
     for file in files:
-        numbers = [number for row in read_pairs(file) for number in row.documents]
+        numbers: list[int] = []
+        for row in read_pairs(file):
+            numbers += row.documents
         retained = np.union1d(retained, np.asarray(numbers, dtype=np.int64))
     return retained
 
@@ -267,10 +289,12 @@ def _retained(files: Sequence[Path]) -> DocumentIds:
 def _swap(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
-    """Return the files of counts, one a part, and how many were there; a part's counts are written
-    last."""
+    """Return the files of counts, one per part, and how many were there; a part's counts are
+    written last."""
     match = job.settings.match.model_dump(mode="json")
-    searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
+    searched = None
+    if retained is not None:
+        searched = hashlib.sha256(retained.tobytes()).hexdigest()
     made_with = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
     files = []
     earlier = 0
@@ -280,7 +304,8 @@ def _swap(
         if file.is_file():
             earlier += 1
         else:
-            counts = _swap_part(job, stem, part, read_pairs(pairs_file), retained)
+            rows = read_pairs(pairs_file)
+            counts = _swap_part(job, stem, part, rows, retained)
             write_atomic(file, counts.model_dump_json(indent=1))
             trim_memory()
             job.say(f"part {number} swapped: {len(part)} videos")
@@ -295,17 +320,20 @@ def _swap_part(
     rows: Sequence[PairedVideo],
     retained: DocumentIds | None,
 ) -> Statistics:
-    """Write the records of one part, one file a split that has any, and return its counts."""
+    """Write the records of one part, one file per split that has any, and return its counts."""
     by_split: dict[str, list[Record]] = {TRAIN_SPLIT: [], VALIDATION_SPLIT: [], LEFT_OUT: []}
     records: list[Record] = []
     record_rows: list[PairedVideo] = []
+    documents = []
+    splits = []
     for video, row in zip(part, rows, strict=True):
         if row.reason is not None:
             by_split[LEFT_OUT].append(_left_out(video, row.reason))
         elif isinstance(video, Record):
             records.append(video)
             record_rows.append(row)
-    documents = [np.asarray(row.documents, dtype=np.int64) for row in record_rows]
+            documents.append(np.asarray(row.documents, dtype=np.int64))
+            splits.append(row.split or TRAIN_SPLIT)
     swapped = sieve_and_swap(
         records,
         job.base,
@@ -314,16 +342,21 @@ def _swap_part(
         retained=retained,
         embed=job.embed,
     )
-    splits = [row.split or TRAIN_SPLIT for row in record_rows]
     for record, row, split in zip(swapped, record_rows, splits, strict=True):
         by_split[split].append(_signed(record, row, job))
     for split, split_records in by_split.items():
         if split_records:
-            write_records(split_records, split, job.out / split / f"{stem}.parquet")
-    reasons = Counter(row.reason for row in rows if row.reason)
-    evaluation = Counter(dataset for row in rows for dataset in row.evaluation)
-    out_of_it = Statistics(videos=dict(reasons), excluded=dict(evaluation))
-    return statistics.add([statistics.count(swapped, splits), out_of_it])
+            file = job.out / split / f"{stem}.parquet"
+            write_records(split_records, split, file)
+    # counts of those that came in, and of the others
+    reasons: Counter[str] = Counter()
+    evaluation_sets: Counter[str] = Counter()
+    for row in rows:
+        if row.reason:
+            reasons[row.reason] += 1
+        evaluation_sets.update(row.evaluation)
+    left_out = Statistics(videos=dict(reasons), excluded=dict(evaluation_sets))
+    return statistics.add([statistics.count(swapped, splits), left_out])
 
 
 def _signed(record: Record, row: PairedVideo, job: Job) -> Record:

@@ -9,13 +9,12 @@ from pydantic import Field
 
 from stepline.records import FrozenModel, Record, Step
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.agreement.check import NEW_NUMBER
 from stepline.sieve_swap.content_words import content_words
 from stepline.sieve_swap.videos import length
 
-DENSITY_BARS = 20  # bars of the density of content words, each 5 per cent
-MAX_BAR = 60  # words or seconds from which on they are counted as one
-VIDEO_BAR_SECONDS = 10  # of a video's length that are one bar
+DENSITY_BARS = 20  # of the density of content words; a bar is 5 per cent
+MAX_BAR = 60  # words or seconds; higher numbers are counted as this one
+VIDEO_BAR_SECONDS = 10  # of a video's length; the width of a bar
 SWAPPED_SENTENCE = "swapped"
 OWN_WORDS = "kept in its own words"
 MAX_WORDS = 2_000  # most frequent words of a part that are stored
@@ -52,71 +51,110 @@ class Statistics(FrozenModel):
 
 def add(parts: Sequence[Statistics]) -> Statistics:
     """Return the sum of parts."""
-    sums: dict[str, Counter[str]] = {
-        name: Counter() for name in Statistics.model_fields if name != "seconds"
-    }
-    for part in parts:
-        for name, counts in sums.items():
+    totals: dict[str, object] = {}
+    for name in Statistics.model_fields:
+        if name == "seconds":
+            continue
+        counts: Counter[str] = Counter()
+        for part in parts:
             counts.update(getattr(part, name))
-    totals = {name: _sorted(+counts) for name, counts in sums.items()}
-    return Statistics.model_validate(totals | {"seconds": sum(part.seconds for part in parts)})
+        totals[name] = _sorted(+counts)
+    totals["seconds"] = sum(part.seconds for part in parts)
+    return Statistics.model_validate(totals)
 
 
 def _sorted(counts: Counter[str]) -> Counts:
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    """Return counts, the most frequent first, equal ones by name."""
+    by_name = sorted(counts.items())
+    return dict(sorted(by_name, key=_negative_count))
+
+
+def _negative_count(item: tuple[str, int]) -> int:
+    _, count = item
+    return -count
 
 
 def _counted(values: Iterable[object]) -> Counts:
-    return _sorted(Counter(map(str, values)))
+    names = [str(value) for value in values]
+    return _sorted(Counter(names))
 
 
 def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
     """Return the statistics of swapped records; splits: of each record."""
-    steps = [step for record in records for step in record.steps]
-    swapped = [step for step in steps if step.source_text]
-    seconds = [step.said.duration for step in steps if step.said]
-    texts = [step.text for step in steps]
-    words_before, density_before = _content(
-        [sentence.text for record in records for sentence in record.sentences]
-    )
-    words_after, density_after = _content(texts)
+    # of videos
+    steps: list[Step] = []
+    sentence_texts: list[str] = []
+    fates: list[str] = []
+    step_counts = []
+    video_bars = []
+    for record in records:
+        steps += record.steps
+        sentence_texts += [sentence.text for sentence in record.sentences]
+        fates += _fates(record)
+        step_counts.append(len(record.steps))
+        bar = int(length(record) // VIDEO_BAR_SECONDS)
+        video_bars.append(VIDEO_BAR_SECONDS * bar)
+    # of steps
+    seconds = []
+    word_counts = []
+    swapped = []
+    documents = []
+    licences = []
+    for step in steps:
+        word_counts.append(len(step.text.split()))
+        if step.said:
+            seconds.append(step.said.duration)
+        if step.source_text:
+            swapped.append(step)
+            documents.append(document_of(step.source_text))
+            licences.append(step.licence or "not stated")
+    words_before, density_before = _content(sentence_texts)
+    words_after, density_after = _content([step.text for step in steps])
     return Statistics(
         videos=_counted(splits),
-        sentences=_counted(fate for record in records for fate in _fates(record)),
-        steps_a_video=_counted(len(record.steps) for record in records),
-        words_a_step=_bars([len(text.split()) for text in texts]),
+        sentences=_counted(fates),
+        steps_a_video=_counted(step_counts),
+        words_a_step=_bars(word_counts),
         seconds_a_step=_bars(seconds),
-        seconds_a_video=_counted(
-            VIDEO_BAR_SECONDS * int(length(record) // VIDEO_BAR_SECONDS) for record in records
-        ),
+        seconds_a_video=_counted(video_bars),
         density_before=density_before,
         density_after=density_after,
         words_before=words_before,
         words_after=words_after,
-        documents=_counted(document_of(step.source_text or "") for step in swapped),
-        licences=_counted(step.licence or "not stated" for step in swapped),
+        documents=_counted(documents),
+        licences=_counted(licences),
         checks=_checks(swapped),
         seconds=sum(seconds),
     )
 
 
 def document_of(source_text: str) -> str:
-    """Return which document a swapped step is from: its source_text without the step's place."""
-    return source_text.rpartition("#")[0]
+    """Return which document a swapped step is from: its source_text without the step's number."""
+    document, _, _ = source_text.rpartition("#")
+    return document
 
 
 def _fates(record: Record) -> list[str]:
     """Return what became of each sentence: why it was sieved, or how it was kept."""
-    sieved = [item.reason for item in record.dropped if item.what == "sentence"]
-    fates: dict[int, str] = {}
-    # a step without source_text has the words that were said
-    for step in sorted(record.steps, key=lambda step: bool(step.source_text)):
-        fates |= dict.fromkeys(step.sources, SWAPPED_SENTENCE if step.source_text else OWN_WORDS)
-    return [*sieved, *fates.values()]
+    fates = []
+    for item in record.dropped:
+        if item.what == "sentence":
+            fates.append(item.reason)
+    # a step without source_text has the words that were said; a swapped one counts before it
+    own_words: dict[int, str] = {}
+    swapped: dict[int, str] = {}
+    for step in record.steps:
+        if step.source_text:
+            swapped |= dict.fromkeys(step.sources, SWAPPED_SENTENCE)
+        else:
+            own_words |= dict.fromkeys(step.sources, OWN_WORDS)
+    sentence_fates = own_words | swapped
+    return [*fates, *sentence_fates.values()]
 
 
 def _bars(values: Sequence[float]) -> Counts:
-    return _counted(min(MAX_BAR, int(value)) for value in values)
+    bars = [min(MAX_BAR, int(value)) for value in values]
+    return _counted(bars)
 
 
 def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
@@ -124,16 +162,22 @@ def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
     such words."""
     counts: Counter[str] = Counter()
     bars = []
-    for text, words in zip(texts, content_words(texts, numerals=True), strict=True):
+    words_of_texts = content_words(texts, numerals=True)
+    for text, words in zip(texts, words_of_texts, strict=True):
         counts.update(words)
-        share = min(1.0, len(words) / max(1, len(text.split())))
-        bars.append(min(DENSITY_BARS - 1, int(share * DENSITY_BARS)))
-    return _sorted(Counter(dict(counts.most_common(MAX_WORDS)))), _counted(bars)
+        word_count = max(1, len(text.split()))
+        share = min(1.0, len(words) / word_count)
+        bar = int(share * DENSITY_BARS)
+        bars.append(min(DENSITY_BARS - 1, bar))
+    most_common = dict(counts.most_common(MAX_WORDS))
+    return _sorted(Counter(most_common)), _counted(bars)
 
 
 def _checks(swapped: Sequence[Step]) -> Counts:
-    """Count the swaps that change something, read again from what was written: none may but a
-    number not said."""
-    changes = [change(step.alternatives[0], step.text, new_numbers=False) for step in swapped]
-    counts = Counter(reason or "nothing is changed" for reason in changes)
-    return _sorted(counts + Counter({NEW_NUMBER: 0}))
+    """Count the swaps that change something, read again from what was written: they may change
+    nothing but add a number."""
+    counts: Counter[str] = Counter()
+    for step in swapped:
+        reason = change(step.alternatives[0], step.text, new_numbers=False)
+        counts[reason or "nothing is changed"] += 1
+    return _sorted(counts)

@@ -1,20 +1,20 @@
-"""Records whose narration is sieved, and swapped for human-written steps where it tells one (eqs.
+"""Records whose narration is sieved, and swapped for human-written steps where it states one (eqs.
 3, 4, 6, 7).
 
     raw          every sentence as it was said (the paper's Raw ASR)
     only-sieve   the sentences that a step is near to, as they were said
-    swap         that step instead of the sentence; what was said is kept among `alternatives`
+    swap         that step instead of the sentence; what was said is among `alternatives`
     mix          both, as two steps with the same seconds
 
 A sentence whose near steps all change a number, a unit or a negation keeps its own words
 (`refused`): a step without `source_text`, licence and `alternatives` has not been swapped.
 
 The seconds are those of the speech, in `spans` and in `said`: the paper keeps the transcript's
-times. Nobody has looked at the picture, so `status` stays None; a NaSVA model may place the steps
-anew, since these are ordinary records.
+times. The picture is not used, so `status` stays None; a NaSVA model may place the steps again,
+since these are ordinary records.
 
-P(a sentence tells a step | its wording): "throw the onions in" does, "my grandma loved onions" does
-not.
+P(a sentence states a step | its wording): "throw the onions in" does, "my grandma loved onions"
+does not.
 
 A logistic regression on MiniLM vectors, fitted by `benchmarks/fit_instruction_wording.py` to spoken
 cooking steps and to talk between steps about the same food. Beyond the paper, whose sieve is the
@@ -49,7 +49,7 @@ NO_INSTRUCTION = "it sounds like no instruction"
 
 
 def instruction_probability(vectors: Matrix) -> Matrix:
-    """Return P(it tells a step) of each sentence, (S,), from its MiniLM vector (S, 384).
+    """Return P(it states a step) of each sentence, (S,), from its MiniLM vector (S, 384).
 
     Raises ShapeError for another width.
     """
@@ -60,13 +60,14 @@ def instruction_probability(vectors: Matrix) -> Matrix:
 def are_instructions(
     texts: Sequence[str], floor: float, vectors: Matrix | None = None
 ) -> list[bool]:
-    """Tell for each text whether P(it tells a step) reaches the floor; vectors: its MiniLM vectors,
-    if at hand."""
+    """Return for each text whether P(it states a step) reaches the floor; vectors: the MiniLM
+    vectors, if there are any yet."""
     if vectors is None:
         from stepline.text import embed
 
         vectors = embed(texts, model=WORDING_ENCODER)
-    return [bool(chance >= floor) for chance in instruction_probability(vectors)]
+    probabilities = instruction_probability(vectors)
+    return [bool(probability >= floor) for probability in probabilities]
 
 
 Embed = Callable[[Sequence[str]], Matrix]
@@ -91,57 +92,81 @@ def sieve_and_swap(
     out and why.
 
     paired: each record's documents, the likeliest first; needed by scope "paired" and methods
-    "monotone" and "line-model". retained: the documents of scope "retained"; None searches all. embed: texts to the
-    (N, D) unit vectors of the base's encoder; None is `base.embed`, which refuses an encoder that
-    has changed since. Earlier steps of a record are replaced. Raises ShapeError where the numbers
-    do not fit, ModelError where the line model cannot read the base's vectors.
+    "monotone" and "line-model". retained: the documents of scope "retained"; None searches all.
+    embed: texts to the (N, D) unit vectors of the base's encoder; None is `base.embed`, which
+    refuses an encoder that has changed since. Earlier steps of a record are replaced. Raises
+    ShapeError where the numbers do not fit, ModelError where the line model cannot read the base's
+    vectors.
     """
-    if paired is not None and len(paired) != len(records):
-        raise ShapeError(f"paired must have one entry a record: {len(records)}, not {len(paired)}")
-    if paired is None and (settings.scope == "paired" or settings.is_ordered):
-        raise ShapeError(
-            f"scope 'paired' and method {settings.method!r} need each record's documents;"
-            " give `paired`"
-        )
-    if settings.method == "line-model" and base.encoder != WORDING_ENCODER:
-        raise ModelError(
-            f"method 'line-model' reads vectors of {WORDING_ENCODER}, and the base has those of"
-            f" {base.encoder}; build it with --set text_base.encoder={WORDING_ENCODER}"
-        )
+    _check_inputs(records, base, settings, paired)
     narration = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
         return [_raw(record, own) for record, own in zip(records, narration, strict=True)]
-    texts = [segment.text for own in narration for segment in own]
-    vectors = (embed or base.embed)(texts)
-    cuts = np.cumsum([0, *map(len, narration)])
+    all_segments: list[NarrationSegment] = []
+    counts = []
+    for own_segments in narration:
+        all_segments += own_segments
+        counts.append(len(own_segments))
+    texts = [segment.text for segment in all_segments]
+    embed_texts = embed or base.embed
+    vectors = embed_texts(texts)
+    # the segments of record n are all_segments[cuts[n] : cuts[n + 1]]
+    cuts = np.cumsum([0, *counts])
+    bounds = list(itertools.pairwise(cuts))
+    all_outcomes: list[SegmentOutcome] = []
     if settings.method == "nearest" and settings.scope != "paired":
         # the steps of one set of documents are searched for all records together
         documents = retained if settings.scope == "retained" else None
-        all_segments = [segment for own in narration for segment in own]
-        joined = nearest_steps(all_segments, vectors, base, documents, settings)
-        outcomes = [joined[start:end] for start, end in itertools.pairwise(cuts)]
+        all_outcomes = nearest_steps(all_segments, vectors, base, documents, settings)
     else:
         match = MATCH_OF_METHOD[settings.method]
-        blocks = [vectors[start:end] for start, end in itertools.pairwise(cuts)]
-        outcomes = [
-            match(own, block, base, documents, settings)
-            for own, block, documents in zip(narration, blocks, paired or (), strict=True)
-        ]
+        for (start, end), own_documents in zip(bounds, paired or (), strict=True):
+            own_segments = all_segments[start:end]
+            own_vectors = vectors[start:end]
+            all_outcomes += match(own_segments, own_vectors, base, own_documents, settings)
     if settings.sieve == "wording":
-        at_hand = vectors if base.encoder == WORDING_ENCODER else None
-        verdicts = iter(are_instructions(texts, settings.instruction, at_hand))
-        outcomes = [[_heard(outcome, next(verdicts)) for outcome in own] for own in outcomes]
-    return [
-        _swapped(record, merge_matches(own, settings), settings)
-        for record, own in zip(records, outcomes, strict=True)
-    ]
+        minilm_vectors = vectors if base.encoder == WORDING_ENCODER else None
+        all_outcomes = _only_instructions(all_outcomes, texts, minilm_vectors, settings)
+    swapped_records = []
+    for record, (start, end) in zip(records, bounds, strict=True):
+        outcomes = merge_matches(all_outcomes[start:end], settings)
+        swapped_records.append(_swapped(record, outcomes, settings))
+    return swapped_records
 
 
-def _heard(outcome: SegmentOutcome, is_instruction: bool) -> SegmentOutcome:
-    """Return the outcome, or a miss where a step is near to what sounds like no instruction."""
-    if is_instruction or isinstance(outcome, SieveRejection):
-        return outcome
-    return SieveRejection(outcome.segment, NO_INSTRUCTION)
+def _check_inputs(
+    records: Sequence[Record],
+    base: TextBase,
+    settings: SwapSettings,
+    paired: Sequence[DocumentIds] | None,
+) -> None:
+    """Raise ShapeError where documents are missing, ModelError for a base of another encoder."""
+    if paired is not None and len(paired) != len(records):
+        raise ShapeError(f"paired must have one entry a record: {len(records)}, not {len(paired)}")
+    if paired is None and (settings.scope == "paired" or settings.is_ordered):
+        fault = f"scope 'paired' and method {settings.method!r} need each record's documents"
+        raise ShapeError(f"{fault}; give `paired`")
+    if settings.method == "line-model" and base.encoder != WORDING_ENCODER:
+        need = f"method 'line-model' reads vectors of {WORDING_ENCODER}"
+        cure = f"build it with --set text_base.encoder={WORDING_ENCODER}"
+        raise ModelError(f"{need}, and the base has those of {base.encoder}; {cure}")
+
+
+def _only_instructions(
+    outcomes: Sequence[SegmentOutcome],
+    texts: Sequence[str],
+    vectors: Matrix | None,
+    settings: SwapSettings,
+) -> list[SegmentOutcome]:
+    """Return the outcomes, those of texts that sound like no instruction as rejections."""
+    is_instruction = are_instructions(texts, settings.instruction, vectors)
+    sieved: list[SegmentOutcome] = []
+    for outcome, passes in zip(outcomes, is_instruction, strict=True):
+        if passes or isinstance(outcome, SieveRejection):
+            sieved.append(outcome)
+        else:
+            sieved.append(SieveRejection(outcome.segment, NO_INSTRUCTION))
+    return sieved
 
 
 def _raw(record: Record, narration: Sequence[NarrationSegment]) -> Record:
@@ -150,7 +175,9 @@ def _raw(record: Record, narration: Sequence[NarrationSegment]) -> Record:
 
 
 def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> Record:
-    forms = ("swap", "only-sieve") if settings.variant == "mix" else (settings.variant,)
+    # which texts a match gives
+    gives_swapped = settings.variant in ("swap", "mix")
+    gives_own_words = settings.variant in ("only-sieve", "mix")
     steps: list[Step] = []
     sieved: list[Rejected] = []
     for outcome in outcomes:
@@ -161,22 +188,29 @@ def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapS
                 sieved.append(Rejected(what="sentence", text=text, reason=outcome.reason))
             continue
         score = min(1.0, max(0.0, outcome.similarity))
-        for form in forms if isinstance(outcome, Match) else ("only-sieve",):
-            if isinstance(outcome, Match) and form == "swap":
-                written = outcome.step
-                origin = {
-                    "source_text": f"{written.source}: {written.id}",
-                    "licence": written.licence,
-                    "alternatives": (segment.text,),
-                }
-                steps.append(_step(len(steps), segment, written.text, score=score, **origin))
-            else:
-                steps.append(_step(len(steps), segment, segment.text, score=score))
-    changes = {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)}
+        is_match = isinstance(outcome, Match)
+        if isinstance(outcome, Match) and gives_swapped:
+            written = outcome.step
+            origin = {
+                "source_text": f"{written.source}: {written.id}",
+                "licence": written.licence,
+                "alternatives": (segment.text,),
+            }
+            steps.append(_step(len(steps), segment, written.text, score=score, **origin))
+        if gives_own_words or not is_match:
+            steps.append(_step(len(steps), segment, segment.text, score=score))
+    dropped = (*record.dropped, *sieved)
+    changes = {"steps": tuple(steps), "dropped": dropped}
     return Record.model_validate(dict(record) | changes)
 
 
 def _step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
     """Return a step at the seconds in which it is said."""
-    place = {"spans": (segment.span,), "said": segment.span, "sources": segment.sources}
-    return Step.model_validate({"id": str(number), "text": text, **place, **more})
+    fields = {
+        "id": str(number),
+        "text": text,
+        "spans": (segment.span,),
+        "said": segment.span,
+        "sources": segment.sources,
+    }
+    return Step.model_validate(fields | more)

@@ -5,13 +5,13 @@ table of videos.
     FOLDER                                  such files, sorted by name
     caption.json, raw_caption.json          HowTo100M: {id: {"text": [], "start": [], "end": []}}, streamed
     VIDEO.csv                               HowTo100M: one video's start,end,text
-      beside them HowTo100M_v1.csv          id -> category and task
+      next to it  HowTo100M_v1.csv          id -> category and task
                   task_ids.csv              task -> title
                   htm_vlen.csv              id -> seconds (vid,vlen)
 
-Nothing is held but the video at hand and HowTo100M's tables, which are arrays and not objects. What
-cannot be read comes as a Rejected, it is not raised. VideoFilter says which videos are taken at
-all: not the evaluation sets', not too long, not alone in their category (section 4.2).
+Only the current video and HowTo100M's tables are in memory; the tables are arrays and not objects.
+What cannot be read comes as a Rejected, it is not raised. VideoFilter says which videos are used:
+not the evaluation sets', not too long, not alone in their category (section 4.2).
 """
 
 import csv
@@ -50,6 +50,8 @@ BLOCK_ROWS = 65_536  # rows held as objects at a time
 ID_BYTES = 16  # stored of an id
 NUMBER_BYTES = 12  # stored of a number
 CATEGORY_BYTES = 48  # stored of a category
+VIDEOS_COLUMNS = (("video_id", ID_BYTES), ("category_1", CATEGORY_BYTES), ("task_id", NUMBER_BYTES))
+LENGTHS_COLUMNS = (("vid", ID_BYTES), ("vlen", NUMBER_BYTES))
 
 Cells = npt.NDArray[np.bytes_]
 
@@ -59,13 +61,20 @@ class CsvTable:
     bytes."""
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
-        parts = [[np.empty(0, f"S{width}")] for _, width in columns]
-        for rows in _blocks(path, [name for name, _ in columns]):
+        names = []
+        parts = []  # of each column
+        for name, width in columns:
+            names.append(name)
+            parts.append([np.empty(0, f"S{width}")])
+        for rows in _blocks(path, names):
             for part, cells in zip(parts, zip(*rows, strict=True), strict=True):
-                part.append(np.array([cell.encode() for cell in cells], dtype=part[0].dtype))
-        arrays = [np.concatenate(part) for part in parts]
-        order = np.argsort(arrays[0], kind="stable")
-        self._ids, *self._cells = (array[order] for array in arrays)
+                data = [cell.encode() for cell in cells]
+                part.append(np.array(data, dtype=part[0].dtype))
+        # sorted by the first column
+        ids, *others = map(np.concatenate, parts)
+        order = np.argsort(ids, kind="stable")
+        self._ids = ids[order]
+        self._cells = [column[order] for column in others]
 
     def find(self, key: str) -> list[str] | None:
         """Return the other cells of a row; None where the key is not there. The first row of a key
@@ -81,11 +90,11 @@ def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             rows = csv.DictReader(file)
-            lacking = [column for column in columns if column not in (rows.fieldnames or ())]
-            if lacking:
-                raise DatasetError(
-                    f"{path}: line 1 lacks the column {lacking[0]!r}; it needs {', '.join(columns)}"
-                )
+            header = rows.fieldnames or ()
+            for column in columns:
+                if column not in header:
+                    fault = f"{path}: line 1 lacks the column {column!r}"
+                    raise DatasetError(f"{fault}; it needs {', '.join(columns)}")
             cells = ([row[column] or "" for column in columns] for row in rows)
             while block := list(islice(cells, BLOCK_ROWS)):
                 yield block
@@ -94,18 +103,17 @@ def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
 
 
 class VideoTable:
-    """What the tables beside a captions file say of its videos; a table that is not there says
-    nothing."""
+    """What the tables next to a captions file say of its videos; each table may be absent."""
 
     def __init__(self, folder: Path) -> None:
-        def table(name: str, columns: Sequence[tuple[str, int]]) -> CsvTable | None:
-            return CsvTable(folder / name, columns) if (folder / name).is_file() else None
-
-        category = ("category_1", CATEGORY_BYTES)
-        self._videos = table(
-            VIDEOS_FILE, [("video_id", ID_BYTES), category, ("task_id", NUMBER_BYTES)]
-        )
-        self._lengths = table(LENGTHS_FILE, [("vid", ID_BYTES), ("vlen", NUMBER_BYTES)])
+        self._videos: CsvTable | None = None
+        videos_path = folder / VIDEOS_FILE
+        if videos_path.is_file():
+            self._videos = CsvTable(videos_path, VIDEOS_COLUMNS)
+        self._lengths: CsvTable | None = None
+        lengths_path = folder / LENGTHS_FILE
+        if lengths_path.is_file():
+            self._lengths = CsvTable(lengths_path, LENGTHS_COLUMNS)
         self._titles = read_titles(folder / TITLES_FILE)
 
     def with_table_facts(self, record: Record) -> Record:
@@ -114,7 +122,9 @@ class VideoTable:
         id = record.video.id
         facts: dict[str, object] = {}  # of the video
         settings = record.settings
-        row = self._videos.find(id) if self._videos else None
+        row = None
+        if self._videos is not None:
+            row = self._videos.find(id)
         if row is not None:
             category, task = row
             if task:
@@ -122,10 +132,13 @@ class VideoTable:
                 facts |= {"title": title, "task": title}
             if category:
                 settings = settings | {"category": category}
-        length = self._lengths.find(id) if self._lengths else None
-        duration = seconds_of(length[0]) if length else None
-        if duration is not None:
-            facts["duration"] = duration
+        length_cells = None
+        if self._lengths is not None:
+            length_cells = self._lengths.find(id)
+        if length_cells is not None:
+            duration = seconds_of(length_cells[0])
+            if duration is not None:
+                facts["duration"] = duration
         video = record.video.model_copy(update=facts)
         return record.model_copy(update={"video": video, "settings": settings})
 
@@ -134,12 +147,14 @@ def read_titles(path: Path) -> dict[str, str]:
     """Return task -> title of a file of "id<tab>title" lines, without a header."""
     if not path.is_file():
         return {}
+    titles = {}
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        lines = (
-            line.rstrip("\r\n").replace(",", "\t", "\t" not in line).partition("\t")
-            for line in file
-        )
-        return {task.strip(): title.strip() for task, _, title in lines if title.strip()}
+        for line in file:
+            separator = "\t" if "\t" in line else ","
+            task, _, title = line.partition(separator)
+            if title.strip():
+                titles[task.strip()] = title.strip()
+    return titles
 
 
 def seconds_of(cell: str) -> float | None:
@@ -148,10 +163,13 @@ def seconds_of(cell: str) -> float | None:
         value = float(cell)
     except ValueError:
         return None
-    return value if 0 < value <= LATEST else None
+    if not 0 < value <= LATEST:
+        return None
+    return value
 
 
 DATA_SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
+HEAD_BYTES = 256  # of a JSON file, in which a record states its version
 CAPTION_FILES = ("caption.json", "raw_caption.json")
 
 
@@ -162,10 +180,11 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
     """Yield every video of a file or folder, in a fixed order. Raises DatasetError where there is
     nothing to read."""
     if not path.exists():
-        raise DatasetError(
-            f"{path}: is not there; give records (.parquet, .json) or HowTo100M's captions"
-        )
-    files = [path] if path.is_file() else _files(path)
+        cure = "give records (.parquet, .json) or HowTo100M's captions"
+        raise DatasetError(f"{path}: is not there; {cure}")
+    files = [path]
+    if not path.is_file():
+        files = _files(path)
     table = functools.lru_cache(maxsize=1)(VideoTable)  # files of one folder share its tables
     for file in files:
         if file.suffix == ".parquet":
@@ -179,29 +198,30 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
 
 
 def _files(folder: Path) -> list[Path]:
-    captions = [folder / name for name in CAPTION_FILES if (folder / name).is_file()]
-    if captions:
-        return captions[:1]
+    for name in CAPTION_FILES:
+        captions = folder / name
+        if captions.is_file():
+            return [captions]
     files = []
     for file in files_below(folder):
         is_data = file.suffix in DATA_SUFFIXES and file.name not in TABLE_FILES
         if is_data and not file.name.startswith("."):
             files.append(file)
     if not files:
-        raise DatasetError(
-            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline transcribe --out` writes records"
-        )
+        fault = f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file"
+        raise DatasetError(f"{fault}; `stepline transcribe --out` writes records")
     return files
 
 
 def _rejected(reason: object, location: str) -> Rejected:
     """Return what is said of a video that cannot be read, without the location before the
     reason."""
-    return Rejected("video", str(reason).removeprefix(f"{location}: "), location=location)
+    bare_reason = str(reason).removeprefix(f"{location}: ")
+    return Rejected("video", bare_reason, location=location)
 
 
 def _parquet(file: Path) -> Iterator[VideoOrRejected]:
-    """Yield the records of a Parquet file; a cell that is no record is told, damage ends the
+    """Yield the records of a Parquet file; a cell that is no record is a Rejected, damage ends the
     file."""
     try:
         for row, cell in enumerate(read_text_column(file, "record")):
@@ -220,16 +240,17 @@ def _lines(file: Path) -> Iterator[VideoOrRejected]:
         yield _rejected(f"cannot be read ({error.strerror})", str(file))
 
 
-def _record(text: str | bytes, place: str) -> VideoOrRejected:
+def _record(text: str | bytes, location: str) -> VideoOrRejected:
     try:
-        return from_json(text, place)
+        return from_json(text, location)
     except StoreError as error:
-        return _rejected(error, place)
+        return _rejected(error, location)
 
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
-        cues = parse_csv(read_caption_text(file).text, str(file))
+        text = read_caption_text(file).text
+        cues = parse_csv(text, str(file))
     except CaptionError as error:
         return _rejected(error, str(file))
     rows = []
@@ -243,7 +264,7 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
     """Yield one record, or the videos of HowTo100M's captions, whichever the file holds."""
     try:
         with file.open("rb") as stream:
-            head = stream.read(256)
+            head = stream.read(HEAD_BYTES)
         if b'"version"' in head:
             yield read_record(file)
             return
@@ -253,7 +274,8 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
         return
     for key, value in json_members(file):
         if isinstance(value, JsonDamage):
-            yield _rejected(value.reason, f"{file}: {key}".removesuffix(": "))
+            location = f"{file}: {key}".removesuffix(": ")
+            yield _rejected(value.reason, location)
         else:
             yield _captioned(key, value, file, tables)
 
@@ -263,23 +285,24 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Vide
     readers do."""
     node = Node(value, f"{file}: {video}")
     try:
-        starts, ends, texts = (list(node[column].rows()) for column in ("start", "end", "text"))
+        starts = list(node["start"].rows())
+        ends = list(node["end"].rows())
+        texts = list(node["text"].rows())
         if not len(starts) == len(ends) == len(texts):
             counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
             return _rejected(counts, node.location)
-        rows = [
-            (text.text(), start.number(), end.number())
-            for start, end, text in zip(starts, ends, texts, strict=True)
-        ]
+        rows = []
+        for start, end, text in zip(starts, ends, texts, strict=True):
+            rows.append((text.text(), start.number(), end.number()))
     except (DatasetError, ValueError) as error:
         return Rejected("video", str(error), location=node.location)
     return _video(video, rows, node.location, table)
 
 
 def _video(
-    video: str, rows: Sequence[tuple[str, float, float]], place: str, table: VideoTable
+    video: str, rows: Sequence[tuple[str, float, float]], location: str, table: VideoTable
 ) -> VideoOrRejected:
-    """Return a record of what is said, (text, start, end) a row, with what the tables know of its
+    """Return a record of what is said, (text, start, end) per row, with what the tables know of its
     video."""
     try:
         builder = RecordBuilder(video)
@@ -287,12 +310,14 @@ def _video(
             builder.add_sentence(text, start, end)
         entry: DatasetEntry = builder.entry()
     except ValueError as error:
-        return Rejected("video", str(error), location=place)
+        return Rejected("video", str(error), location=location)
     if entry.record is None:
         reasons = "; ".join(row.reason for row in entry.rejected)
-        return _rejected(reasons or "holds nothing", place)
+        return _rejected(reasons or "holds nothing", location)
     return table.with_table_facts(entry.record)
 
+
+KEY_BYTES = 8  # of an id that was read
 
 # why a video stays out
 UNREADABLE_VIDEO = "it cannot be read"
@@ -306,38 +331,41 @@ SILENT_VIDEO = "nothing is said in it"
 
 def length(record: Record) -> float:
     """Return a video's seconds: its duration, or where that is not known the end of its speech."""
-    ends = (sentence.span.end for sentence in record.sentences)
+    ends = [sentence.span.end for sentence in record.sentences]
     return record.video.duration or max(ends, default=0.0)
 
 
 @dataclass
 class VideoFilter:
-    """Says of each video in turn why it stays out. tasks: how many videos of each task could come
-    in; has_categories: whether any video that was counted names its category."""
+    """Why each video stays out, asked in order. tasks: how many videos of each task could come in;
+    has_categories: whether any video that was counted names its category."""
 
     settings: PairingSettings
     excluded: ExcludedVideos
     tasks: Counter[str] = field(default_factory=Counter)
     has_categories: bool = False
-    # 8 bytes of each id that was read: 60 bytes of memory a video
+    # KEY_BYTES of each id that was read: 60 bytes of memory per video
     keys: set[int] = field(default_factory=set)
 
     def count(self, videos: Iterable[VideoOrRejected]) -> int:
-        """Go through all videos once, counting tasks; return how many there are. Then each can be
-        asked for."""
+        """Count the videos of each task, before `rejection_reason` is asked; return how many videos
+        there are."""
         number = 0
         for video in videos:
             number += 1
-            if isinstance(video, Record) and video.settings.get("category"):
+            if isinstance(video, Rejected):
+                continue
+            if video.settings.get("category"):
                 self.has_categories = True
-            if isinstance(video, Record) and self._refused(video) is None and video.video.task:
-                self.tasks[video.video.task] += 1
+            task = video.video.task
+            if self._refused(video) is None and task:
+                self.tasks[task] += 1
         self.keys.clear()
         return number
 
     def rejection_reason(self, video: VideoOrRejected) -> str | None:
-        """Return why a video stays out; None where it comes in. Each video is to be asked for once,
-        in order."""
+        """Return why a video stays out; None where it comes in. Ask once for each video, in
+        order."""
         if isinstance(video, Rejected):
             return UNREADABLE_VIDEO
         reason = self._refused(video)
@@ -347,14 +375,16 @@ class VideoFilter:
         return reason
 
     def _refused(self, record: Record) -> str | None:
-        digest = hashlib.blake2b(record.id.encode(errors="replace"), digest_size=8).digest()
+        id_bytes = record.id.encode(errors="replace")
+        digest = hashlib.blake2b(id_bytes, digest_size=KEY_BYTES).digest()
         key = int.from_bytes(digest, "big")
         if key in self.keys:
             return REPEATED_ID
         self.keys.add(key)
         if record.video.id in self.excluded:
             return EVALUATION_VIDEO
-        if self.settings.category and record.settings.get("category") != self.settings.category:
+        category = self.settings.category
+        if category and record.settings.get("category") != category:
             return OTHER_CATEGORY
         if length(record) > self.settings.longest_video:
             return TOO_LONG

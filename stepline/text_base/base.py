@@ -15,14 +15,13 @@ from stepline.text_base.index import Index, open_index, open_vectors, require_ma
 from stepline.text_base.manifest import Manifest
 from stepline.text_base.parquet_tables import PartedTable, Row
 from stepline.text_base.settings import Engine
-from stepline.text_base.vectors import NO_ROW, Rows, nearest_exact
+from stepline.text_base.vectors import NO_ROW, Block, Neighbours, Rows, nearest_exact
 
 BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
 
 
 class TextBase:
-    """An opened text base. A row is the number of a step; a document's number is its place in
-    reading order.
+    """An opened text base. A row is the number of a step; documents are numbered in reading order.
 
     Near-duplicate lines share a row. Nothing is loaded whole.
     """
@@ -34,35 +33,36 @@ class TextBase:
         self.width = manifest.width  # D of a vector
         self.step_count = manifest.steps
         self.document_count = manifest.documents
-        parts = manifest.parts
-        folders = [folder / "parts" / part.name for part in parts]
-        self._steps = PartedTable(
-            [part / "steps.parquet" for part in folders],
-            [part.steps for part in parts],
-            STEP_GROUP_ROWS,
-        )
-        self._documents = PartedTable(
-            [part / "documents.parquet" for part in folders],
-            [part.documents for part in parts],
-            DOCUMENT_GROUP_ROWS,
-        )
+        step_files = []
+        step_counts = []
+        document_files = []
+        document_counts = []
+        for part in manifest.parts:
+            part_folder = folder / "parts" / part.name
+            step_files.append(part_folder / "steps.parquet")
+            step_counts.append(part.steps)
+            document_files.append(part_folder / "documents.parquet")
+            document_counts.append(part.documents)
+        self._steps = PartedTable(step_files, step_counts, STEP_GROUP_ROWS)
+        self._documents = PartedTable(document_files, document_counts, DOCUMENT_GROUP_ROWS)
         self._vectors = open_vectors(folder, manifest)
         self._indexes: dict[Engine, Index] = {}
-        self._last: tuple[Rows, Rows] | None = None  # documents asked for last, and their rows
-        if len(self._vectors) != manifest.steps:
-            raise StoreError(
-                f"{folder}: {len(self._vectors)} vectors for {manifest.steps} steps; build it again"
-            )
+        self._last: tuple[Rows, Rows] | None = None  # documents of the last search, and their rows
+        vector_count = len(self._vectors)
+        if vector_count != manifest.steps:
+            fault = f"{vector_count} vectors for {manifest.steps} steps"
+            raise StoreError(f"{folder}: {fault}; build it again")
 
     @property
     def engine(self) -> Engine:
-        """What searches unless another is named: the index built last, "exact" where there is
-        none."""
-        return self.manifest.indexes[-1].engine if self.manifest.indexes else "exact"
+        """What searches unless another is named: the index built last, "exact" without an index."""
+        indexes = self.manifest.indexes
+        if not indexes:
+            return "exact"
+        return indexes[-1].engine
 
     def documents(self) -> Iterator[Document]:
-        """Yield every document in reading order, in its own wording; the place of one is its
-        number."""
+        """Yield every document in reading order, from number 0 on, in its own wording."""
         for row in self._documents:
             yield _document(row)
 
@@ -72,30 +72,36 @@ class TextBase:
 
     def rows_of(self, number: int) -> Rows:
         """Return the rows of a document's steps, in its order: (its steps,)."""
-        return np.array(self._documents[number]["rows"], dtype=np.int64)
+        document = self._documents[number]
+        rows = document["rows"]
+        return np.array(rows, dtype=np.int64)
 
     def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
         """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that
         is not there."""
         numbers = [int(row) for row in rows]
+        steps = {}
         # in their order on disk, so that each group is read once
-        steps = {row: TextStep(**self._steps[row]) for row in sorted(set(numbers))}
+        for row in sorted(set(numbers)):
+            fields = self._steps[row]
+            steps[row] = TextStep(**fields)
         return [steps[row] for row in numbers]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
         """Return the unit vectors of these rows: (len(rows), D) float32. Raises ShapeError for a
         row not there."""
-        return self._vectors.take(np.asarray(rows, dtype=np.int64))
+        numbers = np.asarray(rows, dtype=np.int64)
+        return self._vectors.take(numbers)
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that
         has changed."""
         from stepline.text import embed
 
-        if encoder_facts(self.encoder)[0] != self.manifest.encoder_sha256:
-            raise ModelError(
-                f"{self.encoder}: not the encoder that {self.folder} was built with; build it again"
-            )
+        digest, *_ = encoder_facts(self.encoder)
+        if digest != self.manifest.encoder_sha256:
+            fault = f"{self.encoder}: not the encoder that {self.folder} was built with"
+            raise ModelError(f"{fault}; build it again")
         return embed(texts, model=self.encoder)
 
     def nearest(
@@ -106,7 +112,7 @@ class TextBase:
         engine: Engine | None = None,
         effort: int | None = None,
         documents: Sequence[int] | Rows | None = None,
-    ) -> tuple[Rows, Matrix]:
+    ) -> Neighbours:
         """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k)
         float32.
 
@@ -114,19 +120,20 @@ class TextBase:
         steps exist, the rest are row -1 with cosine -1. documents: search the steps of these only
         (then always exactly).
         engine: any but exact needs its index (`add_index`); None is the index built last, exact
-        where there is none.
+        without an index.
         effort: lists probed, or ef; None is the one that measured the recall asked for.
         Raises ShapeError for another width, StoreError for an index that is missing.
         """
         if queries.ndim != 2 or queries.shape[1] != self.width:
-            raise ShapeError(
-                f"queries {queries.shape}: need (N, {self.width}); embed them with {self.encoder}"
-            )
+            need = f"queries {queries.shape}: need (N, {self.width})"
+            raise ShapeError(f"{need}; embed them with {self.encoder}")
         if documents is not None:
             return self._nearest_of(queries, k, documents)
-        engine = engine or self.engine
+        if engine is None:
+            engine = self.engine
         if engine == "exact":
-            return nearest_exact(queries, self._vectors.blocks(), k)
+            blocks = self._vectors.blocks()
+            return nearest_exact(queries, blocks, k)
         entries = {entry.engine: entry for entry in self.manifest.indexes}
         if engine not in entries:
             engines = ", ".join(entries) or "none"
@@ -134,38 +141,55 @@ class TextBase:
             raise StoreError(f"{self.folder}: has no {engine} index (built: {engines}); {cure}")
         if engine not in self._indexes:
             self._indexes[engine] = open_index(self.folder, engine)
-        effort = entries[engine].effort if effort is None else effort
-        return self._indexes[engine].search(queries, k, effort)
+        if effort is None:
+            effort = entries[engine].effort
+        index = self._indexes[engine]
+        return index.search(queries, k, effort)
 
-    def _nearest_of(
-        self, queries: Matrix, k: int, documents: Sequence[int] | Rows
-    ) -> tuple[Rows, Matrix]:
+    def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> Neighbours:
         """Search the steps of some documents, read a piece at a time."""
-        rows = self._rows_of_all(np.unique(np.asarray(documents, dtype=np.int64)))
-        starts = range(0, len(rows), BLOCK_VECTORS)
-        blocks = (
-            (start, self._vectors.take(rows[start : start + BLOCK_VECTORS])) for start in starts
-        )
-        places, cosines = nearest_exact(queries, blocks, k)
-        return np.append(rows, NO_ROW)[places], cosines  # place -1, nothing, is row -1
+        document_array = np.asarray(documents, dtype=np.int64)
+        numbers = np.unique(document_array)
+        rows = self._rows_of_all(numbers)
+
+        def blocks() -> Iterator[Block]:
+            for start in range(0, len(rows), BLOCK_VECTORS):
+                block_rows = rows[start : start + BLOCK_VECTORS]
+                yield start, self._vectors.take(block_rows)
+
+        indexes, cosines = nearest_exact(queries, blocks(), k)
+        # index -1, nothing, is row -1
+        rows_or_none = np.append(rows, NO_ROW)
+        return rows_or_none[indexes], cosines
 
     def _rows_of_all(self, documents: Rows) -> Rows:
-        """Return the rows that some documents hold, ascending; those of the last documents asked
-        for are kept."""
-        if self._last is None or not np.array_equal(self._last[0], documents):
-            lists = [self.rows_of(number) for number in documents.tolist()]
-            rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *lists]))
-            self._last = (documents, rows)
-        return self._last[1]
+        """Return the rows that some documents hold, ascending; those of the last search are
+        kept."""
+        if self._last is not None:
+            last_documents, last_rows = self._last
+            if np.array_equal(last_documents, documents):
+                return last_rows
+        lists = [np.empty(0, dtype=np.int64)]
+        for number in documents.tolist():
+            lists.append(self.rows_of(number))
+        rows = np.unique(np.concatenate(lists))
+        self._last = (documents, rows)
+        return rows
 
 
 def open_base(folder: Path) -> TextBase:
-    """Return the text base in a folder. Raises StoreError, with the cure, where there is none or it
-    is damaged."""
-    return TextBase(folder, require_manifest(folder))
+    """Return the text base in a folder. Raises StoreError, with the cure, where there is no base or
+    it is damaged."""
+    manifest = require_manifest(folder)
+    return TextBase(folder, manifest)
 
 
 def _document(row: Row) -> Document:
     return Document.from_texts(
-        row["id"], row["title"], row["texts"], row["source"], row["licence"], row["ingredients"]
+        row["id"],
+        row["title"],
+        texts=row["texts"],
+        source=row["source"],
+        licence=row["licence"],
+        ingredients=row["ingredients"],
     )

@@ -1,7 +1,7 @@
 """A text base built from sources, or added to: read, merge, embed, index; the manifest is written
 last.
 
-BASE/manifest.json tells what is there. BASE/parts/0001/ and on hold the tables, arrays and vectors
+BASE/manifest.json lists what is there. BASE/parts/0001/ and on hold the tables, arrays and vectors
 of one build or appending; BASE/parts/000N/work/ holds what a build still needs, so that a killed
 one goes on where it was and ends with the same bytes.
 """
@@ -106,11 +106,13 @@ def _start(
         )
     if not append:
         raise StoreError(
-            f"{folder}: a text base of other sources or settings; add --append, or give another --out"
+            f"{folder}: a text base of other sources or settings; "
+            "add --append, or give another --out"
         )
     if (manifest.encoder_sha256, manifest.precision) != (facts[0], settings.precision):
         raise StoreError(
-            f"{folder}: embedded by {manifest.encoder} as {manifest.precision}; append with that encoder and precision"
+            f"{folder}: embedded by {manifest.encoder} as {manifest.precision}; "
+            "append with that encoder and precision"
         )
     return manifest
 
@@ -128,6 +130,7 @@ def _add_part(
     parts = [folder / "parts" / part.name for part in manifest.parts]
     part = folder / "parts" / f"{len(parts) + 1:04d}"
     _take_up(part, plan)
+    # each stage goes on where a killed run ended
     shards, tallies = read_shards(sources, part / "work", settings, licence)
     counts = write_tables(shards, parts, part, tallies, settings)
     write_embeddings(part, counts.steps, manifest.width, settings)

@@ -1,21 +1,20 @@
 """Shards of read documents made one part of the base: its lines merged, its documents pointing at
 rows.
 
-A part's files: steps.parquet (a row a line), documents.parquet (a row a document, in its own
+A part's files: steps.parquet (a row per line), documents.parquet (a row per document, in its own
 wording), and arrays: keys and key_rows (the key of normal words -> its row), bands, pairs and ends
 (sketches of its lines), identities (keys of its documents' ids), holder_rows and holders (which
-documents hold a row). The first occurrence of a line stands for all; what was read earlier never
-changes its row. Memory: 40 bytes a line read, beside what sorting may use.
+documents hold a row). The first occurrence of a line represents all; what was read earlier never
+changes its row. Memory: 40 bytes per line read, and what sorting may use.
 
 Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either
-stands for itself or for the earliest line that says the same; so a line that was kept is never
-dropped by what is appended later, and each merged line is within the threshold of the one that
-stands for it.
+represents itself or is merged into the earliest line that says the same. So a line that has a row
+is never dropped by what is appended later, and each merged line is within the threshold of the one
+that represents it.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -38,9 +37,13 @@ from stepline.text_base.read_sources import Tally, read_shard
 from stepline.text_base.settings import TextBaseSettings
 from stepline.text_base.vectors import Rows, read_array, write_arrays
 
+Array: TypeAlias = npt.NDArray[Any]  # of any numbers
 Flags: TypeAlias = npt.NDArray[np.bool_]
+LinePair: TypeAlias = tuple[int, int]  # a line and an earlier one
 
 HASH_SORT_BYTES = 64  # that sorting one hash takes: hash, place, order, marks
+HASH_BITS = 64
+MAX_RANGES = 1 << 16  # of hashes that are sorted one after another
 # lines with one band's hash that a line is compared with; more are hardly more alike
 MAX_CANDIDATES = 50
 STEP_GROUP_ROWS = 4_096  # of steps.parquet that are read together when one is asked for
@@ -72,37 +75,49 @@ def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
     keys: N in all, several arrays one after another (memory-mapped is fine). memory: bytes to sort
     in.
     """
-    firsts = np.arange(sum(map(len, keys)), dtype=np.int64)
+    count = sum(map(len, keys))
+    firsts = np.arange(count, dtype=np.int64)
     for places, edges in _equal_groups(keys, memory):
-        firsts[places] = np.repeat(places[edges[:-1]], np.diff(edges))
+        group_firsts = places[edges[:-1]]
+        group_sizes = np.diff(edges)
+        firsts[places] = np.repeat(group_firsts, group_sizes)
     return firsts
 
 
 def near_duplicates(
     sketches: Sequence[Sketch], known_count: int, threshold: float, memory: int
 ) -> Rows:
-    """Return for each line the place of the line that stands for it, itself where none is near:
+    """Return for each line the place of the line that represents it, itself without a near one:
     (N,) int64.
 
-    known_count: how many of the lines were merged before; they stay. threshold: Jaccard likeness of the
-    word pairs, 1 merges nothing.
+    known_count: how many of the lines were merged before; they stay. threshold: Jaccard likeness of
+    the word pairs, 1 merges nothing.
     """
     count = sum(len(part.keys) for part in sketches)
-    stands = np.arange(count, dtype=np.int64)
+    representatives = np.arange(count, dtype=np.int64)
     if threshold >= 1.0:
-        return stands
+        return representatives
     lines = _Pairs(sketches)
+    # the earliest line near each
     earliest = np.full(count, count, dtype=np.int64)
-    for band in range(sketches[0].bands.shape[1]):
+    _, band_count = sketches[0].bands.shape
+    for band in range(band_count):
         keys = [part.bands[:, band] for part in sketches]
-        for row, leader in _candidates(keys, known_count, memory):
-            if leader < earliest[row] and jaccard(lines[row], lines[leader]) >= threshold:
+        candidates = _candidates(keys, known_count, memory)
+        for row, leader in candidates:
+            if leader >= earliest[row]:
+                continue
+            if jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
-    for row in np.flatnonzero(earliest < count).tolist():
-        leader = int(stands[earliest[row]])  # the line that stands for the near one may be farther
-        if leader == earliest[row] or jaccard(lines[row], lines[leader]) >= threshold:
-            stands[row] = leader
-    return stands
+    # the line that represents the near one may be farther, so it is compared too
+    has_near = earliest < count
+    rows_with_near = np.flatnonzero(has_near)
+    for row in rows_with_near.tolist():
+        near = earliest[row]
+        leader = int(representatives[near])
+        if leader == near or jaccard(lines[row], lines[leader]) >= threshold:
+            representatives[row] = leader
+    return representatives
 
 
 class _Pairs:
@@ -110,26 +125,39 @@ class _Pairs:
 
     def __init__(self, sketches: Sequence[Sketch]) -> None:
         self._sketches = sketches
-        self._starts = np.cumsum([0, *(len(part.keys) for part in sketches)])
+        sizes = [0]
+        for part in sketches:
+            sizes.append(len(part.keys))
+        self._starts = np.cumsum(sizes)
 
     def __getitem__(self, row: int) -> npt.NDArray[np.uint32]:
-        part = int(np.searchsorted(self._starts, row, side="right")) - 1
-        place = int(row - self._starts[part])
-        ends = self._sketches[part].ends
-        start = ends[place - 1] if place else 0
-        return np.asarray(self._sketches[part].pairs[start : ends[place]])
+        next_number = np.searchsorted(self._starts, row, side="right")
+        number = int(next_number) - 1
+        part = self._sketches[number]
+        line = int(row - self._starts[number])
+        start = 0
+        if line:
+            start = part.ends[line - 1]
+        end = part.ends[line]
+        return np.asarray(part.pairs[start:end])
 
 
-def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[tuple[int, int]]:
+def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[LinePair]:
     """Yield (line, earlier line) for lines from `known_count` on that share a hash, at most
     MAX_CANDIDATES earlier ones each."""
     for places, edges in _equal_groups(keys, memory):
-        for group in np.flatnonzero(np.diff(edges) > 1).tolist():
-            members = places[edges[group] : edges[group + 1]].tolist()
-            for n, member in enumerate(members[1:], start=1):
-                if member >= known_count:
-                    for leader in members[: min(n, MAX_CANDIDATES)]:
-                        yield member, leader
+        has_several = np.diff(edges) > 1
+        groups = np.flatnonzero(has_several)
+        for group in groups.tolist():
+            start = edges[group]
+            end = edges[group + 1]
+            members = places[start:end].tolist()
+            for number, member in enumerate(members):
+                if member < known_count:
+                    continue
+                leader_count = min(number, MAX_CANDIDATES)
+                for leader in members[:leader_count]:
+                    yield member, leader
 
 
 def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, Rows]]:
@@ -138,34 +166,46 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
 
     Keys are sorted by ranges of the hash, one after another, each within the memory.
     """
-    count = sum(map(len, keys))
-    parts = 1
-    while count * HASH_SORT_BYTES > memory * parts and parts < 1 << 16:
-        parts *= 2
-    shift = np.uint64(64 - parts.bit_length() + 1)
-    starts = np.cumsum([0, *map(len, keys)])
-    for part in range(parts):
+    sizes = [len(array) for array in keys]
+    sort_bytes = sum(sizes) * HASH_SORT_BYTES
+    range_count = 1
+    while sort_bytes > memory * range_count and range_count < MAX_RANGES:
+        range_count *= 2
+    range_bits = range_count.bit_length() - 1
+    shift = np.uint64(HASH_BITS - range_bits)
+    starts = np.cumsum([0, *sizes])
+    for number in range(range_count):
+        # the hashes of this range and their places
         places = []
         hashes = []
         for start, array in zip(starts, keys, strict=False):
-            # a shift by all 64 bits is undefined
-            in_part = array >= 0 if parts == 1 else (array >> shift) == np.uint64(part)
-            rows = np.flatnonzero(in_part)
+            if range_count == 1:
+                # a shift by all 64 bits is undefined
+                rows = np.arange(len(array))
+            else:
+                ranges = array >> shift
+                in_range = ranges == np.uint64(number)
+                rows = np.flatnonzero(in_range)
+            part_hashes = array[rows]
             places.append(rows + start)
-            hashes.append(np.asarray(array[rows]))
+            hashes.append(np.asarray(part_hashes))
         if not any(map(len, hashes)):
             continue
-        joined = np.concatenate(hashes)
-        order = np.argsort(joined, kind="stable")
-        is_new = joined[order][1:] != joined[order][:-1]
-        edges = np.flatnonzero(np.concatenate([[True], is_new, [True]]))
-        yield np.concatenate(places)[order], edges
+        # equal ones side by side
+        all_hashes = np.concatenate(hashes)
+        all_places = np.concatenate(places)
+        order = np.argsort(all_hashes, kind="stable")
+        ordered = all_hashes[order]
+        is_new = ordered[1:] != ordered[:-1]
+        is_edge = np.concatenate([[True], is_new, [True]])
+        edges = np.flatnonzero(is_edge)
+        yield all_places[order], edges
 
 
 @dataclass(frozen=True)
 class Counts:
     """What one part holds: documents, lines read, merged as equal and as near, added; (documents,
-    lines) a source."""
+    lines) per source."""
 
     documents: int
     lines: int
@@ -196,45 +236,62 @@ def write_tables(
 
     Documents whose id was read before are left out and counted in the tallies.
     """
-    new = _NewDocuments(shards, parts, part, tallies, settings.memory << 20)
+    memory = settings.memory << 20  # bytes
+    new = _NewDocuments(shards, parts, part, tallies, memory)
     merged = _merge(new, parts, part, settings)
-    steps = _first_lines(new.rows(), merged.firsts)
+    rows = new.rows()
+    steps = _first_lines(rows, merged.firsts)
     write_table(steps, STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
-    documents: Counter[int] = Counter()  # by the number of their source
+    # both by the number of their source
+    documents: Counter[int] = Counter()
     lines: Counter[int] = Counter()
 
     def documents_with_rows() -> Iterator[Row]:
         start = 0
         for row in new.rows():
+            origin = row["origin"]
             count = len(row["texts"])
-            documents[row["origin"]] += 1
-            lines[row["origin"]] += count
-            yield row | {"rows": merged.rows[start : start + count].tolist()}
-            start += count
+            end = start + count
+            documents[origin] += 1
+            lines[origin] += count
+            line_rows = merged.rows[start:end]
+            yield row | {"rows": line_rows.tolist()}
+            start = end
 
     path = part / "documents.parquet"
     write_table(documents_with_rows(), DOCUMENT_COLUMNS, path, DOCUMENT_GROUP_ROWS)
     _write_holders(new.rows(), merged, parts, part)
     step_count = int(merged.firsts.sum())
+    line_count = len(merged.rows)
+    by_source = []
+    for origin in range(len(tallies)):
+        counts = (documents[origin], lines[origin])
+        by_source.append(counts)
     return Counts(
-        documents.total(),
-        len(merged.rows),
-        len(merged.rows) - step_count - merged.near,
-        merged.near,
-        step_count,
-        tuple((documents[origin], lines[origin]) for origin in range(len(tallies))),
+        documents=documents.total(),
+        lines=line_count,
+        same=line_count - step_count - merged.near,
+        near=merged.near,
+        steps=step_count,
+        by_source=tuple(by_source),
     )
 
 
 def line_sketch(part: Path) -> Sketch:
-    """Return the sketch of a part's lines, memory-mapped; in place of keys stands the first band,
-    for its length."""
+    """Return the sketch of a part's lines, memory-mapped.
+
+    Its keys are the first band: only their number is used.
+    """
     bands = read_array(part / "bands.u64", BAND_COUNT)
-    return Sketch(bands[:, 0], bands, read_array(part / "pairs.u32"), read_array(part / "ends.i64"))
+    pairs = read_array(part / "pairs.u32")
+    ends = read_array(part / "ends.i64")
+    first_band = bands[:, 0]
+    return Sketch(first_band, bands, pairs, ends)
 
 
 class _NewDocuments:
-    """The documents of some shards whose id no earlier document has; their ids' keys are written."""
+    """The documents of some shards whose id no earlier document has; their ids' keys are
+    written."""
 
     def __init__(
         self,
@@ -244,35 +301,46 @@ class _NewDocuments:
         tallies: Sequence[Tally],
         memory: int,
     ) -> None:
-        earlier = [read_array(folder / "identities.u64") for folder in parts]
-        ids = (row["id"] for shard in shards for row in read_shard(shard))
-        keys = np.array([text_key(id) for id in ids], dtype=np.uint64)
+        earlier_keys = [read_array(folder / "identities.u64") for folder in parts]
+        key_list = []
+        for row in _shard_rows(shards):
+            key_list.append(text_key(row["id"]))
+        keys = np.array(key_list, dtype=np.uint64)
         self._shards = shards
-        self._is_new = _are_first(earlier, keys, memory)[1]
+        _, self._is_new = _are_first(earlier_keys, keys, memory)
         if not self._is_new.all():
-            flags = iter(self._is_new.tolist())
-            for row in (row for shard in shards for row in read_shard(shard)):
-                if not next(flags):
-                    tallies[row["origin"]].add("duplicate id", row["id"])
-        write_arrays(part / "identities.u64", [keys[self._is_new]])
+            rows = _shard_rows(shards)
+            for row, is_new in zip(rows, self._is_new, strict=True):
+                if not is_new:
+                    tally = tallies[row["origin"]]
+                    tally.add("duplicate id", row["id"])
+        new_keys = keys[self._is_new]
+        write_arrays(part / "identities.u64", [new_keys])
 
     def by_shard(self) -> Iterator[list[Row]]:
-        """Yield those of one shard after another."""
+        """Yield the new documents of one shard after another."""
         flags = iter(self._is_new.tolist())
         for shard in self._shards:
             yield [row for row in read_shard(shard) if next(flags)]
 
     def rows(self) -> Iterator[Row]:
-        """Yield all of them."""
+        """Yield all new documents."""
         return chain.from_iterable(self.by_shard())
+
+
+def _shard_rows(shards: Sequence[Path]) -> Iterator[Row]:
+    for shard in shards:
+        yield from read_shard(shard)
 
 
 def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Rows, Flags]:
     """Return the place of the first key equal to each, among earlier ones and these, and whether it
     is that key itself."""
-    known_count = sum(map(len, earlier))
-    firsts = first_places([*earlier, keys], memory)[known_count:]
-    return firsts, firsts == np.arange(known_count, known_count + len(keys))
+    earlier_count = sum(map(len, earlier))
+    all_firsts = first_places([*earlier, keys], memory)
+    firsts = all_firsts[earlier_count:]
+    own_places = np.arange(earlier_count, len(all_firsts))
+    return firsts, firsts == own_places
 
 
 # ---------------------------------------------------------------- merging
@@ -283,65 +351,84 @@ def _merge(
 ) -> _MergeResult:
     """Find the row of every line; write the part's keys and sketches."""
     memory = settings.memory << 20
+    work_folder = part / "work"
     # lines of the same normal words
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
     texts = (text for row in new.rows() for text in row["texts"])
-    keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
+    line_keys = map(line_key, texts)
+    keys = np.fromiter(line_keys, dtype=np.uint64)
     first, is_distinct = _are_first(old_keys, keys, memory)
-    _write_sketches(new, is_distinct, part / "work")
+    _write_sketches(new, is_distinct, work_folder)
     # distinct lines that are near an earlier one
-    sketches = [*map(line_sketch, parts), line_sketch(part / "work")]
-    known_count = sum(len(earlier.ends) for earlier in sketches[:-1])
-    stands = near_duplicates(sketches, known_count, settings.merge, memory)[known_count:]
-    alone = stands == np.arange(known_count, known_count + len(stands))
-    row_of = stands  # of each distinct line
-    if len(stands):
-        ranks = np.cumsum(alone) - 1 + known_count
-        row_of = np.where(stands < known_count, stands, ranks[np.maximum(stands - known_count, 0)])
+    old_sketches = [line_sketch(folder) for folder in parts]
+    sketches = [*old_sketches, line_sketch(work_folder)]
+    known_count = sum(len(old.ends) for old in old_sketches)
+    all_representatives = near_duplicates(sketches, known_count, settings.merge, memory)
+    representatives = all_representatives[known_count:]
+    own_places = np.arange(known_count, len(all_representatives))
+    alone = representatives == own_places
+    # the row of each distinct line: an old one, or the next free one
+    row_of = representatives
+    if len(representatives):
+        new_row_numbers = np.cumsum(alone) - 1 + known_count
+        new_representatives = np.maximum(representatives - known_count, 0)
+        is_old = representatives < known_count
+        new_rows_of = new_row_numbers[new_representatives]
+        row_of = np.where(is_old, representatives, new_rows_of)
     distinct = np.flatnonzero(is_distinct)
     _write_part_sketches(part, keys[distinct], row_of, alone)
     # the row of every line, by the first line of the same words
     old_rows = [read_array(folder / "key_rows.i64") for folder in parts]
     new_rows = np.full(len(keys), -1, np.int64)
     new_rows[distinct] = row_of
+    all_rows = np.concatenate([*old_rows, new_rows])
     firsts = np.zeros(len(keys), dtype=bool)
-    firsts[distinct[alone]] = True
-    return _MergeResult(np.concatenate([*old_rows, new_rows])[first], firsts, int((~alone).sum()))
+    distinct_firsts = distinct[alone]
+    firsts[distinct_firsts] = True
+    near_count = int((~alone).sum())
+    return _MergeResult(all_rows[first], firsts, near_count)
 
 
 def _write_sketches(new: _NewDocuments, is_distinct: Flags, work: Path) -> None:
     """Write the sketches of the distinct lines, a shard at a time."""
     flags = iter(is_distinct.tolist())
     total = 0
-    with ExitStack() as stack:
-        bands, pairs, ends = (
-            stack.enter_context((work / name).open("wb"))
-            for name in ("bands.u64", "pairs.u32", "ends.i64")
-        )
+    with (
+        (work / "bands.u64").open("wb") as bands,
+        (work / "pairs.u32").open("wb") as pairs,
+        (work / "ends.i64").open("wb") as ends,
+    ):
         for rows in new.by_shard():
-            shard_sketch = sketch([text for row in rows for text in row["texts"] if next(flags)])
+            texts = [text for row in rows for text in row["texts"] if next(flags)]
+            shard_sketch = sketch(texts)
+            shifted_ends = shard_sketch.ends + total
             bands.write(shard_sketch.bands.tobytes())
             pairs.write(shard_sketch.pairs.tobytes())
-            ends.write((shard_sketch.ends + total).tobytes())
+            ends.write(shifted_ends.tobytes())
             total += len(shard_sketch.pairs)
 
 
 def _write_part_sketches(part: Path, keys: Hashes, row_of: Rows, alone: Flags) -> None:
-    """Write the keys of all distinct lines and the sketches of those that stand for themselves."""
+    """Write the keys of all distinct lines and the sketches of those that represent themselves."""
     write_arrays(part / "keys.u64", [keys])
     write_arrays(part / "key_rows.i64", [row_of])
     lines = line_sketch(part / "work")
     sizes = np.diff(lines.ends, prepend=0)
-    write_arrays(part / "bands.u64", _marked(lines.bands, alone))
-    write_arrays(part / "ends.i64", [np.cumsum(sizes[alone])])
-    write_arrays(part / "pairs.u32", _marked(lines.pairs, np.repeat(alone, sizes)))
+    ends = np.cumsum(sizes[alone])
+    pair_marks = np.repeat(alone, sizes)
+    bands = _marked(lines.bands, alone)
+    pairs = _marked(lines.pairs, pair_marks)
+    write_arrays(part / "bands.u64", bands)
+    write_arrays(part / "ends.i64", [ends])
+    write_arrays(part / "pairs.u32", pairs)
 
 
-def _marked(array: npt.NDArray[Any], marks: Flags) -> Iterator[npt.NDArray[Any]]:
+def _marked(array: Array, marks: Flags) -> Iterator[Array]:
     """Yield the marked rows of an array, a piece at a time."""
     for start in range(0, len(marks), COPY_NUMBERS):
         piece = slice(start, start + COPY_NUMBERS)
-        yield array[piece][marks[piece]]
+        piece_marks = marks[piece]
+        yield array[piece][piece_marks]
 
 
 # ---------------------------------------------------------------- tables
@@ -351,10 +438,17 @@ def _first_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
     """Yield the lines that bring a new row."""
     flags = iter(firsts.tolist())
     for row in rows:
-        shared = {"document": row["id"], "source": row["source"], "licence": row["licence"]}
+        document = row["id"]
         for position, text in enumerate(row["texts"]):
             if next(flags):
-                yield {"id": f"{row['id']}#{position}", "text": text, "position": position} | shared
+                yield {
+                    "id": f"{document}#{position}",
+                    "text": text,
+                    "document": document,
+                    "position": position,
+                    "source": row["source"],
+                    "licence": row["licence"],
+                }
 
 
 def _write_holders(
@@ -362,12 +456,19 @@ def _write_holders(
 ) -> None:
     """Write which documents hold each row, sorted by row: two arrays side by side, no pair
     twice."""
+    # the document of every line
     known_count = sum(len(read_array(folder / "identities.u64")) for folder in parts)
-    counts = np.fromiter((len(row["texts"]) for row in rows), dtype=np.int64)
-    documents = np.repeat(np.arange(known_count, known_count + len(counts)), counts)
+    text_counts = [len(row["texts"]) for row in rows]
+    counts = np.array(text_counts, dtype=np.int64)
+    numbers = np.arange(known_count, known_count + len(counts))
+    documents = np.repeat(numbers, counts)
+    # by row, then by document
     order = np.lexsort((documents, merged.rows))
-    pairs = np.stack([merged.rows[order], documents[order]])  # (2, N)
+    holder_rows = merged.rows[order]
+    holders = documents[order]
     is_new = np.ones(len(order), dtype=bool)
-    is_new[1:] = (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)
-    write_arrays(part / "holder_rows.i64", [pairs[0, is_new]])
-    write_arrays(part / "holders.i64", [pairs[1, is_new]])
+    is_new_row = holder_rows[1:] != holder_rows[:-1]
+    is_new_holder = holders[1:] != holders[:-1]
+    is_new[1:] = is_new_row | is_new_holder
+    write_arrays(part / "holder_rows.i64", [holder_rows[is_new]])
+    write_arrays(part / "holders.i64", [holders[is_new]])

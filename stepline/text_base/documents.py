@@ -13,7 +13,7 @@ class TextStep:
     """One human-written step.
 
     id: "document#position", both of the line that was read first. document: that document's id.
-    position: from 0, its place there. source: a link or a file's name. licence: None where nobody
+    position: from 0, its place there. source: a link or a file's name. licence: None where no source
     stated one.
     """
 

@@ -29,31 +29,37 @@ def encoder_facts(name: str) -> tuple[str, int]:
     """Return the sha256 over an encoder's files and the width of its vectors. Raises ModelError
     when it is missing."""
     folder = find_weights(name)
-    lines = [
-        f"{file} {sha256(folder / file)}" for file in ENCODER_FILES if (folder / file).is_file()
-    ]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest(), load_encoder(name).dim
+    lines = []
+    for file_name in ENCODER_FILES:
+        file = folder / file_name
+        if file.is_file():
+            lines.append(f"{file_name} {sha256(file)}")
+    text = "\n".join(lines)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return digest, load_encoder(name).dim
 
 
 def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
-    """Write vectors.npy, a unit row a line of steps.parquet; blocks that a killed run left are
-    taken as they are."""
+    """Write vectors.npy, a unit row per line of steps.parquet; blocks of a killed run are used as
+    they are."""
     blocks: list[Path] = []
-    for number, texts in enumerate(read_texts(part / "steps.parquet", settings.block)):
+    text_blocks = read_texts(part / "steps.parquet", settings.block)
+    for number, texts in enumerate(text_blocks):
         block = part / "work" / f"vectors-{number:05d}.npy"
         blocks.append(block)
         if not block.exists():
             vectors = embed(texts, model=settings.encoder, batch=settings.batch)
             write_vectors(block, [vectors], (len(texts), width), settings.precision)
-            log.info("embedded %d of %d steps", min(count, (number + 1) * settings.block), count)
-    write_vectors(
-        part / "vectors.npy", map(read_vectors, blocks), (count, width), settings.precision
-    )
+            embedded_count = (number + 1) * settings.block
+            log.info("embedded %d of %d steps", min(count, embedded_count), count)
+    pieces = map(read_vectors, blocks)
+    write_vectors(part / "vectors.npy", pieces, (count, width), settings.precision)
 
 
 def read_texts(path: Path, block: int) -> Iterator[list[str]]:
     """Yield the lines, `block` at a time whatever the row groups are."""
     with damage_of(path):
-        texts = (row["text"] for row in ParquetReader(path).rows(["text"], block))
+        rows = ParquetReader(path).rows(["text"], block)
+        texts = (row["text"] for row in rows)
         while lines := list(itertools.islice(texts, block)):
             yield lines

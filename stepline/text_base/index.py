@@ -3,8 +3,8 @@ search, opened.
 
 InvertedLists is our own: vectors sorted into lists around k-means centroids. Many queries are asked
 at once, so the work goes list by list and every comparison is a matrix product; searching query by
-query instead is bound by memory, not by arithmetic. C lists, P lists probed a query. FaissIndex is
-FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
+query instead is bound by memory, not by arithmetic. C lists, P lists probed per query. FaissIndex
+is FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
 """
 
 from pathlib import Path
@@ -28,6 +28,7 @@ from stepline.text_base.settings import Engine, TextBaseSettings
 from stepline.text_base.vectors import (
     NO_ROW,
     Nearest,
+    Neighbours,
     Rows,
     VectorStore,
     as_tensor,
@@ -41,9 +42,11 @@ from stepline.weights import sha256
 
 KMEANS_ROUNDS = 6
 VECTORS_PER_CENTROID = 32  # that it is trained on
-MIN_LIST_VECTORS = 8  # vectors a list on average, at least
+MIN_LISTS = 16  # where there are vectors enough
+MIN_LIST_VECTORS = 8  # vectors per list on average, at least
 QUERIES_TOGETHER = 32_768  # queries asked together
 BLOCK_VECTORS = 16_384  # copied at a time
+MAX_EFFORT_POWER = 24  # of 2, in the efforts worth trying
 INVERTED_LISTS_FILES = ("centroids.npy", "bounds.i64", "order.i64", "vectors.npy")
 
 
@@ -52,46 +55,68 @@ class InvertedLists:
     rows."""
 
     def __init__(self, folder: Path) -> None:
-        self._centroids = np.asarray(read_vectors(folder / "centroids.npy"), dtype=np.float32)
-        self._bounds = np.asarray(read_array(folder / "bounds.i64"))  # (C + 1,)
+        centroids = read_vectors(folder / "centroids.npy")
+        self._centroids = np.asarray(centroids, dtype=np.float32)
+        bounds = read_array(folder / "bounds.i64")  # (C + 1,)
+        self._bounds = np.asarray(bounds)
         self._order = read_array(folder / "order.i64")
         self._vectors = read_vectors(folder / "vectors.npy")
 
     def efforts(self) -> list[int]:
         """Return the numbers of lists worth trying: 1, 2, 3, 4, 6, 8, 12, ... up to all."""
         count = len(self._centroids)
-        steps = {part << power for power in range(24) for part in (1, 3)}
-        return sorted({lists for lists in steps if lists < count} | {count})
+        efforts = {count}
+        for power in range(MAX_EFFORT_POWER):
+            efforts.add(1 << power)
+            efforts.add(3 << power)
+        return [effort for effort in sorted(efforts) if effort <= count]
 
-    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         """Return what `nearest_exact` does, found in the `effort` lists whose centroids are
         nearest."""
-        rows = np.empty((len(queries), k), np.int64)
-        cosines = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), QUERIES_TOGETHER):
+        query_count = len(queries)
+        shape = (query_count, k)
+        rows = np.empty(shape, np.int64)
+        cosines = np.empty(shape, np.float32)
+        for start in range(0, query_count, QUERIES_TOGETHER):
             chunk = slice(start, start + QUERIES_TOGETHER)
-            rows[chunk], cosines[chunk] = self._search(queries[chunk], k, effort)
+            chunk_rows, chunk_cosines = self._search(queries[chunk], k, effort)
+            rows[chunk] = chunk_rows
+            cosines[chunk] = chunk_cosines
         return rows, cosines
 
-    def _search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def _search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         import torch
 
-        effort = min(effort, len(self._centroids))
+        list_count = len(self._centroids)
+        effort = min(effort, list_count)
         device = current_device().name
+        # the queries that ask each list: those of list number c are query_of[edges[c]:edges[c + 1]]
         lists, _ = nearest_exact(queries, [(0, self._centroids)], effort)  # (N, P)
         order = np.argsort(lists, axis=None, kind="stable")
-        askers = torch.from_numpy(order // effort).to(device)
-        edges = np.searchsorted(lists.ravel()[order], np.arange(len(self._centroids) + 1))
+        query_array = order // effort
+        query_of = torch.from_numpy(query_array).to(device)
+        ordered_lists = lists.ravel()[order]
+        list_numbers = np.arange(list_count + 1)
+        edges = np.searchsorted(ordered_lists, list_numbers)
+        asked_lists = np.flatnonzero(np.diff(edges))
+        # list by list, all queries that ask it at once
         all_queries = as_tensor(queries, device)
         best = Nearest(len(queries), k, device)
         with torch.inference_mode():
-            for number in np.flatnonzero(np.diff(edges)).tolist():
+            for number in asked_lists.tolist():
                 start, end = self._bounds[number : number + 2]
-                if start < end:
-                    numbers = askers[edges[number] : edges[number + 1]]  # (n,)
-                    vectors = as_tensor(self._vectors[start:end], device)  # (m, D)
-                    rows = torch.from_numpy(np.array(self._order[start:end])).to(device)
-                    best.offer(numbers, all_queries[numbers] @ vectors.T, rows)
+                if start == end:
+                    continue
+                first, last = edges[number : number + 2]
+                numbers = query_of[first:last]  # (n,)
+                list_vectors = self._vectors[start:end]
+                list_rows = self._order[start:end]
+                vectors = as_tensor(list_vectors, device)  # (m, D)
+                row_array = np.array(list_rows)
+                rows = torch.from_numpy(row_array).to(device)
+                scores = all_queries[numbers] @ vectors.T  # (n, m)
+                best.offer(numbers, scores, rows)
         return best.result()
 
 
@@ -101,65 +126,92 @@ def build_lists(vectors: VectorStore, folder: Path, *, seed: int, memory: int) -
     count = len(vectors)
     lists = _list_count(count, MIN_LIST_VECTORS)
     rng = np.random.default_rng(seed)
-    centroids = _train(_training_vectors(vectors, lists, memory, rng), lists, rng)
-    nearest = [np.empty(0, np.int64)]
+    points = _training_vectors(vectors, lists, memory, rng)
+    centroids = _train(points, lists, rng)
+    # the list of every vector, and the order of the vectors by their lists
+    block_lists = [np.empty(0, np.int64)]
     for _, block in vectors.blocks(BLOCK_VECTORS):
-        nearest.append(nearest_exact(block, [(0, centroids)])[0][:, 0])
-    list_of = np.concatenate(nearest)
+        block_lists.append(_nearest_centroids(block, centroids))
+    list_of = np.concatenate(block_lists)
     order = np.argsort(list_of, kind="stable")
-    bounds = np.searchsorted(list_of[order], np.arange(len(centroids) + 1))
-    starts = range(0, count, BLOCK_VECTORS)
-    blocks = (vectors.take(order[start : start + BLOCK_VECTORS]) for start in starts)
+    list_numbers = np.arange(len(centroids) + 1)
+    bounds = np.searchsorted(list_of[order], list_numbers)
     write_vectors(folder / "centroids.npy", [centroids], centroids.shape, "float32")
     write_arrays(folder / "bounds.i64", [bounds])
     write_arrays(folder / "order.i64", [order])
-    write_vectors(folder / "vectors.npy", blocks, (count, vectors.width), vectors.precision)
+    # the vectors in that order, a block at a time
+    starts = range(0, count, BLOCK_VECTORS)
+    blocks = (vectors.take(order[start : start + BLOCK_VECTORS]) for start in starts)
+    shape = (count, vectors.width)
+    write_vectors(folder / "vectors.npy", blocks, shape, vectors.precision)
+
+
+def _nearest_centroids(vectors: Matrix, centroids: Matrix) -> Rows:
+    """Return the number of the centroid nearest to each vector, (N,)."""
+    rows, _ = nearest_exact(vectors, [(0, centroids)])
+    return rows[:, 0]
 
 
 def _list_count(count: int, smallest: int) -> int:
-    """Return how many lists serve so many vectors: about 4 sqrt(count), a power of two, each of
-    `smallest` vectors at least."""
-    power = round(np.log2(4 * np.sqrt(max(1, count))))
-    return int(min(max(1, count // smallest), max(16, 1 << power)))
+    """Return the number of lists for `count` vectors: about 4 sqrt(count), a power of two, with at
+    least `smallest` vectors per list."""
+    root = np.sqrt(max(1, count))
+    power = round(np.log2(4 * root))
+    lists = max(MIN_LISTS, 1 << power)
+    most = max(1, count // smallest)
+    return int(min(most, lists))
 
 
 def _training_vectors(
     vectors: VectorStore, lists: int, memory: int, rng: np.random.Generator
 ) -> Matrix:
-    """Return a sample of the vectors on which so many centroids are trained within the memory, in
-    bytes."""
-    most = max(1, min(VECTORS_PER_CENTROID * lists, memory // (8 * vectors.width)))
-    return vectors.take(_sample(rng, len(vectors), most))
+    """Return a sample of the vectors on which the centroids of `lists` are trained within the
+    memory, in bytes."""
+    vector_bytes = 8 * vectors.width
+    size = min(VECTORS_PER_CENTROID * lists, memory // vector_bytes)
+    size = max(1, size)
+    rows = _sample(rng, len(vectors), size)
+    return vectors.take(rows)
 
 
 def _sample(rng: np.random.Generator, count: int, size: int) -> Rows:
-    """Return `size` of so many rows, or all, ascending."""
-    return np.sort(rng.choice(count, size=min(count, size), replace=False))
+    """Return `size` of `count` rows, or all, ascending."""
+    size = min(count, size)
+    rows = rng.choice(count, size=size, replace=False)
+    return np.sort(rows)
 
 
 def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
     """Return unit centroids (C, D) by spherical k-means; one that lost all its points starts again
     at a point."""
-    count = min(count, len(points))
-    centroids = points[_sample(rng, len(points), count)]
+    point_count = len(points)
+    count = min(count, point_count)
+    first_points = _sample(rng, point_count, count)
+    centroids = points[first_points]
     for _ in range(KMEANS_ROUNDS):
-        nearest = nearest_exact(points, [(0, centroids)])[0][:, 0]
+        # points by their nearest centroid
+        nearest = _nearest_centroids(points, centroids)
         order = np.argsort(nearest, kind="stable")
         counts = np.bincount(nearest, minlength=count)
+        # the sum of the points of each centroid, or another point where it has none
         filled = np.flatnonzero(counts)
-        starts = (np.cumsum(counts) - counts)[filled]
+        starts = np.cumsum(counts) - counts
+        filled_starts = starts[filled]
         sums = np.empty_like(centroids)
-        sums[filled] = np.add.reduceat(points[order], starts, axis=0)
+        sums[filled] = np.add.reduceat(points[order], filled_starts, axis=0)
         empty = np.flatnonzero(counts == 0)
-        sums[empty] = points[_sample(rng, len(points), len(empty))]
+        new_points = _sample(rng, point_count, len(empty))
+        sums[empty] = points[new_points]
         centroids = unit_rows(sums)
     return centroids.astype(np.float32)
 
 
 FAISS_FILES = ("index.faiss",)
 GRAPH_LINKS = 32  # neighbours of a node in the graph
-GRAPH_BUILD_EFFORT = 80  # nodes looked at when one is added to the graph
+GRAPH_BUILD_EFFORT = 80  # nodes compared when one is added to the graph
 MIN_FAISS_LIST_VECTORS = 39  # vectors a list on average, at least, as FAISS asks for
+MAX_REASON_CHARS = 200  # of what FAISS says about a file that it cannot read
+GRAPH_EFFORTS = (16, 32, 64, 128, 256, 512, 1024)  # values of ef worth trying
 PROBE_COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)  # lists worth trying
 
 
@@ -168,9 +220,8 @@ def library() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ModelError(
-            "FAISS is not installed: pip install 'stepline[ann]', or choose engine exact or lists, which need nothing"
-        ) from error
+        cure = "pip install 'stepline[ann]', or choose engine exact or lists, which need nothing"
+        raise ModelError(f"FAISS is not installed: {cure}") from error
     return faiss
 
 
@@ -181,31 +232,36 @@ class FaissIndex:
         self._faiss = library()
         self._engine = engine
         try:
-            self._index = self._faiss.read_index(str(folder / "index.faiss"))
+            path = folder / "index.faiss"
+            self._index = self._faiss.read_index(str(path))
         except RuntimeError as error:  # FAISS raises no narrower class
-            reason = str(error).splitlines()[-1][:200]
-            raise StoreError(
-                f"{folder}: not readable ({reason}); `stepline text-base index` builds it"
-            ) from error
+            lines = str(error).splitlines()
+            reason = lines[-1][:MAX_REASON_CHARS]
+            fault = f"{folder}: not readable ({reason})"
+            raise StoreError(f"{fault}; `stepline text-base index` builds it") from error
 
     def efforts(self) -> list[int]:
         """Return the values of nprobe or ef worth trying; one for a flat index."""
         if self._engine == "flat":
             return [1]
         if self._engine == "hnsw":
-            return [16, 32, 64, 128, 256, 512, 1024]
+            return list(GRAPH_EFFORTS)
         count = int(self._index.nlist)
-        return [*(lists for lists in PROBE_COUNTS if lists < count), count]
+        probe_counts = [lists for lists in PROBE_COUNTS if lists < count]
+        return [*probe_counts, count]
 
-    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         """Return what `nearest_exact` does, as far as the index finds it."""
         if self._engine == "ivf":
             self._index.nprobe = effort
         elif self._engine == "hnsw":
             self._index.hnsw.efSearch = max(effort, k)
-        cosines, rows = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
-        cosines = np.where(rows == NO_ROW, -1.0, cosines).clip(-1.0, 1.0)
-        return rows.astype(np.int64), cosines.astype(np.float32)
+        query_array = np.ascontiguousarray(queries, dtype=np.float32)
+        cosines, rows = self._index.search(query_array, k)
+        cosines = np.where(rows == NO_ROW, -1.0, cosines)
+        cosines = cosines.clip(-1.0, 1.0)
+        rows = rows.astype(np.int64)
+        return rows, cosines.astype(np.float32)
 
 
 def build_faiss(
@@ -228,10 +284,12 @@ def build_faiss(
         index = faiss.IndexIVFFlat(quantizer, width, lists, faiss.METRIC_INNER_PRODUCT)
         index.cp.seed = seed
         rng = np.random.default_rng(seed)
-        index.train(_training_vectors(vectors, lists, memory, rng))
+        points = _training_vectors(vectors, lists, memory, rng)
+        index.train(points)
     try:
         for _, block in vectors.blocks():
-            index.add(np.asarray(block, dtype=np.float32))
+            rows = np.asarray(block, dtype=np.float32)
+            index.add(rows)
     finally:
         faiss.omp_set_num_threads(threads)
     with atomic_path(folder / "index.faiss") as partial:
@@ -239,7 +297,7 @@ def build_faiss(
 
 
 MAX_PROBES = 500  # lines whose nearest other line is asked for, to measure recall
-COSINE_TOLERANCE = 1e-5  # below the exact neighbour's cosine, within which one is as near
+COSINE_TOLERANCE = 1e-5  # below the exact neighbour's cosine; what is within it is as near
 
 
 class Index(Protocol):
@@ -248,7 +306,7 @@ class Index(Protocol):
     def efforts(self) -> list[int]:
         """Return the efforts worth trying, ascending."""
 
-    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+    def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
         """Return rows (N, k) and cosines (N, k), best first; -1 where nothing was found."""
 
 
@@ -260,57 +318,75 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     folder holds no base.
     """
     manifest = require_manifest(folder)
-    purpose = (settings.engine, manifest.steps, settings.recall)
+    engine = settings.engine
+    purpose = (engine, manifest.steps, settings.recall)
     for entry in manifest.indexes:
-        if (entry.engine, entry.steps, entry.wanted) == purpose:
+        entry_purpose = (entry.engine, entry.steps, entry.wanted)
+        if entry_purpose == purpose:
             return entry
+    # build
     vectors = open_vectors(folder, manifest)
-    index_folder = folder / "indexes" / settings.engine
+    index_folder = folder / "indexes" / engine
     index_folder.mkdir(parents=True, exist_ok=True)
     seed = settings.seed
     memory = settings.memory << 20
-    if settings.engine == "lists":
+    if engine == "lists":
         build_lists(vectors, index_folder, seed=seed, memory=memory)
         names: tuple[str, ...] = INVERTED_LISTS_FILES
     else:
-        build_faiss(vectors, index_folder, settings.engine, seed=seed, memory=memory)
+        build_faiss(vectors, index_folder, engine, seed=seed, memory=memory)
         names = FAISS_FILES
-    curve, probes = measure_recall(open_index(folder, settings.engine), vectors, settings)
+    # measure; a base of fewer than two lines has no curve
+    index = open_index(folder, engine)
+    curve, probes = measure_recall(index, vectors, settings)
+    effort = 1
+    recall = 1.0
+    if curve:
+        effort = curve[-1].effort
+        recall = curve[-1].recall
     entry = IndexEntry(
-        engine=settings.engine,
+        engine=engine,
         steps=len(vectors),
-        effort=curve[-1].effort if curve else 1,
-        recall=curve[-1].recall if curve else 1.0,
+        effort=effort,
+        recall=recall,
         wanted=settings.recall,
         probes=probes,
         curve=curve,
         files={name: sha256(index_folder / name) for name in names},
     )
-    others = [other for other in manifest.indexes if other.engine != settings.engine]
-    write_manifest(manifest.model_copy(update={"indexes": (*others, entry)}), folder)
+    others = [other for other in manifest.indexes if other.engine != engine]
+    indexes = (*others, entry)
+    new_manifest = manifest.model_copy(update={"indexes": indexes})
+    write_manifest(new_manifest, folder)
     return entry
 
 
 def measure_recall(
     index: Index, vectors: VectorStore, settings: TextBaseSettings
 ) -> tuple[tuple[CurvePoint, ...], int]:
-    """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and how
-    many were asked.
+    """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and the
+    number of queries.
 
-    Asked is the nearest other line of seeded lines: queries as real as the base itself. A neighbour
-    as near as the exact one counts, too.
+    The queries are lines of the base itself, drawn by the seed; each asks for its nearest other
+    line. A neighbour as near as the exact one also counts.
     """
     count = len(vectors)
     if count < 2:
         return (), 0
-    probes = _sample(np.random.default_rng(settings.seed), count, MAX_PROBES)
+    rng = np.random.default_rng(settings.seed)
+    probes = _sample(rng, count, MAX_PROBES)
     queries = vectors.take(probes)
-    true = _other(probes, *nearest_exact(queries, vectors.blocks(), 2))
+    exact_rows, exact_cosines = nearest_exact(queries, vectors.blocks(), 2)
+    least = _other(probes, exact_rows, exact_cosines) - COSINE_TOLERANCE
     curve: list[CurvePoint] = []
     for effort in index.efforts():
-        cosines = _other(probes, *index.search(queries, 2, effort))
-        recall = round(float((cosines >= true - COSINE_TOLERANCE).mean()), 4)
-        curve.append(CurvePoint(effort=effort, recall=recall))
+        rows, row_cosines = index.search(queries, 2, effort)
+        cosines = _other(probes, rows, row_cosines)
+        is_near_enough = cosines >= least
+        share = float(is_near_enough.mean())
+        recall = round(share, 4)
+        point = CurvePoint(effort=effort, recall=recall)
+        curve.append(point)
         if recall >= settings.recall:
             break
     return tuple(curve), len(probes)
@@ -319,7 +395,10 @@ def measure_recall(
 def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
     """Return the cosine of the best of two rows that is not the probe itself; -1 where none was
     found."""
-    return np.where(rows[:, 0] == probes, cosines[:, 1], cosines[:, 0]).astype(np.float32)
+    first_rows = rows[:, 0]
+    first_cosines, second_cosines = cosines.T
+    others: Matrix = np.where(first_rows == probes, second_cosines, first_cosines)
+    return others.astype(np.float32)
 
 
 def open_index(folder: Path, engine: Engine) -> Index:
@@ -333,15 +412,16 @@ def open_index(folder: Path, engine: Engine) -> Index:
 
 def open_vectors(folder: Path, manifest: Manifest) -> VectorStore:
     """Return the vectors of a base."""
-    files = [folder / "parts" / part.name / "vectors.npy" for part in manifest.parts]
+    part_folder = folder / "parts"
+    files = [part_folder / part.name / "vectors.npy" for part in manifest.parts]
     return VectorStore(files, manifest.width, manifest.precision)
 
 
 def require_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a base. Raises StoreError, with the cure, where there is none."""
+    """Return the manifest of a base. Raises StoreError, with the cure, for a folder without a
+    base."""
     manifest = read_manifest(folder)
     if manifest is None:
-        raise StoreError(
-            f"{folder}: no text base here; `stepline text-base build SOURCE --out {folder}` makes one"
-        )
+        cure = f"`stepline text-base build SOURCE --out {folder}` makes one"
+        raise StoreError(f"{folder}: no text base here; {cure}")
     return manifest

@@ -91,7 +91,7 @@ class Manifest(FrozenModel):
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return a base's manifest, None where there is none. Raises StoreError for one that cannot be
+    """Return a base's manifest, None where it has no manifest. Raises StoreError for one that cannot be
     read."""
     path = folder / MANIFEST_NAME
     try:

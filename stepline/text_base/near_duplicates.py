@@ -22,7 +22,7 @@ Hashes = npt.NDArray[np.uint64]
 BAND_COUNT = 6  # two lines are compared when one band of their sketches agrees:
 MINIMA_PER_BAND = 2  # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
 
-# Spellings that mean one unit; the value stands for all of them.
+# Spellings that mean one unit -> the one name of it.
 UNIT_OF_SPELLING = {
     **dict.fromkeys(("tablespoon", "tablespoons", "tbsp", "tbsps", "tbs", "tbl", "tblsp"), "tbsp"),
     **dict.fromkeys(("teaspoon", "teaspoons", "tsp", "tsps"), "tsp"),
@@ -149,7 +149,7 @@ _FRACTION_CHARS = {
 
 @dataclass(frozen=True)
 class Sketch:
-    """What stands for N lines when they are compared.
+    """What N lines are compared by.
 
     keys: (N,), equal for the same normal words. bands: (N, BANDS). pairs: the hashes of all lines'
     word pairs, one line after another, sorted in each; ends: (N,), where each line's pairs end.
@@ -202,7 +202,7 @@ def _singular(word: str) -> str:
 
 
 def sketch(texts: Sequence[str]) -> Sketch:
-    """Return the sketch of some lines; each line's is the same whatever lines stand beside it."""
+    """Return the sketch of some lines; each line's does not depend on the others."""
     lines = [normal_words(text) for text in texts]
     keys = np.array([text_key(" ".join(words)) for words in lines], dtype=np.uint64)
     guards = np.array(
@@ -229,8 +229,8 @@ def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: Hashes) -> Hashes:
-    """Return (N, BANDS) hashes of MINIMA_PER_BAND minima each, mixed with the guard of the tokens that must
-    match."""
+    """Return (N, BANDS) hashes of MINIMA_PER_BAND minima each, mixed with the guard of the tokens
+    that must match."""
     if not len(ends):
         return np.empty((0, BAND_COUNT), dtype=np.uint64)
     starts = np.concatenate([[0], ends[:-1]])

@@ -1,6 +1,7 @@
 """Parquet tables of a text base: written a row group at a time, read with errors that name the
 cure."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,17 +23,21 @@ MAX_GROUPS_IN_MEMORY = 64  # row groups of one table, the latest used; a few MB 
 def write_table(
     rows: Iterable[Row], columns: Mapping[str, ColumnType], path: Path, group: int
 ) -> None:
-    """Write rows as Parquet, `group` rows a row group, so that row n lies in group n // group."""
+    """Write rows as Parquet, `group` rows per row group, so that row n is in group n // group."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    text = arrow.string()
+    int64 = arrow.int64()
     types = {
-        "text": arrow.string(),
-        "texts": arrow.list_(arrow.string()),
+        "text": text,
+        "texts": arrow.list_(text),
         "int32": arrow.int32(),
-        "int64s": arrow.list_(arrow.int64()),
+        "int64s": arrow.list_(int64),
     }
-    fields = {name: types[kind] for name, kind in columns.items()}
+    fields = {}
+    for name, kind in columns.items():
+        fields[name] = types[kind]
     schema = arrow.schema(fields)
     waiting: list[Row] = []
     with (
@@ -45,8 +50,10 @@ def write_table(
             writer.write_table(table, row_group_size=group)
             waiting.clear()
 
+        # a row group at a time
         for row in rows:
-            waiting.append({name: row[name] for name in columns})
+            cells = {name: row[name] for name in columns}
+            waiting.append(cells)
             if len(waiting) == group:
                 write_waiting()
         if waiting:
@@ -74,24 +81,29 @@ class PartedTable:
         self._groups: OrderedDict[tuple[int, int], list[Row]] = OrderedDict()
 
     def __iter__(self) -> Iterator[Row]:
-        for part, count in enumerate(np.diff(self._starts).tolist()):
-            for group in range(-(-count // self._group)):
+        counts = np.diff(self._starts)
+        for part, count in enumerate(counts.tolist()):
+            group_count = math.ceil(count / self._group)
+            for group in range(group_count):
                 yield from self._read(part, group)
 
     def __getitem__(self, row: int) -> Row:
         count = self._starts[-1]
         if not 0 <= row < count:
             raise ShapeError(f"number {row}: the base has {count}, counted from 0")
-        part = int(np.searchsorted(self._starts, row, side="right")) - 1
+        next_part = np.searchsorted(self._starts, row, side="right")
+        part = int(next_part) - 1
         row_in_part = int(row - self._starts[part])
-        group, place = divmod(row_in_part, self._group)
+        group, row_in_group = divmod(row_in_part, self._group)
         key = (part, group)
         if key not in self._groups:
             self._groups[key] = self._read(part, group)
+        # the oldest group is forgotten first
         self._groups.move_to_end(key)
         if len(self._groups) > MAX_GROUPS_IN_MEMORY:
             self._groups.popitem(last=False)
-        return self._groups[key][place]
+        rows = self._groups[key]
+        return rows[row_in_group]
 
     def _read(self, part: int, group: int) -> list[Row]:
         path = self._paths[part]

@@ -32,8 +32,8 @@ SHARD_COLUMNS: dict[str, ColumnType] = {
 
 @dataclass(frozen=True)
 class ReadingState:
-    """How far sources are read: items so far, what was left out of each source, whether all is
-    read."""
+    """How far sources are read: items so far, what was left out of each source, whether everything
+    is read."""
 
     items: int
     tallies: list["Tally"]
@@ -41,7 +41,7 @@ class ReadingState:
 
 
 class Tally:
-    """Why things were left out, counted, with the first places of each reason; one a source."""
+    """Why things of one source were left out, counted, with the first locations of each reason."""
 
     def __init__(
         self, counts: dict[str, int] | None = None, examples: dict[str, list[str]] | None = None
@@ -63,16 +63,22 @@ def read_shards(
     """Return the shards of documents, in order, and what was left out of each source; reads on
     where a kill ended it.
 
-    A shard holds `settings.shard` documents; beside it a .json tells how many items were read by
+    A shard holds `settings.shard` documents. A .json next to it reports how many items were read by
     its end.
     """
+    # the shards of an earlier run
     shards: list[Path] = []
+    shard = _shard_path(work, 0)
     state = ReadingState(0, [Tally() for _ in sources], False)
-    while (stored := _read_state(_shard_path(work, len(shards)))) is not None:
-        shards.append(_shard_path(work, len(shards)))
-        state = stored
-    items = islice(_items(sources, settings, licence), state.items, None)
-    count, tallies = state.items, state.tallies
+    while (stored_state := _read_state(shard)) is not None:
+        shards.append(shard)
+        shard = _shard_path(work, len(shards))
+        state = stored_state
+    # those that follow
+    all_items = _items(sources, settings, licence)
+    items = islice(all_items, state.items, None)
+    count = state.items
+    tallies = state.tallies
     while not state.is_complete:
         rows: list[Row] = []
         for origin, item in items:
@@ -80,15 +86,19 @@ def read_shards(
             if isinstance(item, Document):
                 rows.append(_row(item, origin))
             else:
-                place = f"{item.location}: {item.value}" if item.value else item.location
-                tallies[origin].add(item.reason, place)
+                location = item.location
+                if item.value:
+                    location = f"{location}: {item.value}"
+                tallies[origin].add(item.reason, location)
             if len(rows) == settings.shard:
                 break
-        state = ReadingState(count, tallies, len(rows) < settings.shard)
-        shards.append(_shard_path(work, len(shards)))
-        write_table(rows, SHARD_COLUMNS, shards[-1], settings.shard)
-        _write_state(state, shards[-1])
-        log.info("read %d documents", (len(shards) - 1) * settings.shard + len(rows))
+        is_complete = len(rows) < settings.shard
+        state = ReadingState(count, tallies, is_complete)
+        shard = _shard_path(work, len(shards))
+        write_table(rows, SHARD_COLUMNS, shard, settings.shard)
+        _write_state(state, shard)
+        log.info("read %d documents", len(shards) * settings.shard + len(rows))
+        shards.append(shard)
     return shards, tallies
 
 
@@ -124,18 +134,20 @@ def _row(document: Document, origin: int) -> Row:
 
 def _write_state(state: ReadingState, shard: Path) -> None:
     """Write the state after a shard, which makes the shard count."""
-    tallies = [
-        {"counts": dict(tally.counts), "examples": tally.examples} for tally in state.tallies
-    ]
+    tallies = []
+    for tally in state.tallies:
+        counts = dict(tally.counts)
+        tallies.append({"counts": counts, "examples": tally.examples})
     stored = {"seen": state.items, "tallies": tallies, "ended": state.is_complete}
     write_atomic(shard.with_suffix(".json"), json.dumps(stored))
 
 
 def _read_state(shard: Path) -> ReadingState | None:
-    """Return the state after a shard; None where there is none."""
+    """Return the state after a shard; None for a shard that does not exist."""
     try:
-        stored = parse_json(shard.with_suffix(".json").read_text(encoding="utf-8"))
+        text = shard.with_suffix(".json").read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+    stored = parse_json(text)
     tallies = [Tally(**tally) for tally in stored["tallies"]]
     return ReadingState(stored["seen"], tallies, stored["ended"])

@@ -8,11 +8,14 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 CLOSING_CHARS = "\"'”’»)]}*_"
 OPENING_CHARS = "\"'“‘«([{*_-–—"
 FULL_STOPS = ".!?…。！？"
+_ENDING_CHARS = ".,;:!?" + CLOSING_CHARS
+_NUMBER_CHARS = "0123456789./½¼¾⅓⅔⅛-"
 
 _LIST_MARK = re.compile(
     r"^\s*(?:[-*•·‣▪–—]+|\(?(?:step\s+)?\d{1,3}\s*[.):]|step\s+\d{1,3}\s*[.:)-]?)\s+", re.IGNORECASE
@@ -23,6 +26,8 @@ _LINK_MARKUP = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 _HTML_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _LINE_BREAK_TAG = re.compile(r"<(?:br|p|li)\b[^<>]{0,200}>|</(?:p|li)>", re.IGNORECASE)
 _TEXT_MARKUP = re.compile(r"(\*\*|__|`+|(?<!\w)[*_](?=\w)|(?<=[\w.!?])[*_](?!\w))")
+# of Unicode: control, format, space, private use, surrogate
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Zs", "Co", "Cs"})
 _MARKUP_CHAR = re.compile(r"[*_`\]]")
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 _WEB_ADDRESS = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
@@ -31,31 +36,44 @@ _WEB_ADDRESS = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
 def single_steps(text: str) -> list[str]:
     """Return the single steps of a text, in order: lines, list items and sentences, without their
     marks."""
-    return [step for line in strip_markup(text).splitlines() for step in _steps_of_line(line)]
+    steps: list[str] = []
+    for line in strip_markup(text).splitlines():
+        steps += _steps_of_line(line)
+    return steps
 
 
 def strip_markup(text: str) -> str:
     """Return the text without HTML, Markdown and control characters; NFC; lines kept."""
     if "<" in text or "&" in text:
-        text = _HTML_TAG.sub(" ", html.unescape(_LINE_BREAK_TAG.sub("\n", text)))
+        text = _LINE_BREAK_TAG.sub("\n", text)
+        text = html.unescape(text)
+        text = _HTML_TAG.sub(" ", text)
     if _MARKUP_CHAR.search(text):
-        text = _TEXT_MARKUP.sub("", _LINK_MARKUP.sub(r"\1", text))
+        text = _LINK_MARKUP.sub(r"\1", text)
+        text = _TEXT_MARKUP.sub("", text)
     text = unicodedata.normalize("NFC", text)
-    lines = (" ".join(_visible(line).split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)
+    lines = []
+    for line in text.splitlines():
+        words = _visible(line).split()
+        if words:
+            lines.append(" ".join(words))
+    return "\n".join(lines)
 
 
 def has_words(text: str) -> bool:
-    """Tell whether a text holds at least two letters in a row."""
+    """Return whether a text holds at least two letters in a row."""
     return _TWO_LETTERS.search(text) is not None
 
 
 def _visible(line: str) -> str:
     if line.isprintable():
         return line
-    return "".join(
-        " " if unicodedata.category(c) in ("Cc", "Cf", "Zs", "Co", "Cs") else c for c in line
-    )
+    chars = []
+    for char in line:
+        if unicodedata.category(char) in _INVISIBLE_CATEGORIES:
+            char = " "
+        chars.append(char)
+    return "".join(chars)
 
 
 def _steps_of_line(line: str) -> Iterator[str]:
@@ -64,67 +82,97 @@ def _steps_of_line(line: str) -> Iterator[str]:
     for part in line.split("\n"):
         tokens = part.split()
         if _GLUED_SENTENCES.search(part):
-            tokens = " ".join(
-                word if _WEB_ADDRESS.search(word) else _GLUED_SENTENCES.sub(" ", word)
-                for word in tokens
-            ).split()
-        for step in _sentences(tokens):
-            yield from (inner for inner in _unwrapped(step) if has_words(inner))
+            tokens = _split_glued(tokens)
+        for sentence in _sentences(tokens):
+            for step in _unwrapped(sentence):
+                if has_words(step):
+                    yield step
+
+
+def _split_glued(tokens: list[str]) -> list[str]:
+    """Return the tokens, those that hold the end of one sentence and the start of the next in
+    two."""
+    words: list[str] = []
+    for token in tokens:
+        if _WEB_ADDRESS.search(token):
+            words.append(token)
+        else:
+            words += _GLUED_SENTENCES.sub(" ", token).split()
+    return words
 
 
 def _unwrapped(step: str) -> list[str]:
     """Return the sentences of a bracket that holds several: "(Stir. Taste.)"; any other step as it
     is."""
-    if not (step.startswith("(") and step.endswith(")") and step.count("(") == 1):
+    is_wrapped = step.startswith("(") and step.endswith(")")
+    if not is_wrapped or step.count("(") != 1:
         return [step]
-    inner = list(_sentences(step[1:-1].split()))
-    return inner if len(inner) > 1 else [step]
+    inner_tokens = step[1:-1].split()
+    sentences = list(_sentences(inner_tokens))
+    if len(sentences) > 1:
+        return sentences
+    return [step]
 
 
 def _sentences(tokens: list[str]) -> Iterator[str]:
     """Yield the sentences of a line; none ends inside round brackets that are closed."""
     line = " ".join(tokens)
-    balanced = line.count("(") == line.count(")")
+    is_balanced = line.count("(") == line.count(")")
     depth = 0
-    start = 0
-    for place, word in enumerate(tokens):
+    sentence = []
+    for word, next_word in zip_longest(tokens, tokens[1:]):
+        sentence.append(word)
         depth += word.count("(") - word.count(")")
-        following = tokens[place + 1] if place + 1 < len(tokens) else None
-        if (not balanced or depth <= 0) and (following is None or ends_step(word, following)):
-            yield " ".join(tokens[start : place + 1])
-            start = place + 1
-    if start < len(tokens):
-        yield " ".join(tokens[start:])
+        if is_balanced and depth > 0:
+            continue
+        if next_word is None or ends_step(word, next_word):
+            yield " ".join(sentence)
+            sentence = []
+    if sentence:
+        yield " ".join(sentence)
 
 
 def ends_step(word: str, following: str) -> bool:
-    """Tell whether a step ends between two words of a line."""
+    """Return whether a step ends between two words of a line."""
     bare = word.rstrip(CLOSING_CHARS)
     if not bare or bare[-1] not in FULL_STOPS:
         return False
     next_word = following.lstrip(OPENING_CHARS)
     if not next_word:
         return False
-    begins = next_word.casefold().rstrip(".,;:!?" + CLOSING_CHARS) in step_words()["verbs"]
-    if next_word[0].islower():
-        return begins and not _is_quantity(bare) and not bare.endswith("..")
+    first_char = next_word[0]
+    is_verb = _is_listed(next_word, "verbs")
+    # without a capital, only a verb begins a step
+    if first_char.islower():
+        return is_verb and not _is_quantity(bare) and not bare.endswith("..")
     if bare[-1] != ".":
         return True
-    stem = bare.rstrip(".").casefold().lstrip(OPENING_CHARS)
+    # after a full stop that may belong to a unit or an abbreviation
     if _is_quantity(bare):
-        return next_word[0].isalpha() and (begins or _begins_in_capitals(next_word))
-    return next_word[0].isalpha() if stem in step_words()["measures"] else True
+        begins = is_verb or _is_listed(next_word, "capitals")
+        return begins and first_char.isalpha()
+    is_measure = _stem(bare) in step_words()["measures"]
+    return first_char.isalpha() or not is_measure
 
 
 def _is_quantity(bare: str) -> bool:
-    stem = bare.rstrip(".").casefold().lstrip(OPENING_CHARS)
-    unit = stem.lstrip("0123456789./½¼¾⅓⅔⅛-")  # "8oz."
-    letter = len(unit) == 1 and unit.isalpha() and unit not in step_words()["measures"]
-    return bare[-1] == "." and (unit in step_words()["quantities"] or letter)
+    if not bare.endswith("."):
+        return False
+    words = step_words()
+    unit = _stem(bare).lstrip(_NUMBER_CHARS)  # "8oz."
+    is_letter = len(unit) == 1 and unit.isalpha()
+    return unit in words["quantities"] or (is_letter and unit not in words["measures"])
 
 
-def _begins_in_capitals(word: str) -> bool:
-    return word.casefold().rstrip(".,;:!?" + CLOSING_CHARS) in step_words()["capitals"]
+def _stem(word: str) -> str:
+    """Return a word in small letters without its full stop and what comes before it."""
+    return word.rstrip(".").casefold().lstrip(OPENING_CHARS)
+
+
+def _is_listed(word: str, section: str) -> bool:
+    """Return whether a section of step_words.txt holds a word, punctuation aside."""
+    bare = word.casefold().rstrip(_ENDING_CHARS)
+    return bare in step_words()[section]
 
 
 @cache
@@ -134,7 +182,9 @@ def step_words() -> dict[str, frozenset[str]]:
     sections: dict[str, set[str]] = {}
     for line in text.splitlines():
         if line.startswith("["):
-            sections[line.strip("[]")] = set()
+            section: set[str] = set()
+            name = line.strip("[]")
+            sections[name] = section
         elif sections and not line.startswith("#"):
-            sections[list(sections)[-1]].update(line.split())
-    return {name: frozenset(members) for name, members in sections.items()}
+            section.update(line.split())
+    return {name: frozenset(words) for name, words in sections.items()}

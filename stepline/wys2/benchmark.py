@@ -6,7 +6,7 @@
                 transcript says when it is spoken, the score of the clip in which it is (`shown`)
 
 Scores are raw, as ROC-AUC takes them. Differs: the paper gives its features to TAN's alignability
-head, which nobody released; here the best clip of the video decides, as in MIL-NCE's row of the
+head, which was not released; here the best clip of the video decides, as in MIL-NCE's row of the
 same table. Letters: K sentences, T feature rows.
 """
 
@@ -90,7 +90,8 @@ class DetectorForBenchmarks:
         """Raise ModelError where features are not those that it was trained on."""
         if isinstance(features, Path):
             return
-        cure = f"give features of {self.video or 'its backbone'}, or another --detector"
+        backbone = self.video or "its backbone"
+        cure = f"give features of {backbone}, or another --detector"
         trained = TrainedOn(self.path, cure)
         trained.check_width(self.network.settings.video_width, features)
         trained.check_source("features", self.video, features.backbone)
@@ -99,7 +100,8 @@ class DetectorForBenchmarks:
         """Return (K,): how well each span of a video shows its text (K, D)."""
         pairs = []
         for k, span in enumerate(spans):
-            pairs.append(clip_or_frames(self.network, "", features, span, vectors[k : k + 1]))
+            vector = vectors[k : k + 1]  # (1, D)
+            pairs.append(clip_or_frames(self.network, "", features, span, vector))
         return score_pairs(self.network, pairs)
 
 
@@ -109,10 +111,11 @@ def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
     file = NETWORK_FILE.find(path)
     video, text = trained_on(file)
     if not text:
-        raise ModelError(
-            f"{file}: does not say what made its text vectors; train it by `stepline train wys2`"
-        )
-    return DetectorForBenchmarks(read_detector(file), text_encoder(text), video, file)
+        fault = f"{file}: does not say what made its text vectors"
+        raise ModelError(f"{fault}; train it by `stepline train wys2`")
+    network = read_detector(file)
+    encode = text_encoder(text)
+    return DetectorForBenchmarks(network, encode, video, file)
 
 
 def answer_clips(
@@ -121,24 +124,32 @@ def answer_clips(
     """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
-        clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
+        video = Path(clip.video).stem
+        clips_of_videos.setdefault(video, []).append(clip)
 
     def score(video: str) -> list[float]:
         features = read_video(video)
         loaded.check(features)
-        own = clips_of_videos[video]
-        vectors = loaded.encode([clip.text for clip in own])
-        scores: list[float] = loaded.score(features, [clip.span for clip in own], vectors).tolist()
+        texts = []
+        spans = []
+        for clip in clips_of_videos[video]:
+            texts.append(clip.text)
+            spans.append(clip.span)
+        vectors = loaded.encode(texts)
+        scores: list[float] = loaded.score(features, spans, vectors).tolist()
         return scores
 
     videos = answer_each({video: video for video in clips_of_videos}, score)
+    # by clip what is known by video
     answers: BenchmarkAnswers[float] = BenchmarkAnswers({}, {})
-    for video, own in clips_of_videos.items():
-        ids = [clip.id for clip in own]
+    for video, video_clips in clips_of_videos.items():
+        ids = [clip.id for clip in video_clips]
         if video in videos.missing:
-            answers.missing.update(dict.fromkeys(ids, videos.missing[video]))
+            reason = videos.missing[video]
+            answers.missing.update(dict.fromkeys(ids, reason))
         else:
-            answers.by_id.update(zip(ids, videos.by_id[video], strict=True))
+            scores = videos.by_id[video]
+            answers.by_id.update(zip(ids, scores, strict=True))
     _write(answers, out)
     return answers
 
@@ -162,10 +173,13 @@ def answer_sentences(
         vectors = loaded.encode(texts[video])
         scores = score_seconds(loaded.network, features, vectors)  # (K, T)
         rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
-        columns = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
+        best_rows = scores.argmax(1)
+        columns = {"seconds": best_rows / rate, "alignability": scores.max(1)}
         if video in spoken:
-            sentences = (Span(*map(float, span)) for span in spoken[video])
-            spans = [judged_span(sentence, MIN_CLIP_SECONDS) for sentence in sentences]
+            spans = []
+            for start, end in spoken[video].tolist():
+                sentence = Span(start, end)
+                spans.append(judged_span(sentence, MIN_CLIP_SECONDS))
             columns["shown"] = loaded.score(features, spans, vectors)
         return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
 
@@ -183,25 +197,34 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     else:
         rate = features.rate
         rows = len(features.values)
+    # a clip around each row; only its picture is used
     half = MIN_CLIP_SECONDS / 2
+    middles = (np.arange(rows) + 0.5) / rate
+    any_vector = vectors[:1]
     pairs = []
-    for middle in ((np.arange(rows) + 0.5) / rate).tolist():
-        span = Span(max(0.0, middle - half), middle + half)
-        pairs.append(clip_or_frames(network, "", features, span, vectors[:1]))
+    for middle in middles.tolist():
+        start = max(0.0, middle - half)
+        span = Span(start, middle + half)
+        pairs.append(clip_or_frames(network, "", features, span, any_vector))
     batch = clips_at_once(network)
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
-        inputs = np.ascontiguousarray(vectors, dtype=np.float32)
-        texts = network.encode_texts(torch.from_numpy(inputs).to(device))
+        text_array = np.ascontiguousarray(vectors, dtype=np.float32)
+        text_inputs = torch.from_numpy(text_array).to(device)
+        texts = network.encode_texts(text_inputs)
         parts = []
         for first in range(0, len(pairs), batch):
-            clips = network.encode_clips(collate_pairs(pairs[first : first + batch]).to(device))
+            batch_pairs = pairs[first : first + batch]
+            clip_inputs = collate_pairs(batch_pairs).to(device)
+            clips = network.encode_clips(clip_inputs)
             parts.append(network.compare(clips, texts))  # (B, K)
-    scores: Matrix = torch.cat(parts).T.float().cpu().numpy()
+    by_clip = torch.cat(parts)  # (T, K)
+    scores: Matrix = by_clip.T.float().cpu().numpy()
     return scores
 
 
 def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
     answers.require_any()
-    write_atomic(out, json.dumps(answers.by_id, allow_nan=False) + "\n")
+    text = json.dumps(answers.by_id, allow_nan=False)
+    write_atomic(out, f"{text}\n")

@@ -64,7 +64,7 @@ class StoredClips:
 
 @dataclass(frozen=True)
 class VideoFrames:
-    """Video files by id, whose clips are frames: so many of each, squares of `side` pixels."""
+    """Video files by id, whose clips are frames: `frames` of each, squares of `side` pixels."""
 
     paths: Mapping[str, Path]
     frames: int

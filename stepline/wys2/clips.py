@@ -22,6 +22,8 @@ from stepline.training.batches import TensorRecord, pad
 from stepline.writing.extractive.coreference import resolve_pronouns
 from stepline.wys2.settings import ClipSettings
 
+WITHHELD_SHARE = 0.2  # of the videos for test, and of the rest for validation
+
 
 @dataclass(frozen=True)
 class NarratedClip:
@@ -41,33 +43,23 @@ class NarratedClip:
 
 
 def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list[NarratedClip]:
-    """Return the clips of a record: each sentence is cut into pieces of about `stride`, a clip
-    around each middle.
+    """Return the clips of a record: each sentence is cut into pieces of about `stride` seconds, a
+    clip around each middle.
 
     Raises DatasetError without narration, for narration past the end of the video, and where no
     key-step has a time (records without any key-step are unlabelled, and no error).
     """
-    settings = settings or ClipSettings()
+    if settings is None:
+        settings = ClipSettings()
     sentences = record.sentences
-    if not sentences:
-        raise DatasetError(
-            f"{record.id}: no narration; give its transcript, or leave the video out"
-        )
-    duration = record.video.duration or max(sentence.span.end for sentence in sentences)
-    if sentences[-1].span.start >= duration:
-        late = f"somebody speaks at {sentences[-1].span.start:g} s of {duration:g} s"
-        raise DatasetError(f"{record.id}: {late}; check whose transcript it is")
-    if record.reference and not any(step.spans for step in record.reference):
-        count = len(record.reference)
-        raise DatasetError(
-            f"{record.id}: none of its {count} key-steps has a time; give annotations with times"
-        )
+    duration = _checked_duration(record)
     texts = [sentence.text for sentence in sentences]
     if settings.resolve:
         texts = resolve_pronouns(texts)
     middles = np.array([sentence.span.center for sentence in sentences])
     clips: list[NarratedClip] = []
     for row, sentence in enumerate(sentences):
+        # the sentence in equal pieces of about `stride`
         start = sentence.span.start
         length = min(sentence.span.end, duration) - start
         pieces = max(1, round(length / settings.stride))
@@ -77,21 +69,40 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
             candidates = (row,)
             if settings.candidates > 1:
                 # the sentences nearest to the middle, the clip's own first
-                nearest = np.argsort(np.abs(middles - middle), kind="stable").tolist()
+                distances = np.abs(middles - middle)
+                nearest = np.argsort(distances, kind="stable").tolist()
                 nearest.remove(row)
-                candidates += tuple(nearest[: settings.candidates - 1])
-            clips.append(
-                NarratedClip(
-                    record.id,
-                    _clip_span(middle, duration, settings.seconds),
-                    row,
-                    texts[row],
-                    record.video.task,
-                    None if step is None else step.text,
-                    candidates,
-                )
+                others = nearest[: settings.candidates - 1]
+                candidates += tuple(others)
+            clip = NarratedClip(
+                video=record.id,
+                span=_clip_span(middle, duration, settings.seconds),
+                sentence=row,
+                text=texts[row],
+                task=record.video.task,
+                key_step=None if step is None else step.text,
+                candidates=candidates,
             )
+            clips.append(clip)
     return clips
+
+
+def _checked_duration(record: Record) -> float:
+    """Return the seconds of a record's video, or of its narration where they are unknown. Raises
+    DatasetError for a record that cannot be cut into clips."""
+    sentences = record.sentences
+    if not sentences:
+        fault = f"{record.id}: no narration"
+        raise DatasetError(f"{fault}; give its transcript, or leave the video out")
+    duration = record.video.duration or max(sentence.span.end for sentence in sentences)
+    last_start = sentences[-1].span.start
+    if last_start >= duration:
+        fault = f"{record.id}: somebody speaks at {last_start:g} s of {duration:g} s"
+        raise DatasetError(f"{fault}; check whose transcript it is")
+    if record.reference and not any(step.spans for step in record.reference):
+        fault = f"{record.id}: none of its {len(record.reference)} key-steps has a time"
+        raise DatasetError(f"{fault}; give annotations with times")
+    return duration
 
 
 def step_at(steps: Sequence[Step], second: float) -> Step | None:
@@ -101,15 +112,19 @@ def step_at(steps: Sequence[Step], second: float) -> Step | None:
     for step in steps:
         for span in step.spans:
             if second in span and span.start > latest_start:
-                latest, latest_start = step, span.start
+                latest = step
+                latest_start = span.start
     return latest
 
 
 def _clip_span(middle: float, duration: float, seconds: float) -> Span:
     """Return a clip of that length around a second, moved into the video; all of a shorter
     video."""
-    start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
-    return Span(start, min(duration, start + seconds))
+    start = max(0.0, middle - seconds / 2)
+    last_start = max(0.0, duration - seconds)
+    start = min(start, last_start)
+    end = min(duration, start + seconds)
+    return Span(start, end)
 
 
 def split_videos(
@@ -122,13 +137,20 @@ def split_videos(
     than three.
     """
     ids = sorted(set(videos))
-    if len(ids) < 3:
-        raise DatasetError(f"{len(ids)} videos cannot be split in three; give at least 3")
-    order = [ids[index] for index in np.random.default_rng(seed).permutation(len(ids))]
-    test = max(1, math.floor(0.2 * len(order) + 0.5))
-    validation = max(1, math.floor(0.2 * (len(order) - test) + 0.5))
-    training = order[test + validation :]
-    return frozenset(training), frozenset(order[test : test + validation]), frozenset(order[:test])
+    count = len(ids)
+    if count < 3:
+        raise DatasetError(f"{count} videos cannot be split in three; give at least 3")
+    rng = np.random.default_rng(seed)
+    order = [ids[index] for index in rng.permutation(count)]
+    # a fifth, rounded half up, for test, and a fifth of the rest for validation
+    test_count = max(1, math.floor(WITHHELD_SHARE * count + 0.5))
+    rest_count = count - test_count
+    validation_count = max(1, math.floor(WITHHELD_SHARE * rest_count + 0.5))
+    training_start = test_count + validation_count
+    training = order[training_start:]
+    validation = order[test_count:training_start]
+    test = order[:test_count]
+    return frozenset(training), frozenset(validation), frozenset(test)
 
 
 @dataclass(frozen=True)
@@ -155,25 +177,31 @@ class FrameClip:
         clip.
         """
         start = self.span.start
-        length = self.span.end - self.span.start
+        length = self.span.end - start
+        side = self.side
         times = [start + (number + 0.5) * length / self.frames for number in range(self.frames)]
         pictures = self._pictures(times) or self._last_picture_before(start)
         images = []
         latest = pictures[min(pictures)]
         for time in times:
             latest = pictures.get(time, latest)
-            top, left_edge = ((size - self.side) // 2 for size in latest.shape[:2])
-            images.append(latest[top : top + self.side, left_edge : left_edge + self.side])
+            height, width, _ = latest.shape
+            top = (height - side) // 2
+            left_edge = (width - side) // 2
+            rows = latest[top : top + side]
+            square = rows[:, left_edge : left_edge + side]
+            images.append(square)
         return np.stack(images)
 
     def _last_picture_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
         """Return the video's last picture, for a clip past it, as a player shows it."""
         back = 1.0
         while True:
-            times = [time for time in np.arange(start - back, start, 0.5).tolist() if time >= 0]
-            pictures = self._pictures(times or [0.0])
+            times = np.arange(start - back, start, 0.5)
+            times_in_video = times[times >= 0].tolist()
+            pictures = self._pictures(times_in_video or [0.0])
             if pictures:
-                last = [*pictures][-1]
+                last = list(pictures)[-1]
                 return {last: pictures[last]}
             if back >= start:
                 fault = f"no picture up to {self.span.end:g} s can be seen"
@@ -192,7 +220,7 @@ class ClipTextPair:
     """A clip, float32 rows (R, C) or uint8 RGB frames (T, H, W, 3), and its texts (P, D) float32,
     its own first.
 
-    A FrameClip stands for frames that are still in their file. Raises ShapeError when an array has
+    A FrameClip is frames that are still in their file. Raises ShapeError when an array has
     another form, no row, or holds NaN or infinity.
     """
 
@@ -203,26 +231,31 @@ class ClipTextPair:
     def array(self) -> Matrix | npt.NDArray[np.uint8]:
         """Return the rows, or the frames, which may be read from their file. Raises MediaError
         where they cannot be."""
-        return self.video.read() if isinstance(self.video, FrameClip) else self.video
+        if isinstance(self.video, FrameClip):
+            return self.video.read()
+        return self.video
 
     def read(self) -> "ClipTextPair":
         """Return the pair with its frames in memory."""
-        return replace(self, video=self.array()) if isinstance(self.video, FrameClip) else self
+        if isinstance(self.video, FrameClip):
+            return replace(self, video=self.video.read())
+        return self
 
     def __post_init__(self) -> None:
         video = self.video
         if isinstance(video, FrameClip):
             return
-        frames = video.dtype == np.uint8 and video.ndim == 4 and video.shape[3] == 3
-        rows = video.dtype == np.float32 and video.ndim == 2
-        if not (frames or rows) or not len(video):
+        is_frames = video.dtype == np.uint8 and video.ndim == 4 and video.shape[3] == 3
+        is_rows = video.dtype == np.float32 and video.ndim == 2
+        if not (is_frames or is_rows) or not len(video):
             form = f"{video.dtype} {video.shape}"
             expected = "float32 (R, C) or uint8 (T, H, W, 3), R and T > 0"
             raise ShapeError(f"{self.id}: a clip must be {expected}, not {form}")
-        if self.text.dtype != np.float32 or self.text.ndim != 2 or not len(self.text):
-            form = f"{self.text.dtype} {self.text.shape}"
+        text = self.text
+        if text.dtype != np.float32 or text.ndim != 2 or not len(text):
+            form = f"{text.dtype} {text.shape}"
             raise ShapeError(f"{self.id}: texts must be float32 (P, D), P > 0, not {form}")
-        if not np.isfinite(self.text).all() or (rows and not np.isfinite(video).all()):
+        if not np.isfinite(text).all() or (is_rows and not np.isfinite(video).all()):
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
 
@@ -250,26 +283,31 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
     text, text_pad = pad([pair.text for pair in pairs])
     videos = [pair.array() for pair in pairs]
     if videos[0].dtype == np.float32:
-        video, video_pad = pad([rows.astype(np.float32, copy=False) for rows in videos])
-        return ClipTextBatch(video, video_pad, text, text_pad)
+        rows = [video.astype(np.float32, copy=False) for video in videos]
+        padded_rows, row_pad = pad(rows)
+        return ClipTextBatch(padded_rows, row_pad, text, text_pad)
     shapes = {frames.shape for frames in videos}
     if len(shapes) > 1:
-        raise ShapeError(
-            f"clips of one batch must have one shape, not {sorted(shapes)}; cut them alike"
-        )
-    return ClipTextBatch(torch.from_numpy(np.stack(videos)), None, text, text_pad)
+        fault = f"clips of one batch must have one shape, not {sorted(shapes)}"
+        raise ShapeError(f"{fault}; cut them alike")
+    stacked_frames = np.stack(videos)
+    frames = torch.from_numpy(stacked_frames)
+    return ClipTextBatch(frames, None, text, text_pad)
 
 
 def clip_text_pair(id: str, features: FeatureSequence, span: Span, text: Matrix) -> ClipTextPair:
     """Return the feature rows of a clip with its texts."""
-    return ClipTextPair(id, features.values[clip_rows(features, span)], text)
+    rows = clip_rows(features, span)
+    return ClipTextPair(id, features.values[rows], text)
 
 
 def clip_rows(features: FeatureSequence, span: Span) -> slice:
     """Return the rows that a clip has; one past the last row has that one."""
     rows = features.rows(span)
-    first = min(rows.start, max(0, len(features.values) - 1))
-    return slice(first, max(rows.stop, first + 1))
+    last = max(0, len(features.values) - 1)
+    first = min(rows.start, last)
+    stop = max(rows.stop, first + 1)
+    return slice(first, stop)
 
 
 def clip_id(video: str, start: float) -> str:

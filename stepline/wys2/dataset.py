@@ -34,10 +34,13 @@ from stepline.wys2.clips import ClipTextPair, NarratedClip, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
 TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
 RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
 CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
+MAX_FIT_ROUNDS = 100  # of L-BFGS
+MIN_SPREAD = 1e-6  # of a column that never varies
 
 
 @dataclass
@@ -59,11 +62,17 @@ class ClipDataset:
 
     def pairs_of_own_text(self) -> list[ClipTextPair]:
         """Return the pairs, each with its own text alone."""
-        return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
+        pairs = []
+        for pair in self.pairs:
+            own_text = pair.text[:1]
+            own_pair = ClipTextPair(pair.id, pair.video, own_text)
+            pairs.append(own_pair)
+        return pairs
 
     def positive(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
-        return list(compress(self.pairs, labels.tolist()))
+        flags = labels.tolist()
+        return list(compress(self.pairs, flags))
 
 
 def gather_clips(
@@ -82,16 +91,23 @@ def gather_clips(
     videos that are left out (a benchmark's own). A video without features or file, without
     narration or with broken annotations is left out and its reason counted.
     """
+    if transcripts is None:
+        transcripts = {}
     source = clip_source(features)
-    gathered = ClipDataset()
-    for record, clips in narrated_videos(
-        records, source, settings, transcripts or {}, gathered.omitted, excluded=excluded
-    ):
-        vectors = encode([sentence.text for sentence in record.sentences])
-        gathered.clips += clips
-        texts = [(clip.span, vectors[list(clip.candidates)]) for clip in clips]
-        gathered.pairs += source.pairs(record.video.id, texts)
-    return gathered
+    dataset = ClipDataset()
+    videos = narrated_videos(
+        records, source, settings, transcripts, dataset.omitted, excluded=excluded
+    )
+    for record, clips in videos:
+        sentences = [sentence.text for sentence in record.sentences]
+        vectors = encode(sentences)
+        texts = []
+        for clip in clips:
+            candidates = vectors[list(clip.candidates)]
+            texts.append((clip.span, candidates))
+        dataset.clips += clips
+        dataset.pairs += source.pairs(record.video.id, texts)
+    return dataset
 
 
 def narrated_videos(
@@ -114,52 +130,67 @@ def narrated_videos(
     for record in records:
         video = record.video.id
         if record.transcript is None and video in transcripts:
-            record = record.model_copy(update={"transcript": transcripts[video]})
+            transcript = transcripts[video]
+            record = record.model_copy(update={"transcript": transcript})
         flaw = find_flaw(video)
         if once and video in seen_ids:
-            flaw = SEEN_TWICE, ""
+            flaw = (SEEN_TWICE, "")
         seen_ids.add(video)
         if flaw is None:
             try:
                 clips = narrated_clips(record, settings)
             except DatasetError as error:
-                flaw = str(error).removeprefix(f"{record.id}: ").partition(";")[0], ""
+                message = str(error).removeprefix(f"{record.id}: ")
+                reason, _, _ = message.partition(";")
+                flaw = (reason, "")
         if flaw is None:
             yield record, clips
         else:
-            omitted.append(Rejected("video", flaw[0], id=video, value=flaw[1]))
+            reason, value = flaw
+            omitted.append(Rejected("video", reason, id=video, value=value))
 
 
-def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:
+def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     """Return which clips count as visual narrations, (N,), by the kind of label that the settings
     name.
 
     Raises DatasetError when no clip does, or MC lacks the tasks of the videos.
     """
-    clips = gathered.clips
+    clips = dataset.clips
     if settings.kind == "ss":
-        return sentence_similarity_labels(key_step_similarity(clips, settings), settings)
+        similarity = key_step_similarity(clips, settings)
+        return sentence_similarity_labels(similarity, settings)
     if settings.kind == "vr":
         return visual_relevance_labels(clips)
-    missing = sum(clip.task is None for clip in clips)
-    if missing:
-        raise DatasetError(
-            f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video"
-        )
-    names = sorted({str(clip.task) for clip in clips})
-    tasks = np.array([names.index(str(clip.task)) for clip in clips], dtype=np.int64)
+    # MC: the task of each clip, and what the classifiers take it for
+    tasks = _clip_tasks(clips)
     pictures = []
-    for pair in gathered.pairs:
+    words = []
+    for pair in dataset.pairs:
         if not isinstance(pair.video, np.ndarray):
             raise DatasetError(
                 "MC labels classify the tasks of ready features; give --features, or labels.kind=ss"
             )
         pictures.append(pair.video.mean(axis=0, dtype=np.float32))
-    words = [pair.text[0] for pair in gathered.pairs]
+        words.append(pair.text[0])
     videos = [clip.video for clip in clips]
-    by_picture = task_log_probabilities(np.stack(pictures), tasks, videos)
-    by_words = task_log_probabilities(np.stack(words), tasks, videos)
+    picture_rows = np.stack(pictures)
+    word_rows = np.stack(words)
+    by_picture = task_log_probabilities(picture_rows, tasks, videos)
+    by_words = task_log_probabilities(word_rows, tasks, videos)
     return modality_consensus_labels(tasks, by_picture, by_words, settings)
+
+
+def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
+    """Return the number of each clip's task, (N,)."""
+    missing = sum(clip.task is None for clip in clips)
+    if missing:
+        fault = f"{missing} of {len(clips)} clips have no task"
+        raise DatasetError(f"{fault}; MC labels need the task of every video")
+    names = [str(clip.task) for clip in clips]
+    name_array = np.array(names, dtype=object)
+    _, numbers = np.unique(name_array, return_inverse=True)
+    return numbers.astype(np.int64)
 
 
 def key_step_similarity(
@@ -167,17 +198,24 @@ def key_step_similarity(
 ) -> Array:
     """Return S(narration, key-step) in [0, 1] of each clip, (N,); NaN without a key-step.
 
-    encode: texts to unit rows, that of `settings.text_model` where none is given.
+    encode: texts to unit rows; by default that of `settings.text_model`.
     """
-    labelled = [clip for clip in clips if clip.key_step is not None]
-    texts = sorted({clip.text for clip in labelled} | {str(clip.key_step) for clip in labelled})
-    rows = {text: row for row, text in enumerate(texts)}
-    vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
-    vectors = vectors.astype(np.float64)
-    cosine = np.full(len(clips), np.nan)
-    for row, clip in enumerate(clips):
+    # every text once
+    distinct_texts: set[str] = set()
+    for clip in clips:
         if clip.key_step is not None:
-            cosine[row] = vectors[rows[clip.text]] @ vectors[rows[clip.key_step]]
+            distinct_texts.add(clip.text)
+            distinct_texts.add(clip.key_step)
+    texts = sorted(distinct_texts)
+    vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
+    rows = vectors.astype(np.float64)
+    vector_of = dict(zip(texts, rows, strict=True))
+    cosine = np.full(len(clips), np.nan)
+    for index, clip in enumerate(clips):
+        if clip.key_step is not None:
+            narration = vector_of[clip.text]
+            key_step = vector_of[clip.key_step]
+            cosine[index] = narration @ key_step
     return map_cosine(cosine, settings.mapping)
 
 
@@ -187,7 +225,8 @@ def map_cosine(cosine: Array, mapping: CosineMapping) -> Array:
     if mapping == "halved":
         return np.asarray((1 + within) / 2)
     if mapping == "angle":
-        return np.asarray(1 - np.arccos(within) / np.pi)
+        angles = np.arccos(within)
+        return np.asarray(1 - angles / np.pi)
     return np.maximum(within, 0.0)
 
 
@@ -199,40 +238,41 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
     """
     has_step = np.isfinite(similarity)
     if not has_step.any():
-        raise DatasetError(
-            f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times"
-        )
+        fault = f"none of {len(similarity)} clips has a key-step"
+        raise DatasetError(f"{fault}; SS labels need key-steps with times")
+    similarities = similarity[has_step]
     least = settings.similarity
     if settings.quantile is not None:
-        least = float(np.quantile(similarity[has_step], 1 - settings.quantile))
-    labels: Mask = has_step & (np.where(has_step, similarity, -1.0) >= least)
+        quantile = np.quantile(similarities, 1 - settings.quantile)
+        least = float(quantile)
+    comparable = np.where(has_step, similarity, -1.0)
+    labels: Mask = has_step & (comparable >= least)
     if not labels.any():
-        best = float(similarity[has_step].max())
+        best = float(similarities.max())
         raise DatasetError(
-            f"no narration reaches similarity {least:g}, the likest has {best:.2f}; lower it"
+            f"no narration reaches similarity {least:g}, the most similar has {best:.2f}; lower it"
         )
     return labels
 
 
 def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
-    """Return VR: clips with any key-step. Raises DatasetError when there is none."""
-    return require_key_steps(
-        np.array([clip.key_step is not None for clip in clips], dtype=np.bool_)
-    )
+    """Return VR: clips with any key-step. Raises DatasetError when no clip has one."""
+    flags = [clip.key_step is not None for clip in clips]
+    has_step = np.array(flags, dtype=np.bool_)
+    return require_key_steps(has_step)
 
 
 def require_key_steps(has_step: Mask) -> Mask:
-    """Return VR of clips of which is known whether they show a key-step, (N,). Raises DatasetError
-    when none does."""
+    """Return VR labels from whether each clip shows a key-step, (N,). Raises DatasetError when none
+    does."""
     if not has_step.any():
-        raise DatasetError(
-            f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times"
-        )
+        fault = f"none of {len(has_step)} clips has a key-step"
+        raise DatasetError(f"{fault}; VR labels need key-steps with times")
     return has_step
 
 
 def modality_consensus_labels(
-    tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings
+    tasks: Tasks, video: Array, text: Array, settings: LabelSettings
 ) -> Mask:
     """Return MC: clips that rank high for their own task by the picture and by the words.
 
@@ -244,31 +284,35 @@ def modality_consensus_labels(
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
         shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
         raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
-    labels = _ranks_high(tasks, video, settings) & _ranks_high(tasks, text, settings)
+    high_by_picture = _ranks_high(tasks, video, settings)
+    high_by_words = _ranks_high(tasks, text, settings)
+    labels = high_by_picture & high_by_words
     if not labels.any():
-        raise DatasetError(
-            f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank"
-        )
+        fault = f"no clip ranks within {settings.rank:g} by picture and words"
+        raise DatasetError(f"{fault}; raise labels.rank")
     return labels
 
 
-def _ranks_high(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSettings) -> Mask:
+def _ranks_high(tasks: Tasks, scores: Array, settings: LabelSettings) -> Mask:
     """Return which clips rank high for their own task by scores (N, O), as
-    `modality_consensus_labels` says."""
-    own = scores[np.arange(len(tasks)), tasks]
+    `modality_consensus_labels` defines it."""
+    count = len(tasks)
+    own = scores[np.arange(count), tasks]  # (N,)
     if settings.ranking == "tasks":
-        return np.asarray((scores > own[:, None]).sum(axis=1) + 1 <= settings.rank)
-    high = np.zeros(len(tasks), dtype=np.bool_)
+        is_higher = scores > own[:, None]  # (N, O)
+        ranks = is_higher.sum(axis=1) + 1
+        return np.asarray(ranks <= settings.rank)
+    high = np.zeros(count, dtype=np.bool_)
     for task in np.unique(tasks):
         rows = np.flatnonzero(tasks == task)
-        best = rows[np.argsort(-own[rows], kind="stable")]
-        high[best[: round(settings.rank * len(rows))]] = True
+        order = np.argsort(-own[rows], kind="stable")
+        high_count = round(settings.rank * len(rows))
+        best = order[:high_count]
+        high[rows[best]] = True
     return high
 
 
-def task_log_probabilities(
-    features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence[str]
-) -> Array:
+def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
     """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over
     videos.
 
@@ -277,46 +321,63 @@ def task_log_probabilities(
     names = sorted(set(videos))
     task_count = len(np.unique(tasks))
     if len(names) < 2 or task_count < 2:
-        raise DatasetError(
-            f"{len(names)} videos of {task_count} tasks; a task classifier needs two of each"
-        )
-    folds = {name: number % CROSS_VALIDATION_FOLDS for number, name in enumerate(names)}
+        counts = f"{len(names)} videos of {task_count} tasks"
+        raise DatasetError(f"{counts}; a task classifier needs two of each")
+    # the fold of every row is that of its video
+    folds = {}
+    for number, name in enumerate(names):
+        folds[name] = number % CROSS_VALIDATION_FOLDS
     fold_of_row = np.array([folds[video] for video in videos])
     rows = standardise_columns(features)
-    scores = np.zeros((len(rows), int(tasks.max()) + 1))
+    class_count = int(tasks.max()) + 1
+    shape = (len(rows), class_count)
+    scores = np.zeros(shape)
     for fold in np.unique(fold_of_row):
         held_out = fold_of_row == fold
-        weights = fit_softmax_regression(rows[~held_out], tasks[~held_out], scores.shape[1])
-        scores[held_out] = log_softmax(_with_bias_column(rows[held_out]) @ weights, axis=1)
+        others = ~held_out
+        weights = fit_softmax_regression(rows[others], tasks[others], class_count)
+        inputs = _with_bias_column(rows[held_out])
+        logits = inputs @ weights
+        scores[held_out] = log_softmax(logits, axis=1)
     return scores
 
 
 def fit_softmax_regression(
-    rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE_WEIGHT
+    rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
     """Return the weights (C + 1, O) of a softmax regression by L-BFGS; the last row is the bias."""
-    wide = _with_bias_column(rows)
-    truth = np.eye(count)[classes]
+    inputs = _with_bias_column(rows)  # (N, C + 1)
+    row_count, width = inputs.shape
+    truth = np.eye(count)[classes]  # (N, O)
+    no_decay = np.zeros((1, count))  # of the bias
 
     def loss(flat: Array) -> tuple[float, Array]:
-        weights = flat.reshape(wide.shape[1], count)
-        logs = log_softmax(wide @ weights, axis=1)
-        decayed = np.concatenate([weights[:-1], np.zeros((1, count))])
-        value = float(-(truth * logs).sum() / len(wide) + ridge * (decayed**2).sum() / 2)
-        slope = wide.T @ (np.exp(logs) - truth) / len(wide) + ridge * decayed
-        return value, slope.ravel()
+        weights = flat.reshape(width, count)
+        logs = log_softmax(inputs @ weights, axis=1)
+        decayed = np.concatenate([weights[:-1], no_decay])
+        losses = truth * logs
+        mean_loss = -losses.sum() / row_count
+        penalty = ridge * (decayed**2).sum() / 2
+        errors = np.exp(logs) - truth
+        slope = inputs.T @ errors / row_count + ridge * decayed
+        return float(mean_loss + penalty), slope.ravel()
 
-    start = np.zeros(wide.shape[1] * count)
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
-    return np.asarray(best.reshape(wide.shape[1], count))
+    start = np.zeros(width * count)
+    options = {"maxiter": MAX_FIT_ROUNDS}
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    weights = result.x.reshape(width, count)
+    return np.asarray(weights)
 
 
 def standardise_columns(rows: Matrix) -> Array:
     """Return the rows with mean 0 and spread 1 in every column; constant columns become 0."""
     values = rows.astype(np.float64)
     centered = values - values.mean(axis=0)
-    return np.asarray(centered / np.maximum(values.std(axis=0), 1e-6))
+    deviation = values.std(axis=0)
+    spread = np.maximum(deviation, MIN_SPREAD)
+    return np.asarray(centered / spread)
 
 
 def _with_bias_column(rows: Array) -> Array:
-    return np.column_stack([rows, np.ones(len(rows))])
+    ones = np.ones(len(rows))
+    return np.column_stack([rows, ones])

@@ -48,57 +48,73 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
     def __init__(self, settings: DetectorSettings) -> None:
         super().__init__()
         self.settings = settings
+        # D: that of the texts where they are taken as they are
         width = settings.width
         self.text: nn.Module = nn.Identity()
         if settings.text == "frozen":
             width = settings.text_width
         else:
-            self.text = _head(settings.text_width, settings, width)
+            text_width = settings.text_width
+            self.text = _head(text_width, settings, width)
         self.video: nn.Module
         if settings.video == "s3d":
             self.video = S3DTower(width)
         else:
             self.video = FeatureTower(settings, width)
-        self.joint = JointScore(width, settings.hidden) if settings.score == "joint" else None
+        self.joint: JointScore | None = None
+        if settings.score == "joint":
+            self.joint = JointScore(width, settings.hidden)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return scores (B, B, P): of clip i with candidate p of clip j; -inf for candidates that
         are padding."""
         b, p, _ = batch.text.shape
-        texts = self.encode_texts(batch.text.flatten(0, 1))  # (B P, D)
-        scores = self.compare(self.encode_clips(batch), texts).view(b, b, p)
-        return scores.masked_fill(batch.text_pad[None], -torch.inf)
+        candidates = batch.text.flatten(0, 1)  # (B P, E)
+        texts = self.encode_texts(candidates)  # (B P, D)
+        clips = self.encode_clips(batch)  # (B, D)
+        scores = self.compare(clips, texts)  # (B, B P)
+        scores = scores.view(b, b, p)
+        padding = batch.text_pad[None]  # (1, B, P)
+        return scores.masked_fill(padding, -torch.inf)
 
     def own_scores(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
-        clips = self.encode_clips(batch)
-        texts = self.encode_texts(batch.text[:, 0])
+        clips = self.encode_clips(batch)  # (B, D)
+        own_texts = batch.text[:, 0]  # (B, E)
+        texts = self.encode_texts(own_texts)  # (B, D)
         if self.joint is not None:
-            return cast(Tensor, self.joint(clips[:, None], texts[:, None])[:, 0, 0])
+            scores = self.joint(clips[:, None], texts[:, None])  # (B, 1, 1)
+            return cast(Tensor, scores[:, 0, 0])
         clips, texts = self._scaled(clips, texts)
-        return torch.einsum("bd,bd->b", clips.float(), texts.float())
+        clips = clips.float()
+        texts = texts.float()
+        return torch.einsum("bd,bd->b", clips, texts)
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D), not normalised."""
-        if (batch.video_pad is None) != (self.settings.video == "s3d"):
-            form = "frames" if self.settings.video == "s3d" else "feature rows"
-            raise ShapeError(
-                f"this detector takes clips as {form}; detector.video={self.settings.video} says so"
-            )
+        tower = self.settings.video
+        has_frames = batch.video_pad is None
+        takes_frames = tower == "s3d"
+        if has_frames != takes_frames:
+            form = "feature rows"
+            if takes_frames:
+                form = "frames"
+            raise ShapeError(f"this detector takes clips as {form}; detector.video={tower} says so")
         return cast(Tensor, self.video(batch))
 
     def encode_texts(self, texts: Tensor) -> Tensor:
         """Return the texts' vectors (M, D), not normalised."""
-        if texts.shape[-1] != self.settings.text_width:
-            raise ShapeError(
-                f"texts are {texts.shape[-1]} wide, the detector takes {self.settings.text_width}"
-            )
+        width = texts.shape[-1]
+        expected = self.settings.text_width
+        if width != expected:
+            raise ShapeError(f"texts are {width} wide, the detector takes {expected}")
         return cast(Tensor, self.text(texts))
 
     def compare(self, clips: Tensor, texts: Tensor) -> Tensor:
         """Return (B, M) scores of clips (B, D) with texts (M, D)."""
         if self.joint is not None:
-            return cast(Tensor, self.joint(clips[:, None], texts[None])[..., 0])
+            scores = self.joint(clips[:, None], texts[None])  # (B, M, 1)
+            return cast(Tensor, scores[..., 0])
         clips, texts = self._scaled(clips, texts)
         return clips @ texts.T
 
@@ -106,7 +122,9 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         """Return vectors whose dot product is the score."""
         if self.settings.score == "dot":
             return clips, texts
-        return F.normalize(clips, dim=-1) / self.settings.temperature, F.normalize(texts, dim=-1)
+        unit_clips = F.normalize(clips, dim=-1)
+        unit_texts = F.normalize(texts, dim=-1)
+        return unit_clips / self.settings.temperature, unit_texts
 
 
 class FeatureTower(nn.Module):  # type: ignore[misc]
@@ -115,21 +133,24 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
     def __init__(self, settings: DetectorSettings, width: int) -> None:
         super().__init__()
         self.width = settings.video_width
-        self.head = _head(settings.video_width, settings, width)
+        self.head = _head(self.width, settings, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D)."""
-        if batch.video.shape[2] != self.width or batch.video_pad is None:
-            raise ShapeError(
-                f"feature rows are {batch.video.shape[2]} wide, the detector takes {self.width}"
-            )
-        real = (~batch.video_pad).to(batch.video.dtype)  # (B, R)
-        mean = torch.einsum("brc,br->bc", batch.video, real) / real.sum(1, keepdim=True)  # (B, C)
-        return cast(Tensor, self.head(mean))
+        video = batch.video
+        width = video.shape[2]
+        if width != self.width or batch.video_pad is None:
+            raise ShapeError(f"feature rows are {width} wide, the detector takes {self.width}")
+        is_real = ~batch.video_pad  # (B, R)
+        is_real = is_real.to(video.dtype)
+        sums = torch.einsum("brc,br->bc", video, is_real)  # (B, C)
+        counts = is_real.sum(1, keepdim=True)  # (B, 1)
+        means = sums / counts
+        return cast(Tensor, self.head(means))
 
 
 class S3DTower(nn.Module):  # type: ignore[misc]
-    """S3D on uint8 frames, trained end to end; `s3d` may be given released weights before
+    """S3D on uint8 frames, trained end to end. Released weights may be loaded into `s3d` before
     training."""
 
     def __init__(self, width: int) -> None:
@@ -137,14 +158,16 @@ class S3DTower(nn.Module):  # type: ignore[misc]
 
         super().__init__()
         self.s3d = S3D()
-        self.project: nn.Module = (
-            nn.Identity() if width == JOINT_WIDTH else nn.Linear(JOINT_WIDTH, width)
-        )
+        self.project: nn.Module = nn.Identity()
+        if width != JOINT_WIDTH:
+            self.project = nn.Linear(JOINT_WIDTH, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D)."""
-        clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
-        return cast(Tensor, self.project(self.s3d(clips)))
+        pixels = batch.video.float() / 255
+        clips = pixels.permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
+        vectors = self.s3d(clips)
+        return cast(Tensor, self.project(vectors))
 
 
 class JointScore(nn.Module):  # type: ignore[misc]
@@ -159,7 +182,10 @@ class JointScore(nn.Module):  # type: ignore[misc]
 
     def forward(self, clips: Tensor, texts: Tensor) -> Tensor:
         """Return (..., 1) for clips and texts (..., D) whose leading dimensions go together."""
-        return cast(Tensor, self.out(torch.relu(self.clip(clips) + self.text(texts))))
+        clip_part = self.clip(clips)
+        text_part = self.text(texts)
+        hidden = torch.relu(clip_part + text_part)
+        return cast(Tensor, self.out(hidden))
 
 
 def _head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
@@ -177,11 +203,15 @@ def _head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
 def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has
     no negative."""
-    if scores.ndim != 3 or scores.shape[0] != scores.shape[1]:
-        raise ShapeError(f"scores must be (B, B, P), not {tuple(scores.shape)}")
-    if settings.objective == "nce":
-        return nce_loss(scores[:, :, 0], settings)
-    return mil_nce_loss(scores, released=settings.objective == "mil-nce-released")
+    shape = tuple(scores.shape)
+    is_square = len(shape) == 3 and shape[0] == shape[1]
+    if not is_square:
+        raise ShapeError(f"scores must be (B, B, P), not {shape}")
+    objective = settings.objective
+    if objective == "nce":
+        own_texts = scores[:, :, 0]
+        return nce_loss(own_texts, settings)
+    return mil_nce_loss(scores, released=objective == "mil-nce-released")
 
 
 def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
@@ -193,18 +223,23 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     drawn with torch's random numbers.
     """
     own = scores.diagonal()  # (B,)
-    texts = settings.negatives  # None: all of the batch
-    videos = settings.negatives
-    if settings.negatives is not None and settings.rivals == "both":
-        videos = settings.negatives // 2
-        texts = settings.negatives - videos
+    # how many negatives of each kind; None: all of the batch
+    negatives = settings.negatives
+    texts = negatives
+    videos = negatives
+    if negatives is not None and settings.rivals == "both":
+        videos = negatives // 2
+        texts = negatives - videos
     candidates = [own[:, None]]
     if settings.rivals != "videos" and texts != 0:
         candidates.append(_sample_negatives(scores, texts))
     if settings.rivals != "texts" and videos != 0:
         candidates.append(_sample_negatives(scores.T, videos))
-    total = torch.cat(candidates, dim=1).logsumexp(1)  # (B,)
-    return Loss((total - own).sum(), scores.new_full((), len(own)))
+    all_candidates = torch.cat(candidates, dim=1)
+    total = all_candidates.logsumexp(1)  # (B,)
+    losses = total - own
+    count = scores.new_full((), len(own))
+    return Loss(losses.sum(), count)
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
@@ -215,14 +250,22 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     perfect model's loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
-    row = torch.arange(b, device=scores.device)
+    device = scores.device
+    row = torch.arange(b, device=device)
     own = scores[row, row]  # (B, P)
     by_text = scores.transpose(0, 1)  # (B, B, P)
     if not released:
-        diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
-        by_text = by_text.masked_fill(diagonal[:, :, None], -torch.inf)
-    total = torch.cat([scores.flatten(1), by_text.flatten(1)], dim=1).logsumexp(1)  # of (B, 2 B P)
-    return Loss((total - own.logsumexp(1)).sum(), scores.new_full((), b))
+        diagonal = torch.eye(b, dtype=torch.bool, device=device)
+        own_cells = diagonal[:, :, None]
+        by_text = by_text.masked_fill(own_cells, -torch.inf)
+    of_clip = scores.flatten(1)  # (B, B P)
+    of_texts = by_text.flatten(1)
+    candidates = torch.cat([of_clip, of_texts], dim=1)  # (B, 2 B P)
+    total = candidates.logsumexp(1)  # (B,)
+    positives = own.logsumexp(1)
+    losses = total - positives
+    count = scores.new_full((), b)
+    return Loss(losses.sum(), count)
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
@@ -232,16 +275,22 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
         raise ShapeError(
             "a batch of one clip holds no rival; raise train.batch, or give more clips"
         )
-    order = torch.rand(b, b, device=scores.device).fill_diagonal_(2.0)  # the diagonal comes last
+    device = scores.device
+    priorities = torch.rand(b, b, device=device)
+    priorities.fill_diagonal_(2.0)  # the diagonal comes last
+    order = priorities.argsort(1)
     others = b - 1
     if count is not None:
         others = min(others, count)
-    return scores.gather(1, order.argsort(1)[:, :others])
+    columns = order[:, :others]
+    return scores.gather(1, columns)
 
 
 def clips_at_once(network: Detector) -> int:
     """Return how many clips are scored together: fewer of frames, which are large."""
-    return FRAME_CLIPS_PER_BATCH if network.settings.video == "s3d" else PAIRS_PER_BATCH
+    if network.settings.video == "s3d":
+        return FRAME_CLIPS_PER_BATCH
+    return PAIRS_PER_BATCH
 
 
 def score_pairs(
@@ -252,18 +301,23 @@ def score_pairs(
     device = device_of(network)
     network.eval()
     at_once = min(at_once, clips_at_once(network))
-    scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
+    no_scores = np.empty(0, dtype=np.float32)
+    scores: list[Matrix] = [no_scores]
+    pair_count = len(pairs)
     with torch.inference_mode(), current_device().autocast():
-        for first in range(0, len(pairs), at_once):
-            batch = collate_pairs(pairs[first : first + at_once]).to(device)
-            scores.append(network.own_scores(batch).float().cpu().numpy())
+        for first in range(0, pair_count, at_once):
+            chunk = pairs[first : first + at_once]
+            batch = collate_pairs(chunk).to(device)
+            own_scores = network.own_scores(batch).float()
+            scores.append(own_scores.cpu().numpy())
     return np.concatenate(scores)
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
     """Write a detector; video, text: the backbones whose features and text vectors it takes, where
     known."""
-    header = {"settings": detector.settings.model_dump(mode="json"), "video": video, "text": text}
+    settings = detector.settings.model_dump(mode="json")
+    header = {"settings": settings, "video": video, "text": text}
     NETWORK_FILE.write(path, detector.state_dict(), header)
 
 
@@ -272,13 +326,17 @@ def read_detector(path: Path) -> Detector:
     not fit."""
 
     def parse(header: Header) -> DetectorSettings:
-        return DetectorSettings.model_validate_json(json.dumps(header["settings"]))
+        settings_json = json.dumps(header["settings"])
+        return DetectorSettings.model_validate_json(settings_json)
 
-    return NETWORK_FILE.load(path, parse, Detector)[1]
+    _, detector = NETWORK_FILE.load(path, parse, Detector)
+    return detector
 
 
 def trained_on(path: Path) -> tuple[str, str]:
     """Return the names of the backbones whose features and text vectors a detector takes; "" where
     it does not say."""
     header = NETWORK_FILE.read_header(path, dict)
-    return str(header.get("video", "")), str(header.get("text", ""))
+    video = header.get("video", "")
+    text = header.get("text", "")
+    return str(video), str(text)

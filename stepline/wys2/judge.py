@@ -38,11 +38,14 @@ def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     wording: (S, 384) MiniLM vectors. cited: whether a step rests on the sentence. Raises ShapeError
     when they differ.
     """
-    if len(cited) != len(wording):
-        raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(cited)}")
-    evidence = logit(predict_visibility(wording), PROBABILITY_MARGIN)
-    # (S, 3)
-    rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(len(cited))])
+    count = len(cited)
+    if count != len(wording):
+        raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {count}")
+    visibility = predict_visibility(wording)
+    evidence = logit(visibility, PROBABILITY_MARGIN)
+    cited_flags = np.asarray(cited, dtype=np.float64)
+    ones = np.ones(count)
+    rows = np.column_stack([evidence, cited_flags, ones])  # (S, 3)
     return _probabilities(rows, regression_weights("words"))
 
 
@@ -61,7 +64,8 @@ def judge_by_grounding(
     None: as shipped.
     Raises ShapeError for another count of rows.
     """
-    rows = judge_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
+    cited, on_screen = grounding_evidence(transcript, steps, alignment, seconds=seconds)
+    rows = judge_rows(cited, on_screen)
     if weights is None:
         return _probabilities(rows, regression_weights("grounding"))
     return _probabilities(rows, np.array(weights))
@@ -71,7 +75,9 @@ def judge_rows(cited: Array, on_screen: Array) -> Array:
     """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on
     it, that, and 1."""
     log_odds = logit(on_screen, PROBABILITY_MARGIN)
-    return np.column_stack([cited * log_odds, cited, np.ones(len(cited))])
+    cited_odds = cited * log_odds
+    ones = np.ones(len(cited))
+    return np.column_stack([cited_odds, cited, ones])
 
 
 def grounding_evidence(
@@ -87,19 +93,21 @@ def grounding_evidence(
     That is the alignment's best in the clip where it holds probabilities, else the step's own
     P(shown) where its best span reaches into the clip.
     """
-    if len(alignment.scores) != len(steps):
-        raise ShapeError(
-            f"{len(steps)} steps need as many rows of alignment, not {len(alignment.scores)}"
-        )
-    cited = np.zeros(len(transcript.sentences))
-    on_screen = np.zeros(len(transcript.sentences))
+    row_count = len(alignment.scores)
+    if row_count != len(steps):
+        raise ShapeError(f"{len(steps)} steps need as many rows of alignment, not {row_count}")
+    sentences = transcript.sentences
+    cited = np.zeros(len(sentences))
+    on_screen = np.zeros(len(sentences))
     for row, step in enumerate(steps):
         for source in step.sources:
-            clip = judged_span(transcript.sentences[source].span, seconds)
+            clip = judged_span(sentences[source].span, seconds)
             cited[source] = 1.0
             p = 0.0
             if alignment.kind == "probability":
-                p = float(alignment.scores[row, alignment.rows(clip)].max(initial=0.0))
+                clip_rows = alignment.rows(clip)
+                scores = alignment.scores[row, clip_rows]
+                p = float(scores.max(initial=0.0))
             elif step.spans and step.spans[0].overlap(clip) > 0:
                 p = step.score or 0.0
             on_screen[source] = max(on_screen[source], p)
@@ -109,17 +117,21 @@ def grounding_evidence(
 def judged_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
     """Return the seconds in which a sentence is judged: its own, widened around their middle to
     `seconds`."""
-    start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
-    return Span(start, max(span.end, start + seconds))
+    lacking = max(0.0, seconds - span.duration)
+    start = max(0.0, span.start - lacking / 2)
+    end = max(span.end, start + seconds)
+    return Span(start, end)
 
 
 def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
-    return tuple(sigmoid(rows @ weights).tolist())
+    probabilities = sigmoid(rows @ weights)
+    return tuple(probabilities.tolist())
 
 
 @functools.cache
 def regression_weights(kind: str) -> Array:
     """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
     file = resources.files("stepline.wys2").joinpath("judge.json")
-    model = json.loads(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    model = json.loads(text)
     return np.array(model[kind], dtype=np.float64)

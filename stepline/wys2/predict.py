@@ -1,7 +1,7 @@
 """A trained detector as a judge: its scores of a video's sentences, turned into P(shown) by a
 fitted regression.
 
-The regression is fitted to the validation clips of the training run and lies beside the detector it
+The regression is fitted to the validation clips of the training run and is next to the detector it
 belongs to. Here is also which backbone gave the features and text vectors that a network takes, and
 whether a video's are the same.
 """
@@ -128,7 +128,7 @@ def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
     """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of
     either kind.
 
-    A half is every second clip, so that a video's clips lie in both: the error is that of other
+    A half is every second clip, so that a video's clips are in both: the error is that of other
     clips of known videos.
     """
     rows = scores[:, None].astype(np.float64)
@@ -148,7 +148,7 @@ def calibration_path(detector: Path) -> Path:
 
 
 def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
-    """Write a calibration beside the detector's file that it was fitted with."""
+    """Write a calibration next to the detector's file that it was fitted with."""
     tree = {
         "kind": CALIBRATION_KIND,
         "detector": sha256(detector),

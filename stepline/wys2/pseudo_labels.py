@@ -1,4 +1,4 @@
-"""Pseudo-labels (WYS2, section 3.1): the detector labels clips that nobody labelled, and is trained
+"""Pseudo-labels (WYS2, section 3.1): the detector labels clips without labels, and is trained
 again on all.
 
 The paper leaves open when V(v, t) = 1. Here the threshold is the one that best separates labelled
@@ -147,7 +147,7 @@ def choose_clips(
     reach it.
 
     Of a share of the clips the threshold is known only after the last one, so at most `most` of all
-    are drawn before; else at most so many of those that reach it.
+    are drawn before; else at most that many of those that reach it.
     """
     by_share = settings.threshold == "share"
     validation_scores = score_pairs(network, validation.pairs)

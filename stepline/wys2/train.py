@@ -132,6 +132,7 @@ class DetectorSources:
 
         Raises SettingsError unless either features or videos are given, and what the sources raise.
         """
+        # clips with key-steps
         features = self._open_features(settings)
         encode = text_encoder(self.vectors)
         excluded = read_excluded(self.excluded)
@@ -145,6 +146,7 @@ class DetectorSources:
         )
         on_omitted(count_reasons(labelled.omitted))
         self._require_each_source(labelled)
+        # clips without, which are read only where they are used
         vectors_folder = folder / "vectors" / "narration"
 
         def store_vectors(texts: Iterable[LabelledTexts]) -> FeatureStore:
@@ -279,17 +281,22 @@ def _train_on_clips(
     report: Callable[[Progress], None] | None,
 ) -> _Outcome:
     """Split the videos, and train once, or in rounds where there are clips without key-steps."""
+    # the videos of each split
     labelled = clips.labelled
-    parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
-    names = ("train", "validation", "test")
-    videos = dict(zip(names, map(sorted, parts), strict=True))
+    clip_videos = [clip.video for clip in labelled.clips]
+    train_videos, validation_videos, test_videos = split_videos(clip_videos, settings.train.seed)
+    videos = {
+        "train": sorted(train_videos),
+        "validation": sorted(validation_videos),
+        "test": sorted(test_videos),
+    }
     write_atomic(folder / VIDEOS_FILE, json.dumps(videos, indent=1) + "\n")
-    training = labelled.of_videos(parts[0])
-    held_out = labelled.of_videos(parts[1])
+    # their clips and labels
+    training = labelled.of_videos(train_videos)
+    held_out = labelled.of_videos(validation_videos)
     positive = infer_labels(training, settings.labels)
-    validation = ValidationClips(
-        held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels)
-    )
+    held_out_labels = infer_labels(held_out, settings.labels)
+    validation = ValidationClips(held_out.pairs_of_own_text(), held_out_labels)
     detector = _fitting_settings(settings.detector, training.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
@@ -306,6 +313,7 @@ def _train_on_clips(
             report=report,
         )
 
+    # train
     pairs = training.positive(positive)
     counts = {
         "clips": len(training.clips),
@@ -364,7 +372,7 @@ def train_detector(
     """Return a detector trained on positive pairs, from fresh weights or on from those of `start`,
     at rest.
 
-    A run in `folder` that was killed is taken up. Raises DatasetError for fewer than two pairs,
+    A run in `folder` that was killed goes on. Raises DatasetError for fewer than two pairs,
     which cannot be contrasted.
     """
     if len(pairs) < 2:

@@ -1,9 +1,8 @@
-"""Clips that nobody labelled, gone through one video after the other: no pass holds more than a
-sample of them.
+"""Clips without labels, read one video after the other: no pass holds more than a sample of them.
 
 HowTo100M has 136 million clips, whose rows and vectors are a terabyte. A pass makes each video's
-clips anew from its record, its stored features and the stored vectors of its sentences; what it
-keeps of a clip is a reference, from which training reads it again.
+clips again from its record, its stored features and the stored vectors of its sentences. Of a clip
+it keeps a reference, from which training reads it again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,18 +23,22 @@ from stepline.wys2.clips import ClipTextPair, NarratedClip
 from stepline.wys2.dataset import narrated_videos
 from stepline.wys2.settings import ClipSettings
 
-References: TypeAlias = npt.NDArray[Any]  # one a clip: a row number, or of the columns below
-CLIP_COLUMNS = np.dtype([("video", "i4"), ("sentence", "i4"), ("start", "f8"), ("end", "f8")])
+References: TypeAlias = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
+Block: TypeAlias = tuple[References, Sequence[ClipTextPair]]
+NarratedVideo: TypeAlias = tuple[Record, list[NarratedClip]]
+CLIP_COLUMNS = np.dtype(
+    {"names": ["video", "sentence", "start", "end"], "formats": ["i4", "i4", "f8", "f8"]}
+)
 # videos whose features are read in the store's order, whatever that of the records
 VIDEOS_PER_WINDOW = 1024
 CLIPS_PER_BLOCK = 512  # that are scored together
 
 
 class UnlabelledClips(Protocol):
-    """Clips that can be gone through, and some of them looked at again by their references."""
+    """Clips that can be read in order, and some of them again by their references."""
 
     def __len__(self) -> int: ...
-    def blocks(self) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
+    def blocks(self) -> Iterator[Block]:
         """Yield all clips, some at a time, in the same order each time."""
         ...
 
@@ -45,12 +48,12 @@ class UnlabelledClips(Protocol):
 
 
 class ClipStream:
-    """Clips of narrated videos, each with its own sentence, made anew by each pass. omitted: videos
-    left out, and why.
+    """Clips of narrated videos, each with its own sentence, made again by each pass. omitted:
+    videos left out, and why.
 
-    records: gives the videos from the first on, each time it is called, and the same ones.
-    features, transcripts, excluded: as `gather_clips` takes them. A video that comes twice counts
-    once. store: keeps the vectors of what is said in all videos on disk, and returns them
+    records: yields the same videos from the first on, each time it is called. features,
+    transcripts, excluded: as `gather_clips` takes them. A video that comes twice counts once.
+    store: keeps the vectors of what is said in all videos on disk, and returns them
     (`store_text_vectors`).
     """
 
@@ -64,10 +67,11 @@ class ClipStream:
         *,
         excluded: ExcludedIds = frozenset(),
     ) -> None:
-        # labels alone compare what pronouns stand for
-        self._settings = (settings or ClipSettings()).model_copy(
-            update={"resolve": False, "candidates": 1}
-        )
+        if settings is None:
+            settings = ClipSettings()
+        # only labels need resolved pronouns and other candidates
+        own_text_only = {"resolve": False, "candidates": 1}
+        self._settings = settings.model_copy(update=own_text_only)
         self._records = records
         self._source = clip_source(features)
         self._excluded = excluded
@@ -79,12 +83,13 @@ class ClipStream:
         narrations = self._narrations()
         first = next(narrations, None)
         if first is not None:
-            self._vectors = store(chain([first], narrations))
+            all_narrations = chain([first], narrations)
+            self._vectors = store(all_narrations)
 
     def __len__(self) -> int:
         return self._count
 
-    def _clips(self, omitted: list[Rejected]) -> Iterator[tuple[Record, list[NarratedClip]]]:
+    def _clips(self, omitted: list[Rejected]) -> Iterator[NarratedVideo]:
         """Yield each video with its clips, from the first on."""
         return narrated_videos(
             self._records(),
@@ -101,49 +106,65 @@ class ClipStream:
         for record, clips in self._clips(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
-            texts = tuple(sentence.text for sentence in record.sentences)
+            texts = _sentence_texts(record)
             yield LabelledTexts(record.video.id, "narration", texts, ())
 
-    def blocks(self) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
+    def blocks(self) -> Iterator[Block]:
         """Yield all clips, the features of each video read once and those of a window of videos in
         the store's order.
 
         Raises DatasetError where the records have changed since the stream was made.
         """
         window: list[References] = []
-        for number, (record, clips) in enumerate(self._clips([])):
+        videos = self._clips([])
+        for number, (record, clips) in enumerate(videos):
             self._check(number, record)
-            rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
-            window.append(np.array(rows, dtype=CLIP_COLUMNS))
+            rows = []
+            for clip in clips:
+                start = clip.span.start
+                end = clip.span.end
+                row = (number, clip.sentence, start, end)
+                rows.append(row)
+            references = np.array(rows, dtype=CLIP_COLUMNS)
+            window.append(references)
             if len(window) == VIDEOS_PER_WINDOW:
                 yield from self._window_blocks(window)
                 window = []
         yield from self._window_blocks(window)
 
     def _check(self, number: int, record: Record) -> None:
-        if number >= len(self._videos) or self._videos[number] != record.video.id:
+        video = record.video.id
+        is_known = number < len(self._videos)
+        if not is_known or self._videos[number] != video:
             fault = "the unlabelled videos have changed meanwhile"
             raise DatasetError(f"{record.id}: {fault}; start the command again")
-        lines = None if self._vectors is None else self._vectors.texts(record.video.id)
-        texts = tuple(sentence.text for sentence in record.sentences)
-        if lines is None or lines.texts != texts:
-            raise DatasetError(
-                f"{record.id}: its stored vectors are of other sentences; give another --out"
-            )
+        stored_texts = None
+        if self._vectors is not None:
+            lines = self._vectors.texts(video)
+            if lines is not None:
+                stored_texts = lines.texts
+        if stored_texts != _sentence_texts(record):
+            fault = f"{record.id}: its stored vectors are of other sentences"
+            raise DatasetError(f"{fault}; give another --out")
 
-    def _window_blocks(
-        self, window: Sequence[References]
-    ) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
+    def _window_blocks(self, window: Sequence[References]) -> Iterator[Block]:
         references: list[References] = []
         pairs: list[ClipTextPair] = []
-        for clips in sorted(window, key=lambda clips: self._source.place(self._video(clips[0]))):
+        ordered = sorted(window, key=self._place)
+        for clips in ordered:
             references.append(clips)
             pairs += self._pairs_of_video(clips)
             if len(pairs) >= CLIPS_PER_BLOCK:
                 yield np.concatenate(references), pairs
-                references, pairs = [], []
+                references = []
+                pairs = []
         if pairs:
             yield np.concatenate(references), pairs
+
+    def _place(self, clips: References) -> tuple[int, int]:
+        """Return where the features of a video's clips are in the store."""
+        video = self._video(clips[0])
+        return self._source.place(video)
 
     def _video(self, clip: Any) -> str:
         return self._videos[int(clip["video"])]
@@ -154,7 +175,9 @@ class ClipStream:
         vectors = self._store().matrix(video)
         texts = []
         for _, row, start, end in clips.tolist():
-            texts.append((Span(start, end), vectors[row : row + 1]))
+            span = Span(start, end)
+            vector = vectors[row : row + 1]
+            texts.append((span, vector))
         return self._source.pairs(video, texts)
 
     def _store(self) -> FeatureStore:
@@ -164,27 +187,37 @@ class ClipStream:
 
     def pairs(self, references: References) -> LazySamples[ClipTextPair]:
         """Return the clips of these references, each read when it is asked for."""
-        lengths, shards = [], []
+        lengths = []
+        shards = []
         for clip in references:
             video = self._video(clip)
-            span = Span(float(clip["start"]), float(clip["end"]))
-            lengths.append(self._source.length(video, span))
-            shards.append(self._source.place(video)[0])
+            start = float(clip["start"])
+            end = float(clip["end"])
+            span = Span(start, end)
+            length = self._source.length(video, span)
+            shard, _ = self._source.place(video)
+            lengths.append(length)
+            shards.append(shard)
 
         def read(index: int) -> ClipTextPair:
             number, row, start, end = references[index].tolist()
             video = self._videos[number]
-            text = self._store().matrix(video, slice(row, row + 1))
-            return self._source.pair(video, Span(start, end), text)
+            span = Span(start, end)
+            sentence = slice(row, row + 1)
+            text = self._store().matrix(video, sentence)
+            return self._source.pair(video, span, text)
 
         return LazySamples(read, lengths, shards)
 
 
-class Reservoir:
-    """A sample, each as likely as any other, of at most `most` of the rows that come in blocks
-    (Vitter 1985, R).
+def _sentence_texts(record: Record) -> tuple[str, ...]:
+    return tuple(sentence.text for sentence in record.sentences)
 
-    While all have room, they stay in the order in which they came.
+
+class Reservoir:
+    """A uniform sample of at most `most` of the rows that come in blocks (Vitter 1985, R).
+
+    Up to `most` rows, they stay in the order in which they came.
     """
 
     def __init__(self, most: int, rng: np.random.Generator) -> None:
@@ -194,18 +227,24 @@ class Reservoir:
         self._columns: list[References] = []
 
     def add(self, *columns: References) -> None:
-        """Take a block of rows, given by its columns."""
+        """Add a block of rows, as its columns."""
         if not self._columns:
             self._columns = [np.empty(self._most, column.dtype) for column in columns]
-        places = np.arange(self._count, self._count + len(columns[0]))
-        late = places >= self._most
-        places[late] = self._rng.integers(0, places[late] + 1)
-        drawn = places < self._most
+        # the place of each row in the sample; from `most` on it has none
+        row_count = len(columns[0])
+        new_count = self._count + row_count
+        places = np.arange(self._count, new_count)
+        is_late = places >= self._most
+        late_counts = places[is_late] + 1
+        places[is_late] = self._rng.integers(0, late_counts)
+        in_sample = places < self._most
+        sample_places = places[in_sample]
         for own, column in zip(self._columns, columns, strict=True):
-            own[places[drawn]] = column[drawn]  # of rows for one place, the last stays
-        self._count += len(places)
+            # of rows for one place, the last stays
+            own[sample_places] = column[in_sample]
+        self._count = new_count
 
     @property
     def columns(self) -> list[References]:
-        """The columns of the rows that it holds; none before the first block."""
+        """The columns of the sample; none before the first block."""
         return [column[: self._count] for column in self._columns]

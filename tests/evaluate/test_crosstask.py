@@ -76,7 +76,7 @@ def test_recall_equals_the_official_one(place, name):
 def test_the_ordered_way_is_the_cheapest_of_all(cost):
     seconds, count = cost.shape
     if seconds < count:
-        with pytest.raises(DatasetError, match="cannot stand in order"):
+        with pytest.raises(DatasetError, match="cannot be in order"):
             ordered_rows(cost)
         return
     rows = ordered_rows(cost)

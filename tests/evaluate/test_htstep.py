@@ -6,16 +6,15 @@ import pytest
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import point_estimate, resample
-from stepline.evaluate.htstep import (
+from stepline.evaluate.article_grounding import (
     TIOU_THRESHOLDS,
     AnnotatedVideo,
     PredictedSegments,
-    Taxonomy,
     grounding_map,
-    without_duplicates,
 )
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import point_estimate, resample
+from stepline.evaluate.htstep import Taxonomy, without_duplicates
 
 COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 TAXONOMY = [

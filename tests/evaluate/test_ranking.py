@@ -52,7 +52,7 @@ def test_both_equal_the_definition_by_pairs_and_thresholds(items):
         ([0, 1], [0.1, float("nan")], "NaN"),
         ([0, 1], [0.1, float("inf")], "infinite"),
         ([0, 2], [0.1, 0.2], "neither 0 nor 1"),
-        ([0, 1], [0.1], "one score a label"),
+        ([0, 1], [0.1], "one score per label"),
     ],
 )
 def test_what_has_no_ranking_is_an_error(score, labels, scores, reason):

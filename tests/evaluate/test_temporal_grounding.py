@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
-from stepline.evaluate.temporal_grounding import (
+from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
     grounding_overlaps,
     is_inside_any,
@@ -216,7 +216,7 @@ def test_what_is_no_pair_of_seconds_is_an_error(spans):
 
 
 def test_lengths_that_differ_are_an_error():
-    with pytest.raises(DatasetError, match="one, or null, a text"):
+    with pytest.raises(DatasetError, match="one, or null, per text"):
         grounding_overlaps([[0, 1]], [])
     with pytest.raises(DatasetError, match="no reference instance"):
         grounding_overlaps([[0, 1]], [[]])

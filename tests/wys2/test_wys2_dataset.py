@@ -76,7 +76,7 @@ def test_labels_without_any_key_step_are_an_error():
     with pytest.raises(DatasetError, match="none of 1 clips has a key-step"):
         visual_relevance_labels([clip(key_step=None)])
     with pytest.raises(
-        DatasetError, match=r"no narration reaches similarity 0.5, the likest has 0.30"
+        DatasetError, match=r"no narration reaches similarity 0.5, the most similar has 0.30"
     ):
         sentence_similarity_labels(np.array([0.3, NAN]), LabelSettings())
 

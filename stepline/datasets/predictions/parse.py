@@ -114,20 +114,24 @@ def _is_record(value: Tree) -> bool:
 
 def _add_record(collector: PredictionCollector, node: Node) -> None:
     try:
-        collector.record(from_json(json.dumps(node.value), node.location), node.location)
+        record = from_json(json.dumps(node.value), node.location)
+        collector.record(record, node.location)
     except StoreError as error:
         collector.reject_node(node, str(error))
 
 
 def _holds_segments(value: dict[str, Tree]) -> bool:
-    """Tell whether an object is one video, and not a mapping from video ids."""
+    """Return whether an object is one video, and not a mapping from video ids."""
     has_list = _list_key(value) is not None or _column_keys(value) is not None
     return has_list or is_row(value) or _is_clock(value)
 
 
 def _list_key(value: dict[str, Tree]) -> str | None:
     """Return the key under which an object holds its segments."""
-    return next((key for key in LIST_KEYS if isinstance(value.get(key), list | dict)), None)
+    for key in LIST_KEYS:
+        if isinstance(value.get(key), list | dict):
+            return key
+    return None
 
 
 def _column_keys(value: dict[str, Tree]) -> tuple[str, ...] | None:
@@ -139,7 +143,7 @@ def _column_keys(value: dict[str, Tree]) -> tuple[str, ...] | None:
 
 
 def is_row(value: Tree) -> bool:
-    """Tell whether an object is one segment: a time and a text."""
+    """Return whether an object is one segment: a time and a text."""
     if not isinstance(value, dict):
         return False
     has_time = any(key in value for key in START_KEYS + PAIR_KEYS)
@@ -147,10 +151,11 @@ def is_row(value: Tree) -> bool:
 
 
 def _is_clock(value: dict[str, Tree]) -> bool:
-    return bool(value) and all(
-        ":" in key and parse_seconds(key) is not None and isinstance(title, str)
-        for key, title in value.items()
-    )
+    for key, title in value.items():
+        is_time = ":" in key and parse_seconds(key) is not None
+        if not is_time or not isinstance(title, str):
+            return False
+    return bool(value)
 
 
 def _names_video(row: Tree) -> bool:
@@ -163,12 +168,15 @@ def _own_id(value: Tree) -> str | None:
     if not isinstance(value, dict):
         return None
     keys = VIDEO_KEYS if is_row(value) else (*VIDEO_KEYS, "id")
-    ids = (value[key] for key in keys if isinstance(value.get(key), str))
-    return next(filter(None, ids), None)
+    for key in keys:
+        id = value.get(key)
+        if isinstance(id, str) and id:
+            return id
+    return None
 
 
 def _add_named_rows(collector: PredictionCollector, node: Node) -> None:
-    """Add a list whose items name their video: a row each, or all segments of one video each."""
+    """Add a list whose items name their video: an item is a segment, or all segments of a video."""
     rows: dict[str, list[Node]] = defaultdict(list)
     for row in node.rows():
         video = _own_id(row.value) or ""
@@ -176,14 +184,14 @@ def _add_named_rows(collector: PredictionCollector, node: Node) -> None:
             rows[video].append(row)
         else:
             collect_video(collector, row, video)
-    for video, own in rows.items():
-        if collector.open_video(video, own[0].location):
-            _add_rows(collector, video, own)
+    for video, video_rows in rows.items():
+        if collector.open_video(video, video_rows[0].location):
+            _add_rows(collector, video, video_rows)
 
 
 def _add_videos(collector: PredictionCollector, node: Node) -> None:
-    for video, own in node.entries():
-        collect_video(collector, own, video)
+    for video, video_node in node.entries():
+        collect_video(collector, video_node, video)
 
 
 def collect_video(collector: PredictionCollector, node: Node, video: str) -> None:
@@ -212,11 +220,11 @@ def _add_segments(collector: PredictionCollector, video: str, node: Node) -> Non
     elif (key := _list_key(value)) is not None:
         _add_segments(collector, video, node[key])
     elif _is_clock(value):
-        titles = [
-            (parse_seconds(start) or 0.0, title.value.strip(), title.location)
-            for start, title in node.entries()
-        ]
-        _add_chapters(collector, video, titles)
+        chapters = []
+        for clock, title in node.entries():
+            start = parse_seconds(clock) or 0.0
+            chapters.append((start, title.value.strip(), title.location))
+        _add_chapters(collector, video, chapters)
     elif value:
         names = ", ".join(LIST_KEYS)
         collector.reject_node(node, f"holds none of {names}, nor timestamps with sentences")
@@ -226,7 +234,8 @@ def _add_columns(
     collector: PredictionCollector, video: str, node: Node, keys: tuple[str, ...]
 ) -> None:
     columns = [list(node[key].rows()) for key in keys]
-    if len(set(map(len, columns))) > 1:
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
         collector.reject_node(node, f"{', '.join(keys)} are not equally long")
         return
     for *times, text in zip(*columns, strict=True):
@@ -236,32 +245,34 @@ def _add_columns(
 
 
 def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> None:
-    """Add segments; where every row gives a start and none an end they are chapters."""
+    """Add segments; where every row states a start and no row an end, they are chapters."""
     if collector.cut == "pdvc" and has_scores(rows):
         collector.cut_videos += 1
         rows = cut_proposals(rows)
     elif is_uncut(rows):
         collector.uncut_videos += 1
+    # chapters, where no row has an end
     starts = [_start_only(row.value) for row in rows]
     if rows and None not in starts:
-        chapters = [
-            (start or 0.0, _text(row.value), row.location)
-            for start, row in zip(starts, rows, strict=True)
-        ]
+        chapters = []
+        for start, row in zip(starts, rows, strict=True):
+            chapters.append((start or 0.0, _text(row.value), row.location))
         _add_chapters(collector, video, chapters)
         return
-    for row, start in zip(rows, starts, strict=True):
+    # else segments; a row without an end is rejected
+    for row, start_only in zip(rows, starts, strict=True):
         value = row.value
-        if isinstance(value, dict) and start is not None:
+        if isinstance(value, dict) and start_only is not None:
             collector.reject(row.location, _text(value) or value, NO_END)
         elif isinstance(value, dict):
-            ends = [_first(value, START_KEYS), _first(value, END_KEYS)]
-            times = _first(value, PAIR_KEYS) if ends == [None, None] else ends
+            times = [_first(value, START_KEYS), _first(value, END_KEYS)]
+            if times == [None, None]:
+                times = _first(value, PAIR_KEYS)
             score = _first(value, SCORE_KEYS)
             _add(collector, video, row.location, parse_interval(times), _text(value), score)
         elif isinstance(value, list) and len(value) in (3, 4):
-            score = value[3] if len(value) == 4 else None
-            _add(collector, video, row.location, parse_interval(value[:2]), value[2], score)
+            start, end, text, score = [*value, None][:4]
+            _add(collector, video, row.location, parse_interval([start, end]), text, score)
         else:
             collector.reject_node(row, "is not [start, end, sentence]")
 
@@ -269,13 +280,18 @@ def _add_rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) 
 def _add_chapters(
     collector: PredictionCollector, video: str, chapters: Iterable[tuple[float, Tree, str]]
 ) -> None:
-    collector.add_chapters(
-        video, [chapter for chapter in chapters if _has_text(collector, *chapter[1:])]
-    )
+    with_text = []
+    for start, text, location in chapters:
+        if _has_text(collector, text, location):
+            with_text.append((start, text, location))
+    collector.add_chapters(video, with_text)
 
 
 def _first(value: dict[str, Tree], keys: Sequence[str]) -> Tree:
-    return next((value[key] for key in keys if value.get(key) is not None), None)
+    for key in keys:
+        if value.get(key) is not None:
+            return value[key]
+    return None
 
 
 def _start_only(value: Tree) -> float | None:
@@ -289,8 +305,9 @@ def _text(value: dict[str, Tree]) -> Tree:
     """Return the first text of a row, "" where all are empty; "step": 3 and "text": "..." give the
     text."""
     texts = [value[key] for key in TEXT_KEYS if isinstance(value.get(key), str)]
-    if any(map(str.strip, texts)):
-        return next(filter(str.strip, texts))
+    for text in texts:
+        if text.strip():
+            return text
     if isinstance(value.get("label"), int):
         return str(value["label"])
     return "" if texts else None
@@ -299,23 +316,27 @@ def _text(value: dict[str, Tree]) -> Tree:
 def _add(
     collector: PredictionCollector,
     video: str,
-    where: str,
+    location: str,
     times: tuple[float, float] | None,
     text: Tree,
     score: Tree = None,
 ) -> None:
     if times is None:
-        collector.reject(where, text, NOT_TIMES)
-    elif (isinstance(text, str) and not text.strip()) or _has_text(collector, text, where):
-        collector.add(video, PredictedSegment(*times, text.strip(), parse_seconds(score)))
+        collector.reject(location, text, NOT_TIMES)
+        return
+    is_empty = isinstance(text, str) and not text.strip()
+    if is_empty or _has_text(collector, text, location):
+        start, end = times
+        segment = PredictedSegment(start, end, text.strip(), parse_seconds(score))
+        collector.add(video, segment)
 
 
-def _has_text(collector: PredictionCollector, text: Tree, where: str) -> bool:
+def _has_text(collector: PredictionCollector, text: Tree, location: str) -> bool:
     if not isinstance(text, str) or not text.strip():
-        collector.reject(where, text, NO_TEXT)
+        collector.reject(location, text, NO_TEXT)
         return False
     if not is_storable(text):
-        collector.reject(where, "", BAD_TEXT)
+        collector.reject(location, "", BAD_TEXT)
         return False
     return True
 
@@ -336,75 +357,89 @@ _TAIL_PATTERN = re.compile(rf"[(\[]({_TIME_RE})(?:{_DASH_RE}({_TIME_RE}))?[)\]]\
 _SECONDS_RE = r"\d{1,7}(?:\.\d{1,6})?"
 # only where a sentence begins: "heat it for 2 - 3 seconds" is no time of the video
 _SPOKEN_PATTERN = re.compile(
-    rf"(?:^|(?<=[.;!?]\s))({_SECONDS_RE}){_DASH_RE}({_SECONDS_RE})\s?(?:s|secs?|seconds)\b[\s,:]{{0,4}}"
+    rf"(?:^|(?<=[.;!?]\s))({_SECONDS_RE}){_DASH_RE}({_SECONDS_RE})\s?"
+    r"(?:s|secs?|seconds)\b[\s,:]{0,4}"
 )
 _ITEM_PATTERN = re.compile(r"\s{0,8}(?:\d{1,3}[.)]|[-*•])\s+\S")
 _LISTED_PATTERN = re.compile(_NUMBER_RE)
 
 
 class TimedLine(NamedTuple):
-    """A text with its start and perhaps its end, as they are written, and its place in the file."""
+    """A text with its start and perhaps its end, as they are written, and where it is in the
+    file."""
 
     start: str
     end: str | None
     text: str
-    where: str
+    location: str
 
 
 def collect_lines(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
     """Add the lines that carry times; listed items without times are noted, other lines are
     prose."""
     rows: list[TimedLine] = []
-    bare: list[tuple[str, str]] = []
+    items_without_times: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
-        where = f"{name}: line {number}"
-        own = _timed_lines(line.strip(), where)
-        rows += own
-        if not own and _ITEM_PATTERN.match(line):
-            bare.append((where, line.strip()))
+        location = f"{name}: line {number}"
+        line_rows = _timed_lines(line.strip(), location)
+        rows += line_rows
+        if not line_rows and _ITEM_PATTERN.match(line):
+            items_without_times.append((location, line.strip()))
     if not rows or not collector.open_video(stem, name):
         return
-    for where, item in bare:
-        collector.reject(where, item, NO_TIMES)
+    for location, item in items_without_times:
+        collector.reject(location, item, NO_TIMES)
+    # chapters, where no row has an end
     if all(row.end is None for row in rows):
         chapters = []
         for row in rows:
             start = parse_seconds(row.start)
             if start is not None:
-                chapters.append((start, row.text, row.where))
+                chapters.append((start, row.text, row.location))
         collector.add_chapters(stem, chapters)
         return
     for row in rows:
-        start, end = parse_seconds(row.start), parse_seconds(row.end)
+        start = parse_seconds(row.start)
+        end = parse_seconds(row.end)
         if start is None or end is None:
-            collector.reject(row.where, row.text, NO_END_IN_LINE)
+            collector.reject(row.location, row.text, NO_END_IN_LINE)
         elif not row.text:
-            collector.reject(row.where, "", "has times but no text")
+            collector.reject(row.location, "", "has times but no text")
         else:
             collector.segments[stem].append(PredictedSegment(start, end, row.text))
 
 
-def _timed_lines(line: str, where: str) -> list[TimedLine]:
-    head = _HEAD_PATTERN.match(line)
-    if head is not None:
-        return [TimedLine(head[1], head[2], head[3].strip(), where)]
-    listed = _LISTED_PATTERN.match(line)
-    body = line[listed.end() :] if listed else line
-    tail = _TAIL_PATTERN.search(body)
-    if tail is not None:
-        return [TimedLine(tail[1], tail[2], body[: tail.start()].strip(), where)]
-    spoken = list(_SPOKEN_PATTERN.finditer(body))
-    ends = [match.start() for match in spoken[1:]] + [len(body)]
-    return [
-        TimedLine(m[1], m[2], body[m.end() : end].strip(), where)
-        for m, end in zip(spoken, ends, strict=False)
-    ]
+def _timed_lines(line: str, location: str) -> list[TimedLine]:
+    # times before the text
+    if head := _HEAD_PATTERN.match(line):
+        start, end, text = head.groups()
+        return [TimedLine(start, end, text.strip(), location)]
+    # times in brackets after the text
+    body = line
+    if mark := _LISTED_PATTERN.match(line):
+        body = line[mark.end() :]
+    if tail := _TAIL_PATTERN.search(body):
+        start, end = tail.groups()
+        text = body[: tail.start()]
+        return [TimedLine(start, end, text.strip(), location)]
+    # several sentences, each after its times
+    matches = list(_SPOKEN_PATTERN.finditer(body))
+    text_ends = [match.start() for match in matches[1:]]
+    text_ends.append(len(body))
+    rows = []
+    for match, text_end in zip(matches, text_ends, strict=False):
+        start, end = match.groups()
+        text = body[match.end() : text_end]
+        rows.append(TimedLine(start, end, text.strip(), location))
+    return rows
 
 
 # ---------------------------------------------------------------- JSON inside text
 
 
+BROKEN_LIST = "a JSON list that breaks off; its whole items are read"
 MAX_BRACKETS = 2000  # at which JSON is looked for; the rest of a text is not searched
+MAX_QUOTED_CHARS = 40  # of a list that breaks off
 _FENCE_PATTERN = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 _BRACKET_PATTERN = re.compile(r"[\[{]")
 _BROKEN_PATTERN = re.compile(r"\[\s*\{")
@@ -413,43 +448,46 @@ _BROKEN_PATTERN = re.compile(r"\[\s*\{")
 def collect_prose(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
     """Add the segments in a text that is no JSON as a whole: JSON in ``` fences, JSON in prose,
     lines with times."""
-    blocks = [
-        (match[1], f"{name}: block {index}")
-        for index, match in enumerate(_FENCE_PATTERN.finditer(text), start=1)
-    ]
-    parts = [(tree, where) for block, where in blocks for tree in _trees(collector, block, where)]
-    parts = parts or [(tree, name) for tree in _trees(collector, text, name)]
-    if parts and all(is_row(tree) for tree, _ in parts):
-        # the objects of a list that breaks off
-        collect_video(collector, Node([tree for tree, _ in parts], name), stem)
-        return
-    for index, (tree, where) in enumerate(parts):
-        if index == 0:
-            collect_tree(collector, Node(tree, where), stem)
-        else:
-            collector.reject(where, tree, "a reply holds one JSON value; this is a further one")
+    # JSON in fences, or else anywhere
+    parts: list[tuple[Tree, str]] = []
+    for index, match in enumerate(_FENCE_PATTERN.finditer(text), start=1):
+        location = f"{name}: block {index}"
+        for tree in _trees(collector, match[1], location):
+            parts.append((tree, location))
+    if not parts:
+        parts = [(tree, name) for tree in _trees(collector, text, name)]
     if not parts:
         collect_lines(collector, text, name, stem)
+        return
+    trees = [tree for tree, _ in parts]
+    if all(map(is_row, trees)):
+        # the objects of a list that breaks off
+        collect_video(collector, Node(trees, name), stem)
+        return
+    (first_tree, first_location), *others = parts
+    collect_tree(collector, Node(first_tree, first_location), stem)
+    for tree, location in others:
+        collector.reject(location, tree, "a reply holds one JSON value; this is a further one")
 
 
 def _trees(collector: PredictionCollector, text: str, name: str) -> list[Tree]:
     """Return the JSON lists and objects in a text that could hold segments; a list that breaks off
     is noted."""
-    decoder, trees, position = json.JSONDecoder(), [], 0
+    decoder = json.JSONDecoder()
+    trees = []
+    position = 0
     for _ in range(MAX_BRACKETS):
         bracket = _BRACKET_PATTERN.search(text, position)
         if bracket is None:
             break
+        start = bracket.start()
         try:
-            tree, position = decoder.raw_decode(text, bracket.start())
+            tree, position = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            position = bracket.start() + 1
-            if _BROKEN_PATTERN.match(text, bracket.start()):
-                collector.reject(
-                    name,
-                    text[bracket.start() :][:40],
-                    "a JSON list that breaks off; its whole items are read",
-                )
+            position = start + 1
+            if _BROKEN_PATTERN.match(text, start):
+                quotation = text[start : start + MAX_QUOTED_CHARS]
+                collector.reject(name, quotation, BROKEN_LIST)
             continue
         if tree and (isinstance(tree, dict) or isinstance(tree[0], list | dict)):
             trees.append(tree)

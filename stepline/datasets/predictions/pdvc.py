@@ -16,7 +16,7 @@ from stepline.datasets.files import Node
 Cut: TypeAlias = Literal["pdvc"]
 
 SCORE_FIELDS = ("proposal_score", "sentence_score", "pred_event_count")
-CAPTION_WEIGHT = 1.0  # of a caption's likelihood beside its proposal's confidence
+CAPTION_WEIGHT = 1.0  # of a caption's likelihood next to its proposal's confidence
 LENGTH_POWER = 2.0  # of the words by which a likelihood is divided
 WORD_EPSILON = 1e-5  # against captions without a word
 CUT_RULE = "ranked and cut as PDVC does it"
@@ -27,13 +27,13 @@ UNCUT_RULE = (
 
 
 def has_scores(rows: Sequence[Node]) -> bool:
-    """Tell whether any row of a video has the fields that PDVC ranks and cuts by."""
+    """Return whether any row of a video has the fields that PDVC ranks and cuts by."""
     fields = set(SCORE_FIELDS)
     return any(isinstance(row.value, dict) and fields <= row.value.keys() for row in rows)
 
 
 def is_uncut(rows: Sequence[Node]) -> bool:
-    """Tell whether a video has more of PDVC's proposals than PDVC counts events in it."""
+    """Return whether a video has more of PDVC's proposals than PDVC counts events in it."""
     if not has_scores(rows):
         return False
     first = rows[0].value

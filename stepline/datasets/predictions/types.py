@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from stepline.datasets.files import Node, Tree, quoted
@@ -15,6 +16,7 @@ from stepline.records import Record, Rejected
 NEXT_START_RULE = "a chapter ends where the next one starts"
 UNPREFIXED_RULE = 'the "v_" before every id is left out, as from the annotations'
 DURATION_RULE = "the last chapter ends with its video"
+UNKNOWN_END = "the last chapter has no end and the video's duration is not known; give durations"
 
 
 class PredictedSegment(NamedTuple):
@@ -32,8 +34,8 @@ class SegmentPredictions:
     """Segments by video id, in the file's order; a video that is named without segments has an
     empty tuple.
 
-    rejected: everything that was passed over. rules: the named rules by which ends were set, ids
-    shortened and empty texts kept.
+    rejected: everything that was left out. rules: how ends were set, ids shortened and empty texts
+    counted.
     """
 
     segments: Mapping[str, tuple[PredictedSegment, ...]]
@@ -55,22 +57,23 @@ class PredictionCollector:
     cut: Cut | None = None  # how the proposals of a video are cut
     cut_videos: int = 0
     uncut_videos: int = 0  # that look as if they were to be cut
-    # video, text, where: to be read as prose
+    # video, text, location: to be read as prose
     replies: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def open_video(self, video: str, where: str) -> bool:
-        """Tell whether a video is new; one that was read before is noted and must be passed
-        over."""
+    def open_video(self, video: str, location: str) -> bool:
+        """Return whether a video is new; one that was read before is rejected."""
         if video in self.segments:
-            self.reject(where, video, f"this video was read before, in {self.places[video]}")
+            self.reject(location, video, f"this video was read before, in {self.places[video]}")
             return False
         self.segments[video] = []
-        self.places[video] = where
+        self.places[video] = location
         return True
 
     def reject(self, location: str, what: Tree, reason: str) -> None:
         """Note something that cannot be read."""
-        text = what if isinstance(what, str) else quoted(what)
+        text = what
+        if not isinstance(what, str):
+            text = quoted(what)
         self.rejected.append(Rejected("prediction", reason, text=text, location=location))
 
     def reject_node(self, node: Node, reason: str) -> None:
@@ -88,48 +91,43 @@ class PredictionCollector:
         if rule not in self.rules:
             self.rules.append(rule)
 
-    def record(self, record: Record, where: str) -> None:
+    def record(self, record: Record, location: str) -> None:
         """Add a record's placed steps, each with its best span; a record without steps gives its
         captions."""
-        if not self.open_video(record.id, where):
+        if not self.open_video(record.id, location):
             return
         for step in record.steps or record.captions:
             if step.spans:
                 best = step.spans[0]
-                self.segments[record.id].append(
-                    PredictedSegment(best.start, best.end, step.text, step.score)
-                )
+                segment = PredictedSegment(best.start, best.end, step.text, step.score)
+                self.segments[record.id].append(segment)
             else:
-                self.reject(
-                    f"{where}: step {step.id}",
-                    step.text,
-                    f"has no span (status {step.status or 'not set'})",
-                )
+                status = step.status or "not set"
+                step_location = f"{location}: step {step.id}"
+                self.reject(step_location, step.text, f"has no span (status {status})")
 
     def add_chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
-        """Add chapters (start, title, where): each ends where the next starts, the last with the
+        """Add chapters (start, title, location): each ends where the next starts, the last with the
         video if known."""
-        starts = sorted(starts, key=lambda chapter: chapter[0])
-        duration = self.durations.get(video)
-        for index, (start, title, where) in enumerate(starts):
-            last = index + 1 == len(starts)
-            end = duration if last else starts[index + 1][0]
+        chapters = sorted(starts, key=itemgetter(0))
+        ends: list[float | None] = [start for start, _, _ in chapters[1:]]
+        ends.append(self.durations.get(video))
+        last_index = len(chapters) - 1
+        for index, (start, title, location) in enumerate(chapters):
+            end = ends[index]
+            is_last = index == last_index
             if end is None:
-                why = "the last chapter has no end and the video's duration is not known; give durations"
-                self.reject(where, title, why)
+                self.reject(location, title, UNKNOWN_END)
+            elif end <= start and is_last:
+                self.reject(location, title, "the chapter starts after the video's end")
             elif end <= start:
-                why = (
-                    "starts after the video's end"
-                    if last
-                    else "starts at the same second as the next"
-                )
-                self.reject(where, title, f"the chapter {why}")
+                self.reject(location, title, "the chapter starts at the same second as the next")
             else:
-                self.note_rule(DURATION_RULE if last else NEXT_START_RULE)
+                self.note_rule(DURATION_RULE if is_last else NEXT_START_RULE)
                 self.segments[video].append(PredictedSegment(start, end, title))
 
     def finish(self) -> SegmentPredictions:
-        """Return what was found."""
+        """Return the segments of all files that were read."""
         prefix = shared_prefix(self.segments)
         if prefix:
             self.note_rule(UNPREFIXED_RULE)
@@ -139,9 +137,10 @@ class PredictionCollector:
             self.note_rule(f"{self.uncut_videos} videos: {UNCUT_RULE}")
         if self.without_text:
             self.note_rule(f"{self.without_text} segments have an empty text and stay as they are")
-        segments = {
-            video.removeprefix(prefix): tuple(rows) for video, rows in self.segments.items()
-        }
+        segments = {}
+        for video, rows in self.segments.items():
+            id = video.removeprefix(prefix)
+            segments[id] = tuple(rows)
         return SegmentPredictions(segments, tuple(self.rejected), tuple(self.rules))
 
 
@@ -168,18 +167,23 @@ def parse_seconds(value: Tree) -> float | None:
     if not isinstance(value, str):
         return None
     text = value.strip().strip("[]()<>")
-    plain = _PLAIN_PATTERN.fullmatch(text)
-    return _finite(float(plain[1])) if plain else _clock(text)
+    if plain := _PLAIN_PATTERN.fullmatch(text):
+        return _finite(float(plain[1]))
+    return _clock(text)
 
 
 def _clock(text: str) -> float | None:
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
         return None
-    hours = int(match[1] or 0)
-    minutes = int(match[2])
-    seconds = float(match[3].replace(",", "."))
-    if seconds >= MINUTE_SECONDS or (match[1] is not None and minutes >= HOUR_MINUTES):
+    hour_text, minute_text, second_text = match.groups()
+    hours = int(hour_text or 0)
+    minutes = int(minute_text)
+    seconds = float(second_text.replace(",", "."))
+    if seconds >= MINUTE_SECONDS:
+        return None
+    # without hours, minutes may be more than an hour
+    if hour_text is not None and minutes >= HOUR_MINUTES:
         return None
     return MINUTE_SECONDS * (HOUR_MINUTES * hours + minutes) + seconds
 
@@ -189,14 +193,21 @@ def _finite(value: int | float) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    if not math.isfinite(number):
+        return None
+    return number
 
 
 def parse_interval(value: Tree) -> tuple[float, float] | None:
     """Return the two times of a list of two or of text such as "01:20 - 01:35"; None for anything
     else."""
-    parts = _BETWEEN_PATTERN.split(value.strip()) if isinstance(value, str) else value
+    parts = value
+    if isinstance(value, str):
+        parts = _BETWEEN_PATTERN.split(value.strip())
     if not isinstance(parts, list) or len(parts) != 2:
         return None
-    start, end = parse_seconds(parts[0]), parse_seconds(parts[1])
-    return None if start is None or end is None else (start, end)
+    start = parse_seconds(parts[0])
+    end = parse_seconds(parts[1])
+    if start is None or end is None:
+        return None
+    return start, end

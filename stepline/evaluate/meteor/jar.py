@@ -90,7 +90,8 @@ class JarMeteor:
         line = self._process.stdout.readline()
         if not line.endswith("\n"):
             raise ModelError(
-                f"METEOR's program stopped or took over {self._limit:g} s; give it more time or use the Python one"
+                f"METEOR's program stopped or took over {self._limit:g} s; "
+                "give it more time or use the Python one"
             )
         return line.strip()
 
@@ -143,7 +144,8 @@ def find_java() -> str:
     java = shutil.which("java")
     if java is None:
         raise ModelError(
-            "no Java machine; pip install 'stepline[evaluate]', or use METEOR in Python, which needs none"
+            "no Java machine; pip install 'stepline[evaluate]', "
+            "or use METEOR in Python, which needs none"
         )
     return java
 

@@ -64,35 +64,42 @@ class IndexedCaption:
 
 
 class CaptionIndexer:
-    """Makes Sentences; remembers every word that it met."""
+    """Makes indexed captions; remembers every word that it met."""
 
     def __init__(self, lexicon: Lexicon, phrases: Phrases) -> None:
-        self._lexicon, self._phrases = lexicon, phrases
+        self._lexicon = lexicon
+        self._phrases = phrases
         self._words: dict[str, IndexedWord] = {}
 
     def read(self, line: str) -> IndexedCaption:
         """Return a caption's words with their indices."""
-        items = tuple(self._word(text) for text in words(line, self._lexicon.prefixes))
+        texts = words(line, self._lexicon.prefixes)
+        items = tuple(self._word(text) for text in texts)
         starts, reached = _known_phrases(items, self._phrases)
+        synsets = [item.synsets for item in items]
+        functions = 0
+        for position, item in enumerate(items):
+            if item.is_function:
+                functions |= 1 << position
         return IndexedCaption(
-            items,
-            _positions(item.text for item in items),
-            _positions(item.stem for item in items),
-            frozenset().union(*(item.synsets for item in items)),
-            starts,
-            reached,
-            sum(1 << position for position, item in enumerate(items) if item.is_function),
+            items=items,
+            words=_positions(item.text for item in items),
+            stems=_positions(item.stem for item in items),
+            synsets=frozenset().union(*synsets),
+            starts=starts,
+            reached=reached,
+            functions=functions,
         )
 
     def _word(self, text: str) -> IndexedWord:
         word = self._words.get(text)
         if word is None:
             word = IndexedWord(
-                text,
-                stem(text),
-                self._lexicon.synonym_sets(text),
-                word_number(text),
-                text in self._lexicon.function_words,
+                text=text,
+                stem=stem(text),
+                synsets=self._lexicon.synonym_sets(text),
+                number=word_number(text),
+                is_function=text in self._lexicon.function_words,
             )
             self._words[text] = word
         return word
@@ -106,19 +113,24 @@ def _positions(keys: Iterable[str]) -> Positions:
 
 
 def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Starts, PhrasePlaces]:
-    """Find the phrases of up to MAX_PHRASE_WORDS words that the table knows, by place and then by length."""
+    """Find the phrases of up to MAX_PHRASE_WORDS words that the table knows, by place and then by
+    length."""
     starts: list[tuple[int, int, dict[int, int]]] = []
     reached: PhrasePlaces = {}
     values = [item.number for item in items]
-    spans, numbers = [], []  # (place, length) and number of every phrase
+    # (place, length) and number of every phrase
+    spans = []
+    numbers = []
     for position in range(len(values)):
-        number = length = 0
-        for value in values[position : position + MAX_PHRASE_WORDS]:
-            number, length = (number * HASH_FACTOR + value) & WORD_BITS, length + 1
+        number = 0
+        phrase_values = values[position : position + MAX_PHRASE_WORDS]
+        for length, value in enumerate(phrase_values, start=1):
+            number = (number * HASH_FACTOR + value) & WORD_BITS
             spans.append((position, length))
             numbers.append(number)
     for index in table.plausible(numbers):
-        (position, length), number = spans[index], numbers[index]
+        position, length = spans[index]
+        number = numbers[index]
         paraphrases, is_target = table.entry(number)
         if paraphrases:
             starts.append((position, length, paraphrases))
@@ -166,14 +178,16 @@ def candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> Candida
         if sum(map(len, matches)) > MAX_CANDIDATES:
             raise _too_much(hypothesis, reference)
         if module is _exact and hypothesis.items == reference.items:
-            break  # equal captions ask no other module
+            # equal captions ask no other module
+            break
     return matches
 
 
 def _too_much(hypothesis: IndexedCaption, reference: IndexedCaption) -> DatasetError:
+    captions = f"captions of {len(hypothesis)} and {len(reference)} words"
+    limit = f"at most {MAX_CANDIDATES} possible matches"
     return DatasetError(
-        f"captions of {len(hypothesis)} and {len(reference)} words are too long, or too much alike, for METEOR "
-        f"(at most {MAX_CANDIDATES} possible matches); shorten them"
+        f"{captions} are too long, or too much alike, for METEOR ({limit}); shorten them"
     )
 
 
@@ -188,27 +202,22 @@ def _related(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Can
     """Add different words with one stem, then different words with a synonym set in common."""
     for text, starts in reference.words.items():
         word = reference.items[starts[0]]
-        stemmed = [
-            other
-            for other in hypothesis.stems.get(word.stem, ())
-            if hypothesis.items[other].text != text
-        ]
-        # where other words stand that share a synonym set with this one
+        # the places of other words with its stem
+        stemmed = []
+        for other in hypothesis.stems.get(word.stem, ()):
+            if hypothesis.items[other].text != text:
+                stemmed.append(other)
+        # the places of other words that share a synonym set with it
         related = []
         if not word.synsets.isdisjoint(hypothesis.synsets):
-            related = [
-                other
-                for other, item in enumerate(hypothesis.items)
-                if item.text != text and not word.synsets.isdisjoint(item.synsets)
-            ]
-        if stemmed or related:
-            for start in starts:
-                matches[start].extend(
-                    WordMatch(STEM_MODULE, start, 1, other, 1) for other in stemmed
-                )
-                matches[start].extend(
-                    WordMatch(SYNONYM_MODULE, start, 1, other, 1) for other in related
-                )
+            for other, item in enumerate(hypothesis.items):
+                if item.text != text and not word.synsets.isdisjoint(item.synsets):
+                    related.append(other)
+        for start in starts:
+            for other in stemmed:
+                matches[start].append(WordMatch(STEM_MODULE, start, 1, other, 1))
+            for other in related:
+                matches[start].append(WordMatch(SYNONYM_MODULE, start, 1, other, 1))
 
 
 def _paraphrases(
@@ -222,22 +231,23 @@ def _paraphrases(
     for start, length, paraphrases in reference.starts:
         for number in _listed(paraphrases, hypothesis):
             other_length, others = hypothesis.reached[number]
-            matches[start].extend(
-                WordMatch(PARAPHRASE_MODULE, start, length, other, other_length) for other in others
-            )
+            for other in others:
+                match = WordMatch(PARAPHRASE_MODULE, start, length, other, other_length)
+                matches[start].append(match)
     for other, other_length, paraphrases in hypothesis.starts:
         for number in _listed(paraphrases, reference):
             length, starts = reference.reached[number]
             for start in starts:
-                matches[start].append(
-                    WordMatch(PARAPHRASE_MODULE, start, length, other, other_length)
-                )
+                match = WordMatch(PARAPHRASE_MODULE, start, length, other, other_length)
+                matches[start].append(match)
 
 
-def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
-    """Return the paraphrases that stand in a sentence, in the table's order."""
-    shared = paraphrases.keys() & sentence.reached.keys()
-    return sorted(shared, key=paraphrases.__getitem__) if len(shared) > 1 else list(shared)
+def _listed(paraphrases: dict[int, int], caption: IndexedCaption) -> list[int]:
+    """Return the paraphrases that a caption holds, in the table's order."""
+    shared = paraphrases.keys() & caption.reached.keys()
+    if len(shared) < 2:
+        return list(shared)
+    return sorted(shared, key=paraphrases.__getitem__)
 
 
 # ---------------------------------------------------------------- the search
@@ -264,7 +274,7 @@ def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
     fixed = _fixed(candidates, hypothesis_length)
     if sum(map(len, candidates)) == len(fixed):
         return list(fixed.values())
-    chain = _search(candidates, fixed)[-1]
+    *_, chain = _search(candidates, fixed)
     matches = dict(fixed)
     while chain is not None:
         match, chain = chain
@@ -275,7 +285,9 @@ def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
 def _fixed(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatch]:
     """Return, by start, the matches that nothing competes with: the only one at its start, and for
     all its words."""
-    reference_cover, hypothesis_cover = [0] * len(candidates), [0] * hypothesis_length
+    # how many matches hold each word
+    reference_cover = [0] * len(candidates)
+    hypothesis_cover = [0] * hypothesis_length
     for options in candidates:
         for _, start, length, other, other_length in options:
             for position in range(start, start + length):
@@ -286,8 +298,10 @@ def _fixed(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatc
     for start, options in enumerate(candidates):
         if len(options) == 1:
             match = options[0]
-            covers = reference_cover[start : start + match.length]
-            covers += hypothesis_cover[match.other : match.other + match.other_length]
+            end = start + match.length
+            other_end = match.other + match.other_length
+            covers = reference_cover[start:end]
+            covers += hypothesis_cover[match.other : other_end]
             if max(covers) == 1:
                 fixed[start] = match
     return fixed
@@ -295,6 +309,7 @@ def _fixed(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatc
 
 def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
     """Return the best path over all reference words."""
+    # one path, whose used words are those of the certain matches
     used_hypothesis = 0
     used_reference = 0
     certain = {start: _option(match) for start, match in fixed.items()}
@@ -302,22 +317,35 @@ def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
         used_hypothesis |= hypothesis
         used_reference |= reference
     paths: list[_Path] = [(0, 0, _NO_MATCH_END, used_hypothesis, used_reference, None)]
+    # word by word
     for position, matches in enumerate(candidates):
-        options = [] if position in fixed else [_option(match) for match in matches]
+        options = []
+        if position not in fixed:
+            options = [_option(match) for match in matches]
         paths = _step(paths, position, options, certain) or paths[:1]
         if len(paths) > 1:
             paths.sort(key=_rank)
         del paths[BEAM_PATHS:]
-    closed = [(rank + _PER_CHUNK * (rest[1] != _NO_MATCH_END), *rest) for rank, *rest in paths]
-    return min(closed, key=_rank)  # type: ignore[return-value]  # the unpacked tuple keeps its types
+    # a chunk that is still open counts too
+    closed: list[_Path] = []
+    for rank, next_word, last_end, used_hypothesis, used_reference, chain in paths:
+        if last_end != _NO_MATCH_END:
+            rank += _PER_CHUNK
+        closed.append((rank, next_word, last_end, used_hypothesis, used_reference, chain))
+    return min(closed, key=_rank)
 
 
 def _option(match: WordMatch) -> _Option:
     module, start, length, other, other_length = match
-    # any module but the exact one weighs one half, cut off
-    words = length + other_length if module == EXACT_MODULE else length // 2 + other_length // 2
-    hypothesis, reference = ((1 << other_length) - 1) << other, ((1 << length) - 1) << start
-    return hypothesis, reference, words * _PER_WORD, abs(start - other), match
+    word_count = length + other_length
+    if module != EXACT_MODULE:
+        # any module but the exact one weighs one half, cut off
+        word_count = length // 2 + other_length // 2
+    hypothesis_mask = (1 << other_length) - 1
+    reference_mask = (1 << length) - 1
+    hypothesis = hypothesis_mask << other
+    reference = reference_mask << start
+    return hypothesis, reference, word_count * _PER_WORD, abs(start - other), match
 
 
 def _step(
@@ -340,18 +368,27 @@ def _step(
         for hypothesis, reference, gain, distance, match in options:
             if used_hypothesis & hypothesis or used_reference & reference:
                 continue
+            # the path with this match
             _, start, length, other, other_length = match
-            broken = 0 if last_end in (_NO_MATCH_END, other) else _PER_CHUNK
-            new_rank = rank + charged + broken - gain
-            ours, theirs = used_hypothesis | hypothesis, used_reference | reference
-            new_paths.append(
-                (new_rank, start + length, other + other_length, ours, theirs, (match, chain))
+            new_rank = rank + charged - gain
+            if last_end not in (_NO_MATCH_END, other):
+                new_rank += _PER_CHUNK
+            new_path = (
+                new_rank,
+                start + length,
+                other + other_length,
+                used_hypothesis | hypothesis,
+                used_reference | reference,
+                (match, chain),
             )
+            new_paths.append(new_path)
             charged += distance
-        rank += charged if last_end == _NO_MATCH_END else charged + _PER_CHUNK
-        new_paths.append(
-            (rank, following + 1, _NO_MATCH_END, used_hypothesis, used_reference, chain)
-        )
+        # the path without a match here
+        rank += charged
+        if last_end != _NO_MATCH_END:
+            rank += _PER_CHUNK
+        next_word = following + 1
+        new_paths.append((rank, next_word, _NO_MATCH_END, used_hypothesis, used_reference, chain))
     return new_paths
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -25,12 +26,12 @@ MAX_PENALTY = 0.60  # gamma
 CONTENT_WEIGHT = 0.75  # delta: weight of content words against function words
 MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
 
-MODULES = len(MODULE_WEIGHTS)
+MODULE_COUNT = len(MODULE_WEIGHTS)
 
 # of a caption's words, or of a sum of captions: all, function words, matched words by module,
 # matched function words by module
 Counts: TypeAlias = tuple[int, ...]
-NO_WORDS: Counts = (0,) * (2 + 2 * MODULES)
+NO_WORDS: Counts = (0,) * (2 + 2 * MODULE_COUNT)
 
 
 class MatchStatistics(NamedTuple):
@@ -47,28 +48,33 @@ class MatchStatistics(NamedTuple):
         if not precision or not recall:
             return 0.0
         mean = 1.0 / ((1.0 - RECALL_ALPHA) / precision + RECALL_ALPHA / recall)
-        matched = (_matched_words(self.hypothesis) + _matched_words(self.reference)) / 2.0
-        scatter = 0.0 if self.is_whole() else self.chunks / matched
-        return max(mean * (1.0 - MAX_PENALTY * math.pow(scatter, PENALTY_EXPONENT)), 0.0)
+        scatter = 0.0
+        if not self.is_whole():
+            matched_sum = _matched_words(self.hypothesis) + _matched_words(self.reference)
+            scatter = self.chunks / (matched_sum / 2.0)
+        penalty = MAX_PENALTY * math.pow(scatter, PENALTY_EXPONENT)
+        return max(mean * (1.0 - penalty), 0.0)
 
     def is_whole(self) -> bool:
-        """Tell whether every word matched, in one piece."""
+        """Return whether every word matched, in one piece."""
         sides = (self.hypothesis, self.reference)
         return self.chunks == 1 and all(_matched_words(side) == side[0] for side in sides)
 
 
 def _matched_words(counts: Counts) -> int:
-    return sum(counts[2 : 2 + MODULES])
+    return sum(counts[2 : 2 + MODULE_COUNT])
 
 
 def _matched_share(counts: Counts) -> float:
     """Return the share of a caption's words that matched, weighted by module and kind of word."""
     words, functions, *by_module = counts
     weighted = 0.0
-    columns = zip(MODULE_WEIGHTS, by_module[:MODULES], by_module[MODULES:], strict=True)
+    columns = zip(MODULE_WEIGHTS, by_module[:MODULE_COUNT], by_module[MODULE_COUNT:], strict=True)
     for weight, all_words, function_words in columns:
         weighted += weight * _length(all_words, function_words)
-    return weighted / _length(words, functions) if weighted else 0.0
+    if not weighted:
+        return 0.0
+    return weighted / _length(words, functions)
 
 
 def _length(words: int, functions: int) -> float:
@@ -77,7 +83,7 @@ def _length(words: int, functions: int) -> float:
 
 @dataclass(frozen=True)
 class MeteorScores:
-    """segments: one score a pair, in [0, 1]. aggregate: METEOR of the summed statistics, which is
+    """segments: one score per pair, in [0, 1]. aggregate: METEOR of the summed statistics, which is
     not their mean."""
 
     segments: tuple[float, ...]
@@ -88,29 +94,35 @@ def statistics(
     hypothesis: IndexedCaption, reference: IndexedCaption, matches: Sequence[WordMatch]
 ) -> MatchStatistics:
     """Count what an alignment matches."""
-    modules = [match.module for match in matches]
+    modules = []
+    reference_spans = []
+    hypothesis_spans = []
     chunks = 0
-    expected = (-1, -1)  # where the running chunk would go on
-    for _, start, length, other, other_length in matches:
+    expected = (-1, -1)  # where the current chunk would go on
+    for module, start, length, other, other_length in matches:
+        modules.append(module)
+        reference_spans.append((start, length))
+        hypothesis_spans.append((other, other_length))
         chunks += (start, other) != expected
         expected = (start + length, other + other_length)
-    ours = [(match.other, match.other_length) for match in matches]
-    theirs = [(match.start, match.length) for match in matches]
-    return MatchStatistics(
-        _counts(hypothesis, modules, ours), _counts(reference, modules, theirs), chunks
-    )
+    hypothesis_counts = _counts(hypothesis, modules, hypothesis_spans)
+    reference_counts = _counts(reference, modules, reference_spans)
+    return MatchStatistics(hypothesis_counts, reference_counts, chunks)
 
 
 def _counts(
     caption: IndexedCaption, modules: Iterable[int], spans: Iterable[tuple[int, int]]
 ) -> Counts:
     """Return the counts of a caption whose spans (start, length) matched by these modules."""
-    matched = [0] * MODULES
-    functions = [0] * MODULES
+    matched = [0] * MODULE_COUNT
+    functions = [0] * MODULE_COUNT
     for module, (start, length) in zip(modules, spans, strict=True):
         matched[module] += length
-        functions[module] += (caption.functions >> start & ((1 << length) - 1)).bit_count()
-    return (len(caption), caption.functions.bit_count(), *matched, *functions)
+        span_mask = (1 << length) - 1
+        functions_of_span = caption.functions >> start & span_mask
+        functions[module] += functions_of_span.bit_count()
+    function_count = caption.functions.bit_count()
+    return (len(caption), function_count, *matched, *functions)
 
 
 def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
@@ -118,18 +130,24 @@ def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
 
     A pair that matched in one piece adds no chunk, as in the program.
     """
-    pairs = list(parts)
-    hypothesis, reference = (
-        tuple(map(sum, zip(NO_WORDS, *(pair[side] for pair in pairs), strict=True)))
-        for side in (0, 1)
-    )
-    return MatchStatistics(
-        hypothesis, reference, sum(pair.chunks for pair in pairs if not pair.is_whole())
-    )
+    hypotheses = [NO_WORDS]
+    references = [NO_WORDS]
+    chunks = 0
+    for part in parts:
+        hypotheses.append(part.hypothesis)
+        references.append(part.reference)
+        if not part.is_whole():
+            chunks += part.chunks
+    return MatchStatistics(_sum_of_columns(hypotheses), _sum_of_columns(references), chunks)
+
+
+def _sum_of_columns(rows: Sequence[Counts]) -> Counts:
+    return tuple(map(sum, zip(*rows, strict=True)))
 
 
 _MAX_CACHED_CAPTIONS = 1 << 11  # the oldest is forgotten first
 _MAX_CACHED_PAIRS = 1 << 14
+MAX_QUOTED_CHARS = 60  # of a caption in an error
 
 
 class Meteor:
@@ -141,34 +159,44 @@ class Meteor:
 
     def __init__(self, folder: Path | None = None) -> None:
         """folder: laid out as the pycocoevalcap package; by default that package."""
-        indexer = CaptionIndexer(load_lexicon(folder), load_phrases(folder))
+        lexicon = load_lexicon(folder)
+        phrases = load_phrases(folder)
+        indexer = CaptionIndexer(lexicon, phrases)
         self._index = lru_cache(maxsize=_MAX_CACHED_CAPTIONS)(indexer.read)
         self._pair = lru_cache(maxsize=_MAX_CACHED_PAIRS)(self._score_pair)
 
     def segment(self, references: Sequence[str], hypothesis: str) -> float:
         """Return the best METEOR of a hypothesis against any of its references, in [0, 1]."""
-        return self._best(references, hypothesis)[0]
+        score, _ = self._best(references, hypothesis)
+        return score
 
     def compare(self, pairs: Iterable[tuple[Sequence[str], str]]) -> MeteorScores:
         """Score (references, hypothesis) pairs and their aggregate; an empty caption scores 0.
 
-        Raises DatasetError for a pair without references, or one whose captions repeat themselves
-        beyond all sense.
+        Raises DatasetError for a pair without references, or one whose captions repeat their words
+        too often to be aligned.
         """
-        best = [self._best(references, hypothesis) for references, hypothesis in pairs]
-        return MeteorScores(
-            tuple(score for score, _ in best), total(part for _, part in best).score()
-        )
+        scores = []
+        parts = []
+        for references, hypothesis in pairs:
+            score, part = self._best(references, hypothesis)
+            scores.append(score)
+            parts.append(part)
+        aggregate = total(parts).score()
+        return MeteorScores(tuple(scores), aggregate)
 
     def _best(self, references: Sequence[str], hypothesis: str) -> tuple[float, MatchStatistics]:
         if not references:
-            raise DatasetError(
-                f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one"
-            )
-        scored = [self._pair(reference, hypothesis) for reference in references]
-        return max(scored, key=lambda pair: pair[0])  # the first of equals, as the program does
+            quotation = repr(hypothesis[:MAX_QUOTED_CHARS])
+            fault = f"{quotation}: has no reference caption"
+            raise DatasetError(f"{fault}; METEOR needs at least one")
+        pairs = [self._pair(reference, hypothesis) for reference in references]
+        return max(pairs, key=itemgetter(0))  # the first of equals, as the program does
 
     def _score_pair(self, reference: str, hypothesis: str) -> tuple[float, MatchStatistics]:
-        ours, theirs = self._index(hypothesis), self._index(reference)
-        part = statistics(ours, theirs, align(candidates(ours, theirs), len(ours)))
+        hypothesis_words = self._index(hypothesis)
+        reference_words = self._index(reference)
+        possible_matches = candidates(hypothesis_words, reference_words)
+        matches = align(possible_matches, len(hypothesis_words))
+        part = statistics(hypothesis_words, reference_words, matches)
         return part.score(), part

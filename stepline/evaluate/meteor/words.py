@@ -14,19 +14,23 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import zip_longest
 from types import ModuleType
 
 from stepline.errors import ModelError
 
 _LETTER_RANGES = (
-    "A-Za-z\u0160\u017d\u0161\u017e\u0178\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e\u0400-\u04ff\u0500-\u0527"
+    "A-Za-z\u0160\u017d\u0161\u017e\u0178"
+    "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e\u0400-\u04ff\u0500-\u0527"
     "\ua640-\ua66e\ua67e-\ua697\u1d00-\u1d7f"
 )
 # Java's \s is ASCII white space
 _SIGN_PATTERN = re.compile(rf"([^0-9{_LETTER_RANGES}\s.'`,\-\u2018\u2019])", re.ASCII)
 _DOTS_PATTERN = re.compile(r"(\.{2,})")
-_COMMA_PATTERNS = tuple(
-    re.compile(pattern) for pattern in ("([^0-9]),([^0-9])", "([0-9]),([^0-9])", "([^0-9]),([0-9])")
+_COMMA_PATTERNS = (
+    re.compile("([^0-9]),([^0-9])"),
+    re.compile("([0-9]),([^0-9])"),
+    re.compile("([^0-9]),([0-9])"),
 )
 _SINGLE_QUOTE_PATTERN = re.compile("[`\u2018\u2019]")
 _DOUBLE_QUOTE_PATTERN = re.compile("[\u201c\u201d]|''")
@@ -52,21 +56,27 @@ KEPT_BEFORE_NUMBERS = 2
 def words(line: str, prefixes: Mapping[str, int]) -> list[str]:
     """Return the lower-cased words of a line.
 
-    prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS, as METEOR's list of non-breaking prefixes
-    says.
+    prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS, of METEOR's list of non-breaking
+    prefixes.
     """
-    return [word for word in _BETWEEN_WORDS.split(normalise(line, prefixes).lower()) if word]
+    lowered = normalise(line, prefixes).lower()
+    return _split(lowered)
+
+
+def _split(line: str) -> list[str]:
+    return [word for word in _BETWEEN_WORDS.split(line) if word]
 
 
 def normalise(line: str, prefixes: Mapping[str, int]) -> str:
     """Return a line with its punctuation set apart, case kept."""
-    if not (line.isascii() and line.replace(" ", "a").isalpha()):
-        # two or more dots are a word of their own and part the line
+    is_only_letters = line.isascii() and line.replace(" ", "a").isalpha()
+    if not is_only_letters:
+        # two or more dots are a word of their own and split the line: every second part
         parts = _DOTS_PATTERN.split(line)
-        line = " ".join(
-            part if index % 2 else _apart(_SIGN_PATTERN.sub(r" \1 ", f" {part} "), prefixes)
-            for index, part in enumerate(parts)
-        )
+        for index in range(0, len(parts), 2):
+            padded = f" {parts[index]} "
+            parts[index] = _apart(_SIGN_PATTERN.sub(r" \1 ", padded), prefixes)
+        line = " ".join(parts)
     return _BLANKS_PATTERN.sub(" ", line).strip()
 
 
@@ -74,32 +84,33 @@ def _apart(line: str, prefixes: Mapping[str, int]) -> str:
     """Set commas, quotes, dashes, clitics and full stops apart."""
     for comma in _COMMA_PATTERNS:
         line = comma.sub(r"\1 , \2", line)
-    line = _DOUBLE_QUOTE_PATTERN.sub(' " ', _SINGLE_QUOTE_PATTERN.sub("'", line))
+    line = _SINGLE_QUOTE_PATTERN.sub("'", line)
+    line = _DOUBLE_QUOTE_PATTERN.sub(' " ', line)
     line = line.replace("\u2013", "-").replace("--", "-")
     line = _INNER_DASH.sub(r"\1 \2", line)
     for apostrophe, apart in _APOSTROPHE_PATTERNS:
         line = apostrophe.sub(apart, line)
-    tokens = [token for token in _BETWEEN_WORDS.split(line) if token]
-    return "".join(_with_stop(tokens, index, prefixes) + " " for index in range(len(tokens)))
+    tokens = _split(line)
+    words_with_stops = []
+    for token, next_token in zip_longest(tokens, tokens[1:], fillvalue=""):
+        word = _with_stop(token, next_token, prefixes)
+        words_with_stops.append(f"{word} ")
+    return "".join(words_with_stops)
 
 
-def _with_stop(tokens: list[str], index: int, prefixes: Mapping[str, int]) -> str:
+def _with_stop(token: str, next_token: str, prefixes: Mapping[str, int]) -> str:
     """Set a full stop apart from the word before it, unless the word is an abbreviation."""
-    token = tokens[index]
     if len(token) < 2 or not token.endswith("."):
         return token
     stem = token[:-1]
-    following = tokens[index + 1] if index + 1 < len(tokens) else ""
-    kind = prefixes.get(stem)
     if "." in stem and _LETTER_PATTERN.search(stem):
         return stem.replace(".", "")
-    if (
-        kind == ALWAYS_KEPT
-        or _LOWER_PATTERN.match(following)
-        or (kind == KEPT_BEFORE_NUMBERS and _DIGIT_PATTERN.match(following))
-    ):
+    kind = prefixes.get(stem)
+    if kind == ALWAYS_KEPT or _LOWER_PATTERN.match(next_token):
         return token
-    return stem + " ."
+    if kind == KEPT_BEFORE_NUMBERS and _DIGIT_PATTERN.match(next_token):
+        return token
+    return f"{stem} ."
 
 
 @lru_cache(maxsize=1 << 17)

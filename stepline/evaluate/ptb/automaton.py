@@ -44,7 +44,8 @@ def official_file(name: str, folder: Path | None = None) -> Path:
     path = root / name
     if not path.is_file():
         raise ModelError(
-            f"{path}: no such file; {_INSTALL_CURE}, or give a folder laid out as the pycocoevalcap package is"
+            f"{path}: no such file; {_INSTALL_CURE}, "
+            "or give a folder laid out as the pycocoevalcap package is"
         )
     return path
 
@@ -59,7 +60,8 @@ def fingerprint(path: Path) -> str:
     for name, known_digest in KNOWN_DIGESTS.items():
         if path.as_posix().endswith("pycocoevalcap/" + name) and digest != known_digest:
             raise ModelError(
-                f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_INSTALL_CURE}"
+                f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); "
+                f"{_INSTALL_CURE}"
             )
     return digest
 

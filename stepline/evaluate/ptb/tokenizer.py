@@ -24,14 +24,16 @@ _QUOTE_PATTERNS = (  # pattern, as an opening quote, as a closing one
     (re.compile("[\u0094\u201d\u00bb]"), "''", "''"),
 )
 _BRACKET_TOKENS = {"(": "-LRB-", ")": "-RRB-"}
-# a no-break space stands for a space inside one token, such as a phone number
+_FRACTION_TOKENS = {"¼": "1/4", "½": "1/2", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
+_CURRENCY_TOKENS = {"¢": "cents", "£": "#", "\u0080": "$", "¤": "$", "₠": "$", "€": "$"}
+# a no-break space is written for a space inside one token, such as a phone number
 _NO_BREAK_SPACE = {" ": "\u00a0"}
 
 
 @dataclass(frozen=True)
 class Rule:
     """write: token text -> what is written (str: as it is), None to drop it. give_back: characters
-    left to the next.
+    left to the next token.
 
     ahead: the two automaton states of a token that must be followed by something. trims: white
     space at its end is given back. repeats_stop: the last character is written and given back too,
@@ -51,11 +53,14 @@ def _constant(value: str) -> Callable[[str], str]:
 
 
 def _translated(table: Mapping[str, str]) -> Callable[[str], str]:
-    return methodcaller("translate", str.maketrans(dict(table)))
+    translation = str.maketrans(dict(table))
+    return methodcaller("translate", translation)
 
 
 def _dash(text: str) -> str:
-    return "--" if 3 <= len(text) <= 4 else text
+    if len(text) in (3, 4):
+        return "--"
+    return text
 
 
 def _without_soft_hyphens(text: str) -> str:
@@ -64,11 +69,15 @@ def _without_soft_hyphens(text: str) -> str:
 
 def _quote(text: str, opening: bool) -> str:
     for pattern, opening_quote, closing_quote in _QUOTE_PATTERNS:
-        text = pattern.sub(opening_quote if opening else closing_quote, text)
+        quote = closing_quote
+        if opening:
+            quote = opening_quote
+        text = pattern.sub(quote, text)
     return text
 
 
-_opening, _closing = partial(_quote, opening=True), partial(_quote, opening=False)
+_opening = partial(_quote, opening=True)
+_closing = partial(_quote, opening=False)
 _ampersand = partial(re.compile("&amp;", re.IGNORECASE).sub, "&")
 _CONSTANT_TOKENS = {
     2: "<",
@@ -92,8 +101,8 @@ RULES_BY_ACTION: dict[int, Rule] = {
     4: Rule(_dash),
     **dict.fromkeys((6, 12, 29), Rule(_without_soft_hyphens)),
     8: Rule(_closing),
-    14: Rule(_translated({"¼": "1/4", "½": "1/2", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"})),
-    15: Rule(_translated({"¢": "cents", "£": "#", "\u0080": "$", "¤": "$", "₠": "$", "€": "$"})),
+    14: Rule(_translated(_FRACTION_TOKENS)),
+    15: Rule(_translated(_CURRENCY_TOKENS)),
     24: Rule(str, ahead=(13, 14)),
     25: Rule(str, give_back=1),
     26: Rule(_opening, give_back=1),
@@ -143,9 +152,12 @@ PUNCTUATION_TOKENS = frozenset(
         ";",
     ]
 )
-_LINE_BREAKS = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\u2028\u2029", " "))
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_BREAK_CHARS = "\n\r\x0b\x0c\x85\u2028\u2029"
+_LINE_BREAKS = str.maketrans(dict.fromkeys(_BREAK_CHARS, " "))
 _WHITE_SPACE = frozenset(" \t\n\x0b\x0c\r\x85")
 _MAX_CACHED_TEXTS = 1 << 14  # captions, and words, whose tokens are cached
+_SURROGATE_UNIT = re.compile("[\ud800-\udfff]")
 _MAX_UNIT = 0xFFFF  # characters beyond it are two UTF-16 units to Java
 
 
@@ -154,7 +166,7 @@ def only_ascii(text: str) -> str:
     read captions."""
     if text.isascii():
         return text
-    return "".join(letter if letter < "\x80" else " " for letter in text)
+    return _NOT_ASCII.sub(" ", text)
 
 
 class Tokenizer:
@@ -167,10 +179,12 @@ class Tokenizer:
     def __init__(self, folder: Path | None = None) -> None:
         """folder: laid out as the pycocoevalcap package; by default that package. Raises ModelError
         without it."""
-        self._automaton = load(official_file(TOKENIZER_JAR, folder))
-        self._tokens = lru_cache(maxsize=_MAX_CACHED_TEXTS)(self._tokenize)
-        # a word of letters alone never minds its neighbours
-        self._word = lru_cache(maxsize=_MAX_CACHED_TEXTS)(self._read)
+        jar = official_file(TOKENIZER_JAR, folder)
+        self._automaton = load(jar)
+        cache = lru_cache(maxsize=_MAX_CACHED_TEXTS)
+        self._tokens = cache(self._tokenize)
+        # the tokens of a word of letters do not depend on its neighbours
+        self._word = cache(self._read)
 
     def __call__(self, text: str) -> str:
         """Return the lower-cased tokens of a caption without punctuation, as the caption metrics
@@ -179,23 +193,31 @@ class Tokenizer:
 
     def all_tokens(self, text: str) -> list[str]:
         """Return the lower-cased tokens of a caption, punctuation included."""
-        line = _units(text.translate(_LINE_BREAKS)) + "\n"
-        return [_characters(token.lower()) for token in _written_tokens(line, self._automaton)]
+        line = text.translate(_LINE_BREAKS)
+        units = _units(line) + "\n"
+        tokens = _written_tokens(units, self._automaton)
+        lowered = [token.lower() for token in tokens]
+        return [_characters(token) for token in lowered]
 
     def _tokenize(self, text: str) -> str:
-        if text.isascii() and text.replace(" ", "a").isalpha():
-            return " ".join(filter(None, map(self._word, text.split())))
-        return self._read(text)
+        is_only_letters = text.replace(" ", "a").isalpha()
+        if not is_only_letters or not text.isascii():
+            return self._read(text)
+        words = [self._word(word) for word in text.split()]
+        return " ".join(filter(None, words))
 
     def _read(self, text: str) -> str:
         # a token can hold a space only as a no-break space, so that splitting at spaces is safe
-        return " ".join(token for token in self.all_tokens(text) if token not in PUNCTUATION_TOKENS)
+        tokens = self.all_tokens(text)
+        words = [token for token in tokens if token not in PUNCTUATION_TOKENS]
+        return " ".join(words)
 
 
 def _written_tokens(line: str, automaton: Automaton) -> list[str]:
     """Return what is written for each token of one line."""
     classes = automaton.classes
-    units = [classes[ord(unit)] for unit in line]
+    codes = map(ord, line)
+    units = [classes[code] for code in codes]
     dead: set[tuple[int, int]] = set()
     tokens: list[str] = []
     position = 0
@@ -205,9 +227,11 @@ def _written_tokens(line: str, automaton: Automaton) -> list[str]:
             position += 1
             continue
         rule = RULES_BY_ACTION[action]
-        stop, position = _bounds(rule, automaton, units, line, position, end)
+        bounds, position = _bounds(rule, automaton, units, line, position, end)
         if rule.write is not None:
-            tokens.append(rule.write(line[stop[0] : stop[1]]))
+            start, stop = bounds
+            text = line[start:stop]
+            tokens.append(rule.write(text))
     return tokens
 
 
@@ -224,9 +248,11 @@ def _bounds(
         return (start, start + 1), start + 1
     if rule.repeats_stop and not (rule.trims and end - start == 2):
         return (start, end), max(end - 1, start + 1)
-    # "I." at an end is a word and a full stop
-    give_back = 1 if rule.repeats_stop else rule.give_back
-    return (start, end - give_back), end - give_back
+    end -= rule.give_back
+    if rule.repeats_stop:
+        # "I." at an end is a word and a full stop
+        end -= 1
+    return (start, end), end
 
 
 def _units(text: str) -> str:
@@ -234,11 +260,17 @@ def _units(text: str) -> str:
     if text.isascii() or all(ord(letter) <= _MAX_UNIT for letter in text):
         return text
     data = text.encode("utf-16-le", "surrogatepass")
-    return "".join(chr(data[at] | data[at + 1] << 8) for at in range(0, len(data), 2))
+    units = []
+    for index in range(0, len(data), 2):
+        low_byte = data[index]
+        high_byte = data[index + 1]
+        units.append(chr(low_byte | high_byte << 8))
+    return "".join(units)
 
 
 def _characters(token: str) -> str:
-    """Undo `_units`; a surrogate that stands alone stays."""
-    if token.isascii() or not any("\ud800" <= unit <= "\udfff" for unit in token):
+    """Undo `_units`; a surrogate alone stays."""
+    if token.isascii() or not _SURROGATE_UNIT.search(token):
         return token
-    return token.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    data = token.encode("utf-16-le", "surrogatepass")
+    return data.decode("utf-16-le", "replace")

@@ -58,7 +58,8 @@ def source_files(path: Path) -> list[Path]:
         ending = file_format(path)
         if ending not in READER_OF_FORMAT:
             raise DatasetError(
-                f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READER_OF_FORMAT)}"
+                f"{path}: form {ending or 'without ending'!r} unknown; "
+                f"known: {', '.join(READER_OF_FORMAT)}"
             )
         return [path]
     files = []

@@ -1,13 +1,14 @@
 """Readers of how-to texts as JSON and as plain text.
 
-JSON: an object of them by id, a list, JSON lines, or a file each; an item at a time. Covers recipe
-collections, schema.org recipes (also in "@graph") and wikiHow-style articles. Text: .txt and .md
-files, a how-to text each, with numbered lists, headings and paragraphs.
+JSON: an object of them by id, a list, JSON lines, or a file for each; read an item at a time.
+Covers recipe collections, schema.org recipes (also in "@graph") and wikiHow-style articles. Text:
+.txt and .md files, a how-to text in each, with numbered lists, headings and paragraphs.
 """
 
 import codecs
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import BinaryIO, TypeAlias
 
 from stepline.limits import parse_json
@@ -26,6 +27,7 @@ from stepline.text_base.readers.item import (
 
 BLOCK_BYTES = 1 << 16  # read at a time
 MAX_ITEM_CHARS = 16 << 20
+MAX_REASON_CHARS = 200  # of an error in the list of what was left out
 # a key that holds all items
 WRAPPER_KEYS = ("@graph", "recipes", "articles", "data", "items", "database", "documents")
 # keys of one text, whatever they hold
@@ -42,16 +44,21 @@ def read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:
     with open_bytes(file.path) as stream:
         items = _lines(stream) if is_lines else _items(_window(stream))
         try:
-            for number, (key, item) in enumerate(items):
+            for number, (own_key, item) in enumerate(items):
+                key = own_key or str(number)
                 if isinstance(item, Exception):
-                    reason = str(item.__cause__ or item)
-                    yield file.reject("broken JSON", reason[:200], key=key or str(number))
+                    reason = item.__cause__ or item
+                    yield file.reject("broken JSON", _shortened(reason), key=key)
                 else:
-                    yield from read_item(item, key or str(number), file)
+                    yield from read_item(item, key, file)
         except UnicodeDecodeError as error:
-            yield file.reject("not UTF-8", str(error)[:200])
+            yield file.reject("not UTF-8", _shortened(error))
         except FILE_DAMAGE as error:
-            yield file.reject("file cut off", str(error)[:200])
+            yield file.reject("file cut off", _shortened(error))
+
+
+def _shortened(error: BaseException) -> str:
+    return str(error)[:MAX_REASON_CHARS]
 
 
 def _lines(stream: BinaryIO) -> Iterator[KeyedItem]:
@@ -115,13 +122,18 @@ def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
         if not isinstance(key, str) or _token(window) != ":":
             raise JsonError("an object's key and colon are expected")
         if key in WRAPPER_KEYS and window.peek() in ("[", "{"):
-            yield from _listed(window) if _token(window) == "[" else _keyed(window)
+            opening = _token(window)
+            yield from _listed(window) if opening == "[" else _keyed(window)
             continue
         value = window.value()
-        if fields or not isinstance(value, (dict, list)) or key in TEXT_KEYS:
+        if fields or key in TEXT_KEYS:
             fields[key] = value
+        elif isinstance(value, list):
+            yield key, {"steps": value}
+        elif isinstance(value, dict):
+            yield key, value
         else:
-            yield key, {"steps": value} if isinstance(value, list) else value
+            fields[key] = value
     window.place += 1
     if not fields.keys().isdisjoint((*STEP_FIELDS, *NESTED_FIELDS)):
         yield "", fields
@@ -155,7 +167,7 @@ def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
         with open_bytes(file.path) as stream:
             data = stream.read(most + 1)
     except FILE_DAMAGE as error:
-        yield file.reject("file cut off", str(error)[:200])
+        yield file.reject("file cut off", _shortened(error))
         return
     if len(data) > most:
         yield file.reject("document too long", f"more than {most} bytes")
@@ -163,7 +175,8 @@ def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
         yield file.reject("binary junk")
     else:
         try:
-            yield from read_item(_parsed(data.decode("utf-8-sig")), file.stem, file)
+            text = data.decode("utf-8-sig")
+            yield from read_item(_parsed(text), file.stem, file)
         except UnicodeDecodeError:
             yield file.reject("not UTF-8")
 
@@ -175,8 +188,8 @@ def _parsed(text: str) -> dict[str, object]:
     is_needs = False  # within a list of ingredients or materials
     blocks: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": [], "needs": []}
     run: list[str] = []  # whose last item a wrapped line continues
-    for line, following in zip(lines, [*lines[1:], ""], strict=False):  # a text may have no line
-        heading = _heading(line, following)
+    for line, next_line in zip_longest(lines, lines[1:], fillvalue=""):
+        heading = _heading(line, next_line)
         stripped = line.strip()
         if heading is not None:
             title = title or heading
@@ -197,20 +210,21 @@ def _parsed(text: str) -> dict[str, object]:
 
 def _kind_of_line(line: str) -> tuple[str, str]:
     """Return what a line is, and its text without its mark."""
-    for kind, pattern in (("numbered", _NUMBERED_LINE), ("bullets", _BULLET_LINE)):
-        match = pattern.match(line)
-        if match:
-            return kind, match[1]
+    if match := _NUMBERED_LINE.match(line):
+        return "numbered", match[1]
+    if match := _BULLET_LINE.match(line):
+        return "bullets", match[1]
     return "paragraphs", line.strip()
 
 
-def _heading(line: str, following: str) -> str | None:
-    if match := _HEADING_LINE.match(line) or _COLON_HEADING.match(line.strip()):
+def _heading(line: str, next_line: str) -> str | None:
+    text = line.strip()
+    if match := _HEADING_LINE.match(line) or _COLON_HEADING.match(text):
         return match[1].strip("# ")
-    underlined = (
-        line.strip() and _UNDERLINE_LINE.match(following.strip()) and not _BULLET_LINE.match(line)
-    )
-    return line.strip() if underlined else None
+    is_underlined = _UNDERLINE_LINE.match(next_line.strip()) is not None
+    if text and is_underlined and not _BULLET_LINE.match(line):
+        return text
+    return None
 
 
 def _front_matter(lines: list[str]) -> tuple[dict[str, object], list[str]]:
@@ -219,6 +233,9 @@ def _front_matter(lines: list[str]) -> tuple[dict[str, object], list[str]]:
     if stripped[:1] != [_FENCE_LINE] or _FENCE_LINE not in stripped[1:]:
         return {}, lines
     end = stripped.index(_FENCE_LINE, 1)
-    matches = filter(None, map(_FIELD_LINE.match, stripped[1:end]))
-    fields: dict[str, object] = {match[1].lower(): match[2].strip("\"' ") for match in matches}
+    fields: dict[str, object] = {}
+    for line in stripped[1:end]:
+        if match := _FIELD_LINE.match(line):
+            name = match[1].lower()
+            fields[name] = match[2].strip("\"' ")
     return fields, lines[end + 1 :]

@@ -183,5 +183,5 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 def file_format(path: Path) -> str:
-    """Return the ending that tells a file's form, .gz aside: ".json" for recipes.json.gz."""
+    """Return the ending that states a file's form, .gz aside: ".json" for recipes.json.gz."""
     return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()

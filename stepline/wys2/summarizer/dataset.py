@@ -17,10 +17,13 @@ from stepline.training.batches import Mask
 from stepline.wys2.settings import SummarizerSettings
 from stepline.wys2.summary import Importance
 
+ROUNDING_SECONDS = 1e-9
+TENTHS_PER_SECOND = 10
+
 
 @dataclass(frozen=True)
 class SegmentedVideo:
-    """One video: pictures (S, C), speech (S, E) with zeros where nobody speaks, matters (S,) in [0,
+    """One video: pictures (S, C), speech (S, E) with zeros where there is no speech, matters (S,) in [0,
     1].
 
     Raises ShapeError when the arrays do not fit together, are empty, or hold NaN.
@@ -35,62 +38,83 @@ class SegmentedVideo:
         count = len(self.pictures)
         if not count:
             raise ShapeError(f"{self.id}: no segment; the video has no feature row")
-        if len(self.speech) != count or self.matters.shape != (count,):
+        label_shape = (count,)
+        if len(self.speech) != count or self.matters.shape != label_shape:
             raise ShapeError(f"{self.id}: {count} segments need as much speech and as many labels")
-        arrays = (self.pictures, self.speech, self.matters)
-        if not all(np.isfinite(values).all() for values in arrays):
-            raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
+        for values in (self.pictures, self.speech, self.matters):
+            if not np.isfinite(values).all():
+                raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
 
 def segment_video(
     record: Record, features: FeatureSequence, vectors: Matrix | None, settings: SummarizerSettings
 ) -> SegmentedVideo:
-    """Return a video's segments; what matters is what its reference steps show, half a segment is
-    .5.
+    """Return a video's segments. A segment matters as far as its reference steps show it: half a
+    segment is .5.
 
     vectors: (sentences, E) of the transcript, needed where the settings use speech.
     """
-    count = math.ceil(features.duration / settings.seconds - 1e-9)
+    seconds = settings.seconds
+    count = math.ceil(features.duration / seconds - ROUNDING_SECONDS)
     if not count:
         raise ShapeError(f"{record.id}: no segment; the video has no feature row")
-    spans = [Span(k * settings.seconds, (k + 1) * settings.seconds) for k in range(count)]
-    pictures = np.stack([features.values[features.rows(span)].mean(axis=0) for span in spans])
+    spans = []
+    # what is seen: the mean of a segment's feature rows
+    means = []
+    for k in range(count):
+        start = k * seconds
+        end = (k + 1) * seconds
+        span = Span(start, end)
+        rows = features.values[features.rows(span)]
+        spans.append(span)
+        means.append(rows.mean(axis=0))
+    pictures = np.stack(means).astype(np.float32)
     speech = _speech(record, spans, vectors, settings.text_width)
+    # the fraction of a segment's tenths of a second that some step shows
     matters = np.zeros(count, dtype=np.float32)
     for k, span in enumerate(spans):
-        # the fraction of a segment's tenths of a second that some step shows
-        tenths = span.start + (np.arange(round(span.duration * 10)) + 0.5) / 10
-        matters[k] = _inside(tenths, record.reference).mean()
-    return SegmentedVideo(record.id, pictures.astype(np.float32), speech, matters)
+        tenth_count = round(span.duration * TENTHS_PER_SECOND)
+        middles = np.arange(tenth_count) + 0.5
+        times = span.start + middles / TENTHS_PER_SECOND
+        is_shown = _inside(times, record.reference)
+        matters[k] = is_shown.mean()
+    return SegmentedVideo(record.id, pictures, speech, matters)
 
 
 def shown_seconds(record: Record, duration: float) -> Mask:
     """Return which seconds of a video some reference step shows at their middle,
     (ceil(duration),)."""
-    middles = np.arange(math.ceil(duration - 1e-9), dtype=np.float64) + 0.5
+    count = math.ceil(duration - ROUNDING_SECONDS)
+    middles = np.arange(count, dtype=np.float64) + 0.5
     return _inside(middles, record.reference)
 
 
 def _speech(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: int) -> Matrix:
     """Return (S, E): the mean vector of the sentences that overlap each segment."""
-    speech = np.zeros((len(spans), width), dtype=np.float32)
+    shape = (len(spans), width)
+    speech = np.zeros(shape, dtype=np.float32)
     if not width:
         return speech
-    shape = None if vectors is None else vectors.shape
-    expected = (len(record.sentences), width)
-    if vectors is None or shape != expected:
-        raise ShapeError(f"{record.id}: sentence vectors must be {expected}, not {shape}")
+    sentences = record.sentences
+    expected = (len(sentences), width)
+    if vectors is None or vectors.shape != expected:
+        actual = None if vectors is None else vectors.shape
+        raise ShapeError(f"{record.id}: sentence vectors must be {expected}, not {actual}")
     for k, span in enumerate(spans):
-        overlapping = [sentence.span.overlap(span) > 0 for sentence in record.sentences]
+        overlapping = [sentence.span.overlap(span) > 0 for sentence in sentences]
         if any(overlapping):
-            speech[k] = vectors[overlapping].mean(axis=0)
+            segment_vectors = vectors[overlapping]
+            speech[k] = segment_vectors.mean(axis=0)
     return speech
 
 
 def _inside(times: npt.NDArray[np.floating], steps: Sequence[Step]) -> Mask:
     """Return at which times, (N,), some step is shown."""
-    inside = np.zeros(len(times), dtype=np.bool_)
+    count = len(times)
+    inside = np.zeros(count, dtype=np.bool_)
     for step in steps:
         for span in step.spans:
-            inside |= (times >= span.start) & (times < span.end)
+            is_after_start = times >= span.start
+            is_before_end = times < span.end
+            inside |= is_after_start & is_before_end
     return inside

@@ -1,7 +1,7 @@
 """The summarizer's network: segments see each other through a transformer, and each says how much
 it matters.
 
-Also its file, and the reader of WikiHow Summaries, IV-Sum's annotations of which frames belong in a
+Also its file, and the reader of WikiHow Summaries, IV-Sum's annotations of the frames that belong in a
 video's summary.
 Source: Narasimhan et al. 2022 (IV-Sum), section 3.
 Letters: B videos, S segments, C and E widths of what is seen and said, D width between layers.
@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.datasets.files import Node, read_json
+from stepline.datasets.files import read_node
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import Record, Span, Step, Video
 from stepline.training.network_file import Header, NetworkFile
@@ -34,7 +34,9 @@ NETWORK_FILE = NetworkFile(
     names=(SUMMARIZER_FILE,),
 )
 
-FRAMES_PER_SECOND = 8.0  # of the annotations; IV-Sum takes 32 a segment
+FRAMES_PER_SECOND = 8.0  # of the annotations; IV-Sum takes 32 per segment
+FRAME_LABELS = (0.0, 1.0)
+LONGEST_PERIOD = 10_000.0  # of the sines of positions, in segments per radian
 
 
 class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -43,46 +45,66 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
     def __init__(self, settings: SummarizerSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.project = nn.Linear(settings.video_width + settings.text_width, settings.width)
+        width = settings.width
+        input_width = settings.video_width + settings.text_width
+        self.project = nn.Linear(input_width, width)
         layer = nn.TransformerEncoderLayer(
-            settings.width,
+            width,
             settings.heads,
-            4 * settings.width,
-            settings.dropout,
+            dim_feedforward=4 * width,
+            dropout=settings.dropout,
             batch_first=True,
             norm_first=True,
         )
         self.encoder = nn.TransformerEncoder(layer, settings.layers, enable_nested_tensor=False)
-        self.score = nn.Sequential(nn.LayerNorm(settings.width), nn.Linear(settings.width, 1))
+        norm = nn.LayerNorm(width)
+        linear = nn.Linear(width, 1)
+        self.score = nn.Sequential(norm, linear)
 
     def forward(self, pictures: Tensor, speech: Tensor, pad: Tensor) -> Tensor:
         """Return logits (B, S) of how much each segment matters. pictures (B, S, C), speech (B, S,
         E), pad (B, S)."""
         settings = self.settings
-        widths = (pictures.shape[-1], speech.shape[-1])
+        _, count, picture_width = pictures.shape
+        speech_width = speech.shape[-1]
+        widths = (picture_width, speech_width)
         expected = (settings.video_width, settings.text_width)
         if widths != expected:
-            raise ShapeError(
-                f"segments are {widths} wide (seen, said), not {expected}; use the same backbone"
-            )
-        inputs = torch.cat([_standardise(pictures), _standardise(speech)], dim=-1)  # (B, S, C + E)
-        positions = _sinusoidal_encoding(pictures.shape[1], settings.width, pictures.device)
+            fault = f"segments are {widths} wide (seen, said), not {expected}"
+            raise ShapeError(f"{fault}; use the same backbone")
+        parts = [_standardise(pictures), _standardise(speech)]
+        inputs = torch.cat(parts, dim=-1)  # (B, S, C + E)
+        positions = _sinusoidal_encoding(count, settings.width, pictures.device)  # (S, D)
         hidden = self.project(inputs) + positions  # (B, S, D)
-        hidden = self.encoder(hidden, src_key_padding_mask=pad)  # (B, S, D)
-        return cast(Tensor, self.score(hidden)[..., 0])  # (B, S)
+        hidden = self.encoder(hidden, src_key_padding_mask=pad)
+        logits = self.score(hidden)  # (B, S, 1)
+        return cast(Tensor, logits[..., 0])
 
 
 def _standardise(rows: Tensor) -> Tensor:
-    """Return rows of mean 0 and spread 1: rows of length 1 would drown in their positions. Zero
-    rows stay zero."""
-    return F.layer_norm(rows, rows.shape[-1:]) if rows.shape[-1] else rows
+    """Return rows of mean 0 and spread 1: next to rows of length 1 the positions would be too
+    large. Zero rows stay zero."""
+    width = rows.shape[-1]
+    if not width:
+        return rows
+    return F.layer_norm(rows, (width,))
 
 
 def _sinusoidal_encoding(count: int, width: int, device: torch.device) -> Tensor:
     """Return sines and cosines (S, D) of a segment's number."""
-    steps = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
-    angles = torch.arange(count, device=device)[:, None] * steps
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+    exponents = torch.arange(0, width, 2, device=device)  # (D / 2,)
+    rate = -math.log(LONGEST_PERIOD) / width
+    frequencies = torch.exp(exponents * rate)
+    numbers = torch.arange(count, device=device)
+    column = numbers[:, None]
+    angles = column * frequencies  # (S, D / 2)
+    sines = angles.sin()
+    cosines = angles.cos()
+    pairs = torch.stack([sines, cosines], dim=-1)  # (S, D / 2, 2)
+    return pairs.flatten(1)
+
+
+SettingsAndSources: TypeAlias = tuple[SummarizerSettings, str, str]  # settings, video, text
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,8 @@ class LoadedSummarizer:
 def write_summarizer(model: Summarizer, path: Path, *, video: str = "", text: str = "") -> None:
     """Write a network with its settings and the names of what gave its features and sentence
     vectors."""
-    header = {"video": video, "text": text, "settings": model.settings.model_dump(mode="json")}
+    settings = model.settings.model_dump(mode="json")
+    header = {"video": video, "text": text, "settings": settings}
     NETWORK_FILE.write(path, model.state_dict(), header)
 
 
@@ -107,34 +130,48 @@ def read_summarizer(path: Path) -> LoadedSummarizer:
     """Return the network that a file or a run's folder holds. Raises ModelError, naming what does
     not fit."""
 
-    def parse(header: Header) -> tuple[SummarizerSettings, str, str]:
-        settings = SummarizerSettings.model_validate_json(json.dumps(header["settings"]))
-        return settings, str(header["video"]), str(header["text"])
+    def parse(header: Header) -> SettingsAndSources:
+        settings_json = json.dumps(header["settings"])
+        settings = SummarizerSettings.model_validate_json(settings_json)
+        video = str(header["video"])
+        text = str(header["text"])
+        return settings, video, text
+
+    def build(parts: SettingsAndSources) -> Summarizer:
+        settings, _, _ = parts
+        return Summarizer(settings)
 
     file = NETWORK_FILE.find(path)
-    (_, video, text), network = NETWORK_FILE.load(file, parse, lambda parsed: Summarizer(parsed[0]))
+    parts, network = NETWORK_FILE.load(file, parse, build)
+    _, video, text = parts
     return LoadedSummarizer(network, video, text, file)
 
 
 def read_frame_labels(path: Path, rate: float = FRAMES_PER_SECOND) -> Iterator[Record]:
-    """Yield a record a video of {video: [0 or 1 a frame]}; each run of ones is a reference step.
+    """Yield a record per video of {video: [0 or 1 per frame]}; each run of ones is a reference step.
 
     Raises DatasetError for other numbers, or a file of another form.
     """
-    for id, node in Node(read_json(path), str(path)).entries():
+    for id, node in read_node(path).entries():
         try:
             frames = np.asarray(node.value, dtype=np.float64)
         except (TypeError, ValueError):
             frames = np.full(1, np.nan)
-        if frames.ndim != 1 or not np.isin(frames, (0.0, 1.0)).all():
-            raise DatasetError(
-                f"{path}: {id}: not a list of 0 and 1, one a frame; give IV-Sum's annotation file"
-            )
-        # (runs, 2) seconds
-        edges = np.flatnonzero(np.diff(frames, prepend=0.0, append=0.0)).reshape(-1, 2) / rate
-        steps = tuple(
-            Step(id=str(number), text=f"part {number}", spans=(Span(float(start), float(end)),))
-            for number, (start, end) in enumerate(edges, start=1)
-        )
+        is_flag = np.isin(frames, FRAME_LABELS)
+        if frames.ndim != 1 or not is_flag.all():
+            fault = f"{path}: {id}: not a list of 0 and 1, one per frame"
+            raise DatasetError(f"{fault}; give IV-Sum's annotation file")
+        # where runs of ones start and end
+        changes = np.diff(frames, prepend=0.0, append=0.0)
+        edges = np.flatnonzero(changes) / rate  # seconds
+        runs = edges.reshape(-1, 2)
+        steps = []
+        for number, (start, end) in enumerate(runs.tolist(), start=1):
+            span = Span(start, end)
+            step_id = str(number)
+            step = Step(id=step_id, text=f"part {number}", spans=(span,))
+            steps.append(step)
         duration = len(frames) / rate
-        yield Record(id=id, video=Video(id=id, duration=duration or None), reference=steps)
+        video = Video(id=id, duration=duration or None)
+        reference = tuple(steps)
+        yield Record(id=id, video=video, reference=reference)

@@ -42,7 +42,12 @@ from stepline.wys2.settings import (
     SummarizerRunSettings,
     SummarizerSettings,
 )
-from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, shown_seconds
+from stepline.wys2.summarizer.dataset import (
+    ROUNDING_SECONDS,
+    SegmentedVideo,
+    segment_video,
+    shown_seconds,
+)
 from stepline.wys2.summarizer.model import SUMMARIZER_FILE, Summarizer, write_summarizer
 from stepline.wys2.summary import Importance
 
@@ -59,21 +64,25 @@ def train_summarizer(
     settings: TrainSettings = SUMMARIZER_TRAINING,
     report: Callable[[Progress], None] | None = None,
 ) -> Summarizer:
-    """Return a summarizer trained on the samples, at rest. A run in `folder` that was killed is
-    taken up.
+    """Return a summarizer trained on the samples, in evaluation mode. A run in `folder` that was
+    killed goes on.
 
     Raises ShapeError when there is no sample, or when nothing or everything matters, which teaches
     nothing.
     """
-    mean = float(np.mean([sample.matters.mean() for sample in samples])) if samples else 0.0
+    mean = 0.0
+    if samples:
+        means = [sample.matters.mean() for sample in samples]
+        mean = float(np.mean(means))
     if not 0.0 < mean < 1.0:
-        raise ShapeError(
-            f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps"
-        )
-    task = TrainingTask(
-        samples, lambda sample: len(sample.pictures), lambda batch, _: batch, _losses
-    )
+        fault = f"{len(samples)} videos of which {mean:.0%} matters teach nothing"
+        raise ShapeError(f"{fault}; give reference steps")
+    task = TrainingTask(samples, _segment_count, lambda batch, _: batch, _losses)
     return train_network(lambda: Summarizer(summarizer), task, settings, folder, report)
+
+
+def _segment_count(sample: SegmentedVideo) -> int:
+    return len(sample.pictures)
 
 
 def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
@@ -82,11 +91,15 @@ def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
     pictures, missing = pad([sample.pictures for sample in batch])  # (B, S, C), (B, S)
     speech, _ = pad([sample.speech for sample in batch])  # (B, S, E)
     importance, _ = pad([sample.matters[:, None] for sample in batch])  # (B, S, 1)
-    logits = network(pictures.to(device), speech.to(device), missing.to(device))  # (B, S)
+    missing = missing.to(device)
+    logits = network(pictures.to(device), speech.to(device), missing)  # (B, S)
     targets = importance[..., 0].to(device)
     losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")  # (B, S)
-    real = (~missing).to(device)
-    return [Loss((losses * real).sum(), real.sum().float())]
+    is_real = ~missing
+    real_losses = losses * is_real
+    total = real_losses.sum()
+    count = is_real.sum().float()
+    return [Loss(total, count)]
 
 
 def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importance:
@@ -95,14 +108,19 @@ def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importanc
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
-        pictures = torch.from_numpy(sample.pictures)[None].to(device)  # (1, S, C)
-        speech = torch.from_numpy(sample.speech)[None].to(device)  # (1, S, E)
-        padding = torch.zeros(1, len(sample.pictures), dtype=torch.bool, device=device)
-        logits = network(pictures, speech, padding)[0]  # (S,)
-        scores = logits.float().sigmoid().cpu().numpy()
+        pictures = torch.from_numpy(sample.pictures)[None]  # (1, S, C)
+        speech = torch.from_numpy(sample.speech)[None]  # (1, S, E)
+        no_padding = torch.zeros(1, len(sample.pictures), dtype=torch.bool, device=device)
+        logits = network(pictures.to(device), speech.to(device), no_padding)  # (1, S)
+        probabilities = logits[0].float().sigmoid()
+        scores = probabilities.cpu().numpy()
+    # the segment of each second
     length = network.settings.seconds
-    seconds = np.arange(math.ceil(len(scores) * length - 1e-9)) + 0.5
-    segments = np.minimum((seconds / length).astype(int), len(scores) - 1)
+    second_count = math.ceil(len(scores) * length - ROUNDING_SECONDS)
+    middles = np.arange(second_count) + 0.5
+    segments = (middles / length).astype(int)
+    last_segment = len(scores) - 1
+    segments = np.minimum(segments, last_segment)
     return np.asarray(scores[segments], dtype=np.float32)
 
 
@@ -125,17 +143,25 @@ def score_summaries(importances: Sequence[Importance], references: Sequence[Mask
     scores rank nothing: tau and rho are 0 then; both are undefined where all seconds of a reference
     are alike.
     """
-    rows = []
+    f_scores = []
+    taus = []
+    rhos = []
     for scores, reference in zip(importances, references, strict=True):
-        rows.append(_scores(scores[: len(reference)], reference))
-    f, tau, rho = (_mean([row[measure] for row in rows]) for measure in range(3))
-    return SummaryScores(f, tau, rho, len(rows))
+        f, tau, rho = _scores(scores[: len(reference)], reference)
+        f_scores.append(f)
+        taus.append(tau)
+        rhos.append(rho)
+    return SummaryScores(
+        f=_mean(f_scores), tau=_mean(taus), rho=_mean(rhos), videos=len(importances)
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are defined, None where there is none."""
+    """Return the mean of the values that are defined, None where no value is."""
     defined = [value for value in values if value is not None]
-    return float(np.mean(defined)) if defined else None
+    if not defined:
+        return None
+    return float(np.mean(defined))
 
 
 def _scores(scores: Importance, truth: Mask) -> tuple[float | None, float | None, float | None]:
@@ -145,7 +171,9 @@ def _scores(scores: Importance, truth: Mask) -> tuple[float | None, float | None
     f = None if overlap is None else overlap.f
     if truth.all() or not truth.any():
         return f, None, None
-    return f, kendall_tau(scores, reference) or 0.0, spearman_rho(scores, reference) or 0.0
+    tau = kendall_tau(scores, reference) or 0.0
+    rho = spearman_rho(scores, reference) or 0.0
+    return f, tau, rho
 
 
 @dataclass
@@ -159,10 +187,12 @@ class SummarizerDataset:
 
     def of_videos(self, videos: frozenset[str]) -> "SummarizerDataset":
         """Return some of the videos."""
-        rows = [row for row, sample in enumerate(self.samples) if sample.id in videos]
-        return SummarizerDataset(
-            [self.samples[row] for row in rows], [self.shown[row] for row in rows]
-        )
+        part = SummarizerDataset()
+        for sample, shown_seconds_of_video in zip(self.samples, self.shown, strict=True):
+            if sample.id in videos:
+                part.samples.append(sample)
+                part.shown.append(shown_seconds_of_video)
+        return part
 
 
 @dataclass(frozen=True)
@@ -192,24 +222,28 @@ def gather_summaries(
     for record in records:
         video = record.video.id
         if record.transcript is None and transcripts and video in transcripts:
-            record = record.model_copy(update={"transcript": transcripts[video]})
+            transcript = transcripts[video]
+            record = record.model_copy(update={"transcript": transcript})
+        # why it cannot be used
         flaw = join.flaw(video)
         if flaw is None and not any(step.spans for step in record.reference):
-            flaw = NO_TIME, ""
+            flaw = (NO_TIME, "")
         if flaw is None and encode is not None and not record.sentences:
-            flaw = NO_NARRATION, ""
+            flaw = (NO_NARRATION, "")
         if flaw is not None:
             join.omit("video", video, flaw)
             continue
+        # its segments
         rows = features.read(video)
         widths = {"video_width": rows.values.shape[1], "text_width": 0}
         vectors = None
         if encode is not None:
             vectors = encode([sentence.text for sentence in record.sentences])
             widths["text_width"] = vectors.shape[1]
-        named = record.model_copy(update={"id": video})
-        fitting = settings.model_copy(update=widths)
-        dataset.samples.append(segment_video(named, rows, vectors, fitting))
+        video_record = record.model_copy(update={"id": video})
+        video_settings = settings.model_copy(update=widths)
+        sample = segment_video(video_record, rows, vectors, video_settings)
+        dataset.samples.append(sample)
         dataset.shown.append(shown_seconds(record, rows.duration))
     return dataset
 
@@ -238,11 +272,15 @@ def train_summarizer_run(
         write_summarizer(outcome.network, path, video=video, text=text)
 
     def train(_: KeepBest) -> TrainedSummarizer:
-        parts = split_videos([sample.id for sample in dataset.samples], settings.train.seed)
-        training = dataset.of_videos(parts[0] | parts[1])
-        held_out = dataset.of_videos(parts[2])
+        ids = [sample.id for sample in dataset.samples]
+        train_ids, validation_ids, held_out_ids = split_videos(ids, settings.train.seed)
+        training = dataset.of_videos(train_ids | validation_ids)
+        held_out = dataset.of_videos(held_out_ids)
+        # the network is as wide as its inputs
         first = training.samples[0]
-        widths = {"video_width": first.pictures.shape[1], "text_width": first.speech.shape[1]}
+        _, video_width = first.pictures.shape
+        _, text_width = first.speech.shape
+        widths = {"video_width": video_width, "text_width": text_width}
         network = train_summarizer(
             training.samples,
             folder / "training",
@@ -263,5 +301,6 @@ def train_summarizer_run(
         "omitted": count_reasons(dataset.omitted),
         "withheld": asdict(trained.scores),
     }
-    write_atomic(folder / RUN_FILE, json.dumps(outcome, indent=1) + "\n")
+    text_of_run = json.dumps(outcome, indent=1)
+    write_atomic(folder / RUN_FILE, f"{text_of_run}\n")
     return trained

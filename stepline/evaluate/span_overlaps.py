@@ -1,0 +1,158 @@
+"""How well predicted spans overlap those of a reference: intersection over union, and recall at it.
+
+Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no
+length; a reversed span covers nothing. A text may have several reference instances; any of them
+counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+
+# of intersection over union; usual in moment retrieval, HiREST and HT-Step
+IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
+FloatArray: TypeAlias = npt.NDArray[np.floating]
+Pair: TypeAlias = Sequence[float] | FloatArray
+Pairs: TypeAlias = Sequence[Sequence[float]] | FloatArray
+
+
+def span_array(spans: Pairs, what: str = "spans") -> Floats:
+    """Return (N, 2) float64. Raises DatasetError for another shape, NaN or infinity."""
+    try:
+        array = np.asarray(spans, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        fault = f"{what}: not numbers in pairs ({error})"
+        raise DatasetError(f"{fault}; give [start, end] in seconds") from error
+    if array.size == 0:
+        return np.zeros((0, 2))
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
+    is_finite = np.isfinite(array)
+    has_times = is_finite.all(axis=1)
+    if not has_times.all():
+        faulty_spans = array[~has_times]
+        start, end = faulty_spans[0]
+        raise DatasetError(f"{what}: [{start}, {end}] holds NaN or infinity; give seconds")
+    return array
+
+
+def temporal_iou(first: Floats, second: Floats) -> Floats:
+    """Return (N, M) intersection over union of (N, 2) and (M, 2); 0 where neither covers a moment.
+
+    Two spans of no length at the same second do not overlap: they cover nothing.
+    """
+    first_starts, first_ends = first.T[:, :, None]  # (N, 1)
+    second_starts, second_ends = second.T  # (M,)
+    start = np.maximum(first_starts, second_starts)  # (N, M)
+    end = np.minimum(first_ends, second_ends)
+    shared = _lengths(start, end)
+    first_lengths = _lengths(first_starts, first_ends)
+    second_lengths = _lengths(second_starts, second_ends)
+    union = first_lengths + second_lengths - shared
+    overlaps = np.zeros_like(shared)
+    covers_something = union > 0
+    np.divide(shared, union, out=overlaps, where=covers_something)
+    overlaps = np.clip(overlaps, 0.0, 1.0)
+    return np.asarray(overlaps)
+
+
+def _lengths(starts: Floats, ends: Floats) -> Floats:
+    return np.clip(ends - starts, 0.0, None)
+
+
+def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> bool:
+    """Return whether a second is in any instance: in [start, end), or with `closed` in [start,
+    end]."""
+    starts, ends = instances.T
+    before_end = second < ends
+    if closed:
+        before_end = second <= ends
+    inside = (starts <= second) & before_end
+    return bool(inside.any())
+
+
+@dataclass(frozen=True)
+class SpanOverlaps:
+    """How one video's placed spans fit.
+
+    overlaps: (K,) the best one of each reference. placed: how many spans were predicted.
+    """
+
+    overlaps: Floats
+    placed: int
+
+    def count_at_least(self, threshold: float) -> float:
+        """Return how many references are met at this intersection over union or more."""
+        is_met = self.overlaps >= threshold
+        return float(is_met.sum())
+
+
+def grounding_overlaps(
+    predicted: Sequence[Pair | None], reference: Sequence[Pairs]
+) -> SpanOverlaps:
+    """Compare one predicted span per text with the instances of that text.
+
+    predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of
+    instances (M, 2).
+    Raises DatasetError when the lengths differ or a text has no instance.
+    """
+    text_count = len(reference)
+    if len(predicted) != text_count:
+        counts = f"{len(predicted)} predicted spans for {text_count} texts"
+        raise DatasetError(f"{counts}; give one, or null, per text")
+    best = np.zeros(text_count)
+    placed = 0
+    for k, span in enumerate(predicted):
+        instances = span_array(reference[k], "reference")
+        if not len(instances):
+            fault = f"text {k} has no reference instance"
+            raise DatasetError(f"{fault}; leave out texts that are not in the video")
+        if span is not None:
+            prediction = span_array([span], "prediction")  # type: ignore[list-item]
+            overlaps = temporal_iou(prediction, instances)
+            best[k] = overlaps.max()
+            placed += 1
+    return SpanOverlaps(best, placed)
+
+
+def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
+    """Return recall at each threshold and mean overlap over videos; totals: (V,) references per
+    video."""
+    statistics: dict[str, Statistic] = {}
+    for threshold in IOU_THRESHOLDS:
+        hits = counts_at_least(threshold, fits)
+        statistics[f"Recall@IoU {threshold}"] = Ratio(hits, totals)
+    sums = overlap_sums(fits)
+    statistics["mean IoU"] = Ratio(sums, totals)
+    return statistics
+
+
+def counts_at_least(threshold: float, fits: Sequence[SpanOverlaps]) -> Floats:
+    """Return (V,) how many spans of each video overlap at least so far."""
+    counts = [fit.count_at_least(threshold) for fit in fits]
+    return np.array(counts)
+
+
+def overlap_sums(fits: Sequence[SpanOverlaps]) -> Floats:
+    """Return (V,) the sum of each video's best overlaps."""
+    sums = []
+    for fit in fits:
+        total = fit.overlaps.sum()
+        sums.append(float(total))
+    return np.array(sums)
+
+
+def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:
+    """Return step -> its segments (M, 2), in the order of the steps' numbers; steps: of each
+    segment."""
+    numbers = np.array(steps, dtype=np.int64)
+    instances = {}
+    for step in sorted(set(steps)):
+        instances[step] = segments[numbers == step]
+    return instances
