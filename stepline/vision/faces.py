@@ -91,12 +91,14 @@ def anchors(side: int) -> Floats:
     grids = []
     for stride, maps in itertools.groupby(ANCHOR_STRIDES):
         count = -(-side // stride)
-        middles = (np.arange(count) + 0.5) / count
+        numbers = np.arange(count)
+        middles = (numbers + 0.5) / count
         columns_and_rows = np.meshgrid(middles, middles)
         grid = np.stack(columns_and_rows, axis=-1)
         centers = grid.reshape(-1, 2)
         copies = 2 * len(list(maps))
-        grids.append(centers.repeat(copies, axis=0))
+        anchors_of_size = centers.repeat(copies, axis=0)
+        grids.append(anchors_of_size)
     return np.concatenate(grids)
 
 
@@ -106,10 +108,11 @@ def squares(picture: Image) -> list[tuple[int, int, int]]:
     side = min(height, width)
     length = max(height, width)
     count = -(-length // side)
-    starts = np.linspace(0, length - side, count).round().astype(int)
+    starts = np.linspace(0, length - side, count)
+    pixels = starts.round().astype(int).tolist()
     if width > height:
-        return [(start, 0, side) for start in starts.tolist()]
-    return [(0, start, side) for start in starts.tolist()]
+        return [(start, 0, side) for start in pixels]
+    return [(0, start, side) for start in pixels]
 
 
 def without_overlaps(detections: Iterable[Detection]) -> list[Detection]:
@@ -124,21 +127,25 @@ def without_overlaps(detections: Iterable[Detection]) -> list[Detection]:
 
 def box_iou(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> float:
     """Return the intersection over union of two boxes: left, top, right, bottom."""
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
+    a_left, a_top, a_right, a_bottom = a
+    b_left, b_top, b_right, b_bottom = b
+    width = min(a_right, b_right) - max(a_left, b_left)
+    height = min(a_bottom, b_bottom) - max(a_top, b_top)
     inside = max(width, 0) * max(height, 0)
-    area_a = (a[2] - a[0]) * (a[3] - a[1])
-    area_b = (b[2] - b[0]) * (b[3] - b[1])
-    both = area_a + area_b
-    return float(inside / max(both - inside, 1e-9))
+    a_area = (a_right - a_left) * (a_bottom - a_top)
+    b_area = (b_right - b_left) * (b_bottom - b_top)
+    union = a_area + b_area - inside
+    return float(inside / max(union, 1e-9))
 
 
 def resize(picture: Image, width: int, height: int) -> npt.NDArray[np.float32]:
     """Return a picture (height, width, 3) in 0 to 1."""
     from PIL import Image as Pillow
 
-    small = Pillow.fromarray(picture).resize((width, height), Pillow.Resampling.BILINEAR)
-    return np.asarray(small, dtype=np.float32) / np.float32(255)
+    image = Pillow.fromarray(picture)
+    small = image.resize((width, height), Pillow.Resampling.BILINEAR)
+    pixels = np.asarray(small, dtype=np.float32)
+    return pixels / np.float32(255)
 
 
 class FaceDetector:
@@ -151,9 +158,10 @@ class FaceDetector:
     def presenter(self, picture: Image) -> float:
         """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1; of the two
         largest faces."""
-        faces = sorted(self._detect(picture), key=lambda face: face.box[0] - face.box[2])
+        detections = self._detect(picture)
+        largest = sorted(detections, key=lambda face: face.box[0] - face.box[2])
         chances = []
-        for face in faces[:MAX_FACES]:
+        for face in largest[:MAX_FACES]:
             presence = self.presence(picture, face)
             chances.append(presence * frontality(face.points))
         return max(chances, default=0.0)
@@ -166,10 +174,12 @@ class FaceDetector:
         start = face.box[:2]
         end = face.box[2:]
         center = (start + end) / 2
-        half = CROP_SCALE * (end - start).max() / 2
+        size = (end - start).max()
+        half = CROP_SCALE * size / 2
         edges = np.concatenate([center - half, center + half])
         x, y, end_x, end_y = edges.round().astype(int).tolist()
-        crop = Pillow.fromarray(picture).crop((x, y, end_x, end_y))
+        image = Pillow.fromarray(picture)
+        crop = image.crop((x, y, end_x, end_y))
 
         own = self._landmarks.side
         pixels = resize(np.asarray(crop), own, own)
