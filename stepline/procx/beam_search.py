@@ -150,9 +150,10 @@ def beam_search(
             break
 
     # a caption that is cut at the most tokens competes with those that ended
-    ended = best.rank >= total[:, 0] / most_divisor
+    longest_total = total[:, 0]
+    ended = best.rank >= longest_total / most_divisor
     tokens = torch.where(ended[:, None], best.tokens, tokens[:, 0])
-    total = torch.where(ended, best.total, total[:, 0])
+    total = torch.where(ended, best.total, longest_total)
     return _captions_of(tokens, total, ended)
 
 
@@ -164,13 +165,16 @@ def _continuing(
     They keep their order. A vocabulary may have fewer tokens than the beam, which is then padded.
     """
     ends = token == END_TOKEN
-    going = ends.int().argsort(dim=1, stable=True)[:, :beam]
+    order = ends.int().argsort(dim=1, stable=True)
+    going = order[:, :beam]
     missing = (0, beam - going.shape[1])
     going_on = total.masked_fill(ends, IMPOSSIBLE_LOG_P)
     totals = going_on.gather(1, going)
     totals = F.pad(totals, missing, value=IMPOSSIBLE_LOG_P)
-    parents = F.pad(parent.gather(1, going), missing)
-    tokens = F.pad(token.gather(1, going), missing, value=PAD_TOKEN)
+    parents = parent.gather(1, going)
+    parents = F.pad(parents, missing)
+    tokens = token.gather(1, going)
+    tokens = F.pad(tokens, missing, value=PAD_TOKEN)
     return totals, parents, tokens
 
 
@@ -194,10 +198,12 @@ class _BestEnded:
         """Take hypotheses that end here where they rank higher. total: (M, k), IMPOSSIBLE_LOG_P for
         those that do not end."""
         value, which = total.max(dim=1)  # all are of one length
-        rank = value / (length + 1) ** penalty
+        divisor = (length + 1) ** penalty
+        rank = value / divisor
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)
-        ended = tokens[rows, parent[rows, which]]
+        parents = parent[rows, which]
+        ended = tokens[rows, parents]
         ended[:, length] = END_TOKEN
         self.rank = torch.where(better, rank, self.rank)
         self.total = torch.where(better, value, self.total)
@@ -219,8 +225,10 @@ def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     out."""
     marks = {PAD_TOKEN, BEGIN_TOKEN, END_TOKEN}
     captions = []
-    rows = zip(tokens.tolist(), total.tolist(), ended.tolist(), strict=True)
-    for row, log_p, has_end in rows:
+    totals = total.tolist()
+    endings = ended.tolist()
+    for row, log_p, has_end in zip(tokens.tolist(), totals, endings, strict=True):
         words = tuple(token for token in row if token not in marks)
-        captions.append(Caption(words, log_p, has_end))
+        caption = Caption(words, log_p, has_end)
+        captions.append(caption)
     return captions

@@ -69,8 +69,9 @@ class KeyValueCache:
         values = torch.cat(both_values, dim=2)
         if self.keep is None and later.keep is None:
             return KeyValueCache(keys, values)
-        masks = (self._full_keep(), later._full_keep())
-        keep = torch.cat(masks, dim=3)
+        own_mask = self._full_keep()
+        later_mask = later._full_keep()
+        keep = torch.cat((own_mask, later_mask), dim=3)
         return KeyValueCache(keys, values, keep)
 
     def take(self, rows: Tensor) -> "KeyValueCache":
@@ -78,7 +79,9 @@ class KeyValueCache:
         keep = self.keep
         if keep is not None:
             keep = keep[rows]
-        return KeyValueCache(self.keys[rows], self.values[rows], keep)
+        keys = self.keys[rows]
+        values = self.values[rows]
+        return KeyValueCache(keys, values, keep)
 
     def _full_keep(self) -> Tensor:
         """Return the mask, (M, 1, 1, S), also where everything is kept."""
@@ -102,8 +105,10 @@ class VideoSlots:
     def of(video: Tensor, videos: int) -> "VideoSlots":
         """Return the slots of captions whose videos these are, (M,), in any order; M above 0."""
         same = video[:, None] == video  # (M, M)
-        slot = same.tril(-1).sum(dim=1)  # (M,) captions of the video before it
-        return VideoSlots(video, slot, videos, int(slot.max()) + 1)
+        earlier = same.tril(-1)
+        slot = earlier.sum(dim=1)  # (M,) captions of the video before it
+        slots = int(slot.max()) + 1
+        return VideoSlots(video, slot, videos, slots)
 
     def scatter(self, rows: Tensor) -> Tensor:
         """Return rows (M, ...) as a table (B, K, ...), the empty slots zero."""

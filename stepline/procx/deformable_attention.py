@@ -167,7 +167,8 @@ def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Te
     on_left = weight * points.left_weight
     on_right = weight * points.right_weight
     both = torch.cat((on_left, on_right), dim=3)  # (B, N, H, K)
-    total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.rows)
+    table = value.contiguous()
+    total: Tensor = _WeightedGather.apply(table, both, *points.rows)
     return total  # (B, N, H, D)
 
 
@@ -235,8 +236,9 @@ def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     N, H, D)."""
     width = table.shape[-1]
     flat = table.view(-1, width)  # (B M H, D)
+    reads = weight.shape[-1]
     weights = weight.to(table.dtype)
-    weights = weights.view(-1, weight.shape[-1])  # (B N H, K)
+    weights = weights.view(-1, reads)  # (B N H, K)
     rows = row.view(weights.shape)
     bags = F.embedding_bag(rows, flat, mode="sum", per_sample_weights=weights)
     return bags.view(*row.shape[:3], width)
@@ -381,7 +383,8 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         # the axis of time of directions on a square: the larger of cosine and sine is 1
         heads = self.settings.heads
         points = self.settings.points
-        angles = torch.arange(heads) * (2 * math.pi / heads)  # (H,)
+        turn = 2 * math.pi / heads
+        angles = torch.arange(heads) * turn  # (H,)
         cosine = angles.cos()
         sine = angles.sin()
         side = cosine / torch.maximum(cosine.abs(), sine.abs())  # (H,)

@@ -169,7 +169,8 @@ def hungarian_match(
     """
     from scipy.optimize import linear_sum_assignment
 
-    if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
+    box_shape = (*logits.shape, 2)
+    if logits.ndim != 3 or boxes.shape != box_shape:
         expected = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
         shapes = f"{tuple(logits.shape)} and {tuple(boxes.shape)}"
         raise ShapeError(f"matching takes {expected}, not {shapes}")

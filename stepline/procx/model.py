@@ -293,9 +293,10 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         super().__init__()
         width = settings.attention.width
         self.sure = nn.Linear(width, 1)  # confidence
-        hidden = (Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU())
+        first_layer = Linear(width, width)
+        second_layer = Linear(width, width)
         box_out = nn.Linear(width, 2)
-        self.box = nn.Sequential(*hidden, box_out)
+        self.box = nn.Sequential(first_layer, nn.ReLU(), second_layer, nn.ReLU(), box_out)
         self.count = nn.Linear(width, settings.most_steps + 1)
         odds_against = (1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY
         nn.init.constant_(self.sure.bias, -math.log(odds_against))
@@ -377,7 +378,9 @@ class ProcX(nn.Module):  # type: ignore[misc]
         # the video
         self.pyramid = FeaturePyramid(settings)
         self.places = PositionalEncoding(settings)
-        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+        self.encoder = nn.ModuleList()
+        for _ in range(settings.encoder_layers):
+            self.encoder.append(EncoderLayer(settings))
 
         # the queries
         self.queries = nn.Embedding(settings.queries, width)
