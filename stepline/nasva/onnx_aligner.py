@@ -210,44 +210,51 @@ class _GraphBuilder:
 
     def _numbers(self, rows: str) -> str:
         """Return 0, 1, ... (N,) int64, one a row."""
+        add = self._add
         zero = self._constant(np.array(0))
         one = self._constant(np.array(1))
-        shape = self._add("Shape", rows)
-        count = self._add("Gather", shape, zero)
-        return self._add("Range", zero, count, one)
+        shape = add("Shape", rows)
+        count = add("Gather", shape, zero)
+        return add("Range", zero, count, one)
 
     def _sines(self, rows: str) -> str:
         """Return the fixed positions of rows (N, D): sines in even columns, cosines in odd ones."""
+        add = self._add
         width = self._settings.width
         half = width // 2
         columns = np.arange(0, width, 2, dtype=np.float32)
-        frequencies = np.exp(columns * np.float32(-LOG_10000 / width))
-        numbers = self._add("Cast", self._numbers(rows), to=1)
+        step = np.float32(-LOG_10000 / width)
+        frequencies = np.exp(columns * step)
+        numbers = add("Cast", self._numbers(rows), to=1)
         number = self._reshaped(numbers, -1, 1)
-        factors = self._constant(frequencies[None].astype(np.float32))
-        angles = self._add("Mul", number, factors)  # (N, D/2)
-        sines = self._add("Sin", angles)
+        row = frequencies[None].astype(np.float32)
+        factors = self._constant(row)
+        angles = add("Mul", number, factors)  # (N, D/2)
+        sines = add("Sin", angles)
         sines = self._reshaped(sines, -1, half, 1)
-        cosines = self._add("Cos", angles)
+        cosines = add("Cos", angles)
         cosines = self._reshaped(cosines, -1, half, 1)
-        pairs = self._add("Concat", sines, cosines, axis=2)
+        pairs = add("Concat", sines, cosines, axis=2)
         return self._reshaped(pairs, -1, width)
 
     def _learned(self, rows: str, ordered: str) -> str:
         """Return the learned positions of rows (N, D), 0 where they are in no order."""
+        add = self._add
         count = self._settings.text_positions
-        weight = self._take("text_place.weight", count, self._settings.width)
+        width = self._settings.width
+        weight = self._take("text_place.weight", count, width)
         table = self._constant(weight)
         numbers = self._numbers(rows)
         last = self._constant(np.array(count - 1))
-        number = self._add("Min", numbers, last)
-        positions = self._add("Gather", table, number)
-        return self._add("Mul", positions, ordered)
+        number = add("Min", numbers, last)
+        positions = add("Gather", table, number)
+        return add("Mul", positions, ordered)
 
     def _attended(
         self, name: str, norm: str, rows: RowsWithPositions, memory: RowsWithPositions
     ) -> str:
         """Return rows (N, D) that attend to a memory (M, D), added and normalised."""
+        add = self._add
         width = self._settings.width
         heads = self._settings.heads
         head_width = width // heads
@@ -256,30 +263,34 @@ class _GraphBuilder:
 
         # queries, keys and values
         parts = []
-        for part, (values, positions) in enumerate((rows, memory, (memory[0], None))):
+        memory_alone = (memory[0], None)
+        for part, (values, positions) in enumerate((rows, memory, memory_alone)):
             scale = np.float32(1)
             if part == 0:  # the scale of the products is in the queries' weights
                 scale = np.float32(head_width**-0.5)
             if positions is not None:
-                values = self._add("Add", values, positions)
-            cut = slice(part * width, (part + 1) * width)
+                values = add("Add", values, positions)
+            first = part * width
+            cut = slice(first, first + width)
             part_weight = weight[cut] * scale
             part_bias = bias[cut] * scale
             projected = self._affine(values, part_weight, part_bias)
             by_head = self._reshaped(projected, -1, heads, head_width)
             parts.append(by_head)
-        query = self._add("Transpose", parts[0], perm=[1, 0, 2])  # (H, N, d)
-        value = self._add("Transpose", parts[2], perm=[1, 0, 2])  # (H, M, d)
-        key = self._add("Transpose", parts[1], perm=[1, 2, 0])  # (H, d, M)
+        query, key, value = parts
+        heads_first = [1, 0, 2]
+        query = add("Transpose", query, perm=heads_first)  # (H, N, d)
+        value = add("Transpose", value, perm=heads_first)  # (H, M, d)
+        key = add("Transpose", key, perm=[1, 2, 0])  # (H, d, M)
 
         # the attention
-        products = self._add("MatMul", query, key)
-        shares = self._add("Softmax", products, axis=2)  # (H, N, M)
-        mixed = self._add("MatMul", shares, value)
-        mixed = self._add("Transpose", mixed, perm=[1, 0, 2])
+        products = add("MatMul", query, key)
+        shares = add("Softmax", products, axis=2)  # (H, N, M)
+        mixed = add("MatMul", shares, value)
+        mixed = add("Transpose", mixed, perm=heads_first)
         mixed = self._reshaped(mixed, -1, width)  # (N, D)
         attended = self._linear(f"{name}.out", width, mixed)
-        total = self._add("Add", rows[0], attended)
+        total = add("Add", rows[0], attended)
         return self._norm(norm, total)
 
     def _fed(self, layer: str, rows: str) -> str:
@@ -293,11 +304,13 @@ class _GraphBuilder:
 
     def _unit(self, rows: str) -> str:
         """Return the rows at length 1; a row of no length is 0."""
-        squares = self._add("Mul", rows, rows)
+        add = self._add
+        squares = add("Mul", rows, rows)
         axes = self._constant(np.array([1]))
-        square = self._add("ReduceSum", squares, axes)  # (N, 1)
+        square = add("ReduceSum", squares, axes)  # (N, 1)
         scaled = self._over_root(rows, square)
         minimum = self._constant(MIN_SQUARE)
-        has_direction = self._add("Greater", square, minimum)
-        zero = self._constant(np.array(0, np.float32))
-        return self._add("Where", has_direction, scaled, zero)
+        has_direction = add("Greater", square, minimum)
+        zero = np.array(0, np.float32)
+        zero_name = self._constant(zero)
+        return add("Where", has_direction, scaled, zero_name)

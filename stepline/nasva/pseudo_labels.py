@@ -102,8 +102,11 @@ def choose_labels(
     for video in candidates:
         keeps = (video.best >= floor) & video.agreed
         spans: list[Span | None] = []
-        for (start, end), keep in zip(video.spans.tolist(), keeps.tolist(), strict=True):
-            spans.append(Span(start, end) if keep else None)
+        for ends, keep in zip(video.spans.tolist(), keeps.tolist(), strict=True):
+            span = None
+            if keep:
+                span = Span(*ends)
+            spans.append(span)
         labels.append(tuple(spans))
 
     # whether enough are left to train on
@@ -176,27 +179,27 @@ def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -
 
 @dataclass(frozen=True, slots=True)
 class StepVideo:
-    """A video and the steps written for it; said: where each of the K is said, None where nobody
-    says it.
+    """A video and the steps written for it; said_spans: where each of the K is said, None where
+    nobody says it.
 
-    shown: where the record has each shown, None where it does not; or (), where that is not asked.
-    rows: of its features, rate a second. read: returns the features and the step vectors (K, C),
-    from disk where they lie there, and then in that shard. truth: (K, T) where each step is really
-    shown, of simulated videos; reports use it, nothing else does.
+    shown_spans: where the record has each shown, None where it does not; or (), where that is not
+    asked. rows: of its features, rate per second. read_inputs: returns the features and the step
+    vectors (K, C), from disk where they are there, and then in that shard. truth: (K, T) where each
+    step is really shown, of simulated videos; reports use it, nothing else does.
     """
 
     id: str
-    said: StepSpans
+    said_spans: StepSpans
     rows: int
     rate: float
-    read: Callable[[], tuple[FeatureSequence, Matrix]]
+    read_inputs: Callable[[], tuple[FeatureSequence, Matrix]]
     truth: Mask | None = None
     shard: int = 0
-    shown: StepSpans = ()
+    shown_spans: StepSpans = ()
 
     def places(self, kinds: Sequence[RecordPlace]) -> list[StepSpans]:
         """Return the record's places of each kind, each K long."""
-        by_kind = {"said": self.said, "shown": self.shown}
+        by_kind = {"said": self.said_spans, "shown": self.shown_spans}
         return [by_kind[kind] for kind in kinds]
 
 
@@ -221,7 +224,7 @@ def step_samples(
             elif keep_all:
                 texts.append(text)
                 places.append([])
-        features, vectors = video.read()
+        features, vectors = video.read_inputs()
         return labelled_sample(video.id, features, vectors[texts], places, ordered=True)
 
     lengths = [video.rows for video, _ in labelled]
@@ -231,10 +234,10 @@ def step_samples(
 
 def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
     """Return all steps of all videos as samples without a label, for a network to place."""
-    most_steps = max((len(video.said) for video in videos), default=0)
+    most_steps = max((len(video.said_spans) for video in videos), default=0)
     # no places of 0, 1, ... steps: one for all videos of as many
     nowhere = [(None,) * count for count in range(most_steps + 1)]
-    labels = [nowhere[len(video.said)] for video in videos]
+    labels = [nowhere[len(video.said_spans)] for video in videos]
     return step_samples(videos, labels, keep_all=True)
 
 
@@ -247,12 +250,18 @@ def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
 
 
 def _with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
-    def read() -> tuple[FeatureSequence, Matrix]:
-        features, _ = video.read()
-        _, vectors = other.read()
+    def read_both() -> tuple[FeatureSequence, Matrix]:
+        features, _ = video.read_inputs()
+        _, vectors = other.read_inputs()
         return features, vectors
 
-    return replace(video, said=other.said, shown=other.shown, read=read, truth=None)
+    return replace(
+        video,
+        said_spans=other.said_spans,
+        shown_spans=other.shown_spans,
+        read_inputs=read_both,
+        truth=None,
+    )
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
