@@ -158,6 +158,7 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         self.dec = nn.ModuleList()
         for _ in range(sizes.readouts):
             self.dpe.append(nn.Conv3d(width, width, 3, padding=1, groups=width))
+        for _ in range(sizes.readouts):
             self.dec.append(GlobalBlock(width))
         self.balance = nn.Parameter(torch.zeros(width))
 
@@ -182,7 +183,7 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         classes = x[:, :, :1]
         patches = x[:, :, 1:]  # (B, T, G G, D)
         channels_first = patches.permute(0, 3, 1, 2)  # (B, D, T, G G)
-        volume = channels_first.unflatten(3, (self.grid, self.grid)).contiguous()
+        volume = channels_first.unflatten(3, (self.grid, self.grid))
         places = convolution(volume).flatten(3)  # (B, D, T, G G)
         places = places.permute(0, 2, 3, 1)  # (B, T, G G, D)
         return torch.cat([classes, patches + places], dim=2)
