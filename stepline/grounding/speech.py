@@ -314,10 +314,8 @@ def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[St
 
 def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
     if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
-        raise ShapeError(
-            f"text vectors {texts.shape} and sentence vectors {sentences.shape} must share their width"
-        )
-    if (len(texts), len(sentences)) != shape:
-        raise ShapeError(
-            f"need one vector a text and a sentence: {shape}, not {(len(texts), len(sentences))}"
-        )
+        shapes = f"text vectors {texts.shape} and sentence vectors {sentences.shape}"
+        raise ShapeError(f"{shapes} must share their width")
+    counts = (len(texts), len(sentences))
+    if counts != shape:
+        raise ShapeError(f"need one vector a text and a sentence: {shape}, not {counts}")

@@ -101,7 +101,8 @@ class PackedRows:
             return cls(batch, longest, full, None, None)
         if padding < PACKING_PAYS * pad.numel():
             return cls(batch, longest, full, None, visible_keys(pad))
-        index = keep.flatten().nonzero().squeeze(1)  # (R,)
+        rows = keep.flatten().nonzero()
+        index = rows.squeeze(1)  # (R,)
         lengths = keep.sum(dim=1).tolist()
         return cls(batch, longest, tuple(lengths), index, None)
 
@@ -389,7 +390,8 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         """Return the rows with mean square 1 each, or as they are; a row of zeros stays."""
         if self.settings.feature_scale == "none":
             return rows
-        mean_square = rows.square().mean(dim=-1, keepdim=True)
+        squares = rows.square()
+        mean_square = squares.mean(dim=-1, keepdim=True)
         factor = mean_square.clamp(min=MIN_LENGTH**2).rsqrt()
         return rows * factor
 
