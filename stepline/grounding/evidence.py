@@ -75,9 +75,11 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
 
 def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
     """Return (T, D): the mean of the rows of each second; NaN rows where there are none."""
-    values = np.full((seconds, features.values.shape[1]), np.nan)
+    width = features.values.shape[1]
+    values = np.full((seconds, width), np.nan)
     for t in range(seconds):
-        rows = features.rows(Span(float(t), float(t + 1)))
+        second = Span(float(t), float(t + 1))
+        rows = features.rows(second)
         if rows.start < rows.stop:
             values[t] = features.values[rows].mean(axis=0)
     return values
@@ -150,7 +152,9 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
         return False
     with_text: set[int] = set()
     for line in on_screen:
-        with_text.update(range(int(line.span.start), math.ceil(line.span.end)))
+        first = int(line.span.start)
+        end = math.ceil(line.span.end)
+        with_text.update(range(first, end))
     text_seconds = with_text.intersection(range(seconds))
     return len(text_seconds) >= SLIDE_TEXT_FRACTION * seconds
 
@@ -158,10 +162,12 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
 def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]:
     """Return the stretches (first second, the one after the last) of MIN_STILL_SECONDS or longer in
     which the picture does not change and no shot begins."""
-    rows = np.flatnonzero(np.nan_to_num(activity.peaks) >= MAX_STILL_CHANGE)
+    peaks = np.nan_to_num(activity.peaks)
+    rows = np.flatnonzero(peaks >= MAX_STILL_CHANGE)
     changes = {int(row / activity.rate) for row in rows}
     changes |= {int(cut) for cut in activity.cuts}
-    edges = [-1, *sorted(second for second in changes if second < seconds), seconds]
+    before_end = [second for second in sorted(changes) if second < seconds]
+    edges = [-1, *before_end, seconds]
     stretches = []
     for before, after in itertools.pairwise(edges):
         length = after - before - 1
@@ -175,7 +181,8 @@ def picture_warning(
 ) -> str | None:
     """Return in a line that the pictures are one, stand still for long, are slides, or end before
     the sound; None where they do not."""
-    rows = np.flatnonzero(np.isfinite(activity.looks).all(axis=1))
+    has_look = np.isfinite(activity.looks).all(axis=1)
+    rows = np.flatnonzero(has_look)
     if not len(rows):
         return None
     if len(rows) == 1 and seconds > MAX_HELD_SECONDS:
@@ -237,7 +244,8 @@ def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> 
         t = np.arange(length)
         low = np.maximum(t - reach, 0)
         high = np.minimum(t + reach + 1, length)
-        smoothed[:, shot] = (total[:, high] - total[:, low]) / (high - low)
+        window_sums = total[:, high] - total[:, low]
+        smoothed[:, shot] = window_sums / (high - low)
     return smoothed
 
 
@@ -266,7 +274,10 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
     if not evidence.any():
         return 0.0
     weights = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
-    gains = [log_bayes_factor(prior, w * evidence) - penalty * w for w in weights]
+    gains = []
+    for w in weights:
+        factor = log_bayes_factor(prior, w * evidence)
+        gains.append(factor - penalty * w)
     best = int(np.argmax(gains))
     return round(float(weights[best]), 2)
 

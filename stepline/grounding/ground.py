@@ -180,7 +180,8 @@ def _ground_windows(
     for window in windows:
         grounding = ground_window(inputs.cut(window), video.cut(window), settings)
         reports.append(grounding.report)
-        start, width = int(window.context.start), grounding.alignment.scores.shape[1]
+        start = int(window.context.start)
+        width = grounding.alignment.scores.shape[1]
         for row, step, score in zip(
             window.steps, grounding.steps, grounding.alignment.scores, strict=True
         ):

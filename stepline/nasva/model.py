@@ -236,7 +236,8 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         if self.training:
             rate = self.dropout
         mixed = F.scaled_dot_product_attention(queries, keys, values, key_keep, rate)
-        return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
+        by_row = mixed.transpose(1, 2)  # (B, N, H, D/H)
+        return by_row.flatten(2)  # (B, N, D)
 
     def _by_head(self, rows: Tensor) -> Tensor:
         """Return (B, N, D) as (B, H, N, D/H)."""
@@ -451,7 +452,8 @@ def _init_weights(module: nn.Module) -> None:
 def _unit_vectors(rows: Tensor) -> Tensor:
     """Return the rows at length 1; a row of no length stays 0 and passes no gradient, instead of a
     huge one."""
-    square = rows.square().sum(dim=-1, keepdim=True)
+    squares = rows.square()
+    square = squares.sum(dim=-1, keepdim=True)
     has_direction = square > MIN_LENGTH**2
     factor = square.clamp(min=MIN_LENGTH**2).rsqrt()
     scaled = rows * factor

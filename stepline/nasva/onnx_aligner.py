@@ -59,12 +59,8 @@ class OnnxAligner:
 
     def _check(self, video: Matrix, text: Matrix, *, ordered: bool) -> None:
         settings = self.settings
-        inputs = (("video", video, settings.video_width), ("text", text, settings.text_width))
-        for name, values, width in inputs:
-            has_width = values.ndim == 2 and values.shape[1] == width
-            if not has_width or not np.isfinite(values).all():
-                expected = f"finite, {width} wide, not {values.shape}"
-                raise ShapeError(f"{name} features must be {expected}; use the network's own")
+        _check_rows("video", video, settings.video_width)
+        _check_rows("text", text, settings.text_width)
         if not len(video):
             raise ShapeError("the video needs at least one feature row; extract its features again")
         if ordered and len(text) > settings.text_positions:
@@ -73,6 +69,13 @@ class OnnxAligner:
                 f"{len(text)} texts in order are more than {positions}; "
                 "give fewer at a time, or in no order"
             )
+
+
+def _check_rows(name: str, values: Matrix, width: int) -> None:
+    has_width = values.ndim == 2 and values.shape[1] == width
+    if not has_width or not np.isfinite(values).all():
+        expected = f"finite, {width} wide, not {values.shape}"
+        raise ShapeError(f"{name} features must be {expected}; use the network's own")
 
 
 def onnx_model(settings: AlignerNetworkSettings, weights: Mapping[str, Array]) -> bytes:
@@ -109,17 +112,20 @@ class _GraphBuilder:
 
         # the seconds see each other
         rows = self._projected(video, "video_in", settings.video_width)
-        seconds, times = self._placed(rows, self._sines(video))
+        positions = self._sines(video)
+        seconds, times = self._placed(rows, positions)
         for number in range(settings.encoder_layers):
             layer = f"encoder.{number}"
+            name = f"{layer}.attention"
             own = (seconds, times)
-            seconds = self._attended(f"{layer}.attention", f"{layer}.attention_norm", own, own)
+            seconds = self._attended(name, f"{name}_norm", own, own)
             seconds = self._fed(layer, seconds)  # (T, D)
 
         # the texts see each other and the seconds
         memory = (seconds, times)
         rows = self._projected(text, "text_in", settings.text_width)
-        texts, places = self._placed(rows, self._learned(text, ordered))
+        positions = self._learned(text, ordered)
+        texts, places = self._placed(rows, positions)
         for number in range(settings.decoder_layers):
             layer = f"decoder.{number}"
             own = (texts, places)
@@ -147,12 +153,12 @@ class _GraphBuilder:
 
     def _take(self, name: str, *shape: int) -> Array:
         weight = self._weights.pop(name, None)
-        if weight is not None and weight.shape == shape and np.isfinite(weight).all():
-            return weight.astype(np.float32, copy=False)
-        fault = "missing"
-        if weight is not None:
+        if weight is None:
+            raise ModelError(f"not these weights: {name} is missing; give the right file")
+        if weight.shape != shape or not np.isfinite(weight).all():
             fault = f"{weight.shape}, not {shape}, or holds NaN or infinity"
-        raise ModelError(f"not these weights: {name} is {fault}; give the right file")
+            raise ModelError(f"not these weights: {name} is {fault}; give the right file")
+        return weight.astype(np.float32, copy=False)
 
     def _linear(self, name: str, width: int, rows: str, input_width: int | None = None) -> str:
         """Return W rows + b, (N, width), of rows (N, input_width), None for D."""
@@ -169,15 +175,15 @@ class _GraphBuilder:
 
     def _norm(self, name: str, rows: str) -> str:
         width = self._settings.width
-        scale = self._take(f"{name}.weight", width)
-        scale_name = self._constant(scale)
-        shift = self._take(f"{name}.bias", width)
-        shift_name = self._constant(shift)
-        numbers = {"axis": 1, "epsilon": NORM_EPSILON}
-        return self._add("LayerNormalization", rows, scale_name, shift_name, **numbers)
+        weight = self._take(f"{name}.weight", width)
+        scale = self._constant(weight)
+        bias = self._take(f"{name}.bias", width)
+        shift = self._constant(bias)
+        return self._add("LayerNormalization", rows, scale, shift, axis=1, epsilon=NORM_EPSILON)
 
     def _reshaped(self, values: str, *shape: int) -> str:
-        sizes = self._constant(np.array(shape))
+        numbers = np.array(shape)
+        sizes = self._constant(numbers)
         return self._add("Reshape", values, sizes)
 
     def _projected(self, rows: str, name: str, input_width: int) -> str:
@@ -245,7 +251,8 @@ class _GraphBuilder:
         weight = self._take("text_place.weight", count, width)
         table = self._constant(weight)
         numbers = self._numbers(rows)
-        last = self._constant(np.array(count - 1))
+        last_number = np.array(count - 1)
+        last = self._constant(last_number)
         number = add("Min", numbers, last)
         positions = add("Gather", table, number)
         return add("Mul", positions, ordered)
@@ -306,7 +313,8 @@ class _GraphBuilder:
         """Return the rows at length 1; a row of no length is 0."""
         add = self._add
         squares = add("Mul", rows, rows)
-        axes = self._constant(np.array([1]))
+        last_axis = np.array([1])
+        axes = self._constant(last_axis)
         square = add("ReduceSum", squares, axes)  # (N, 1)
         scaled = self._over_root(rows, square)
         minimum = self._constant(MIN_SQUARE)

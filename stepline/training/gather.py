@@ -128,7 +128,8 @@ def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
     if isinstance(stored, FeatureSequence):
         rows, width = stored.values.shape
     else:
-        rows, width = stored.rows, stored.width
+        rows = stored.rows
+        width = stored.width
     return FeatureSpec(width, stored.backbone, stored.rate), rows
 
 

@@ -65,10 +65,12 @@ class SquareDetector:
     def _detect(self, picture: Image, x: int, y: int, side: int) -> list[Detection]:
         own = self._network.side
         square = picture[y : y + side, x : x + side]
-        pixels = resize(square, own, own) * (1 - self._low) + self._low
+        pixels = resize(square, own, own)
+        pixels = pixels * (1 - self._low) + self._low
         boxes, scores = self._network(pixels)  # (A, 4 + 2 P), (A, 1)
         logits = scores.ravel().astype(np.float64)
-        probability = sigmoid(np.clip(logits, -80, 80))  # (A,)
+        logits = np.clip(logits, -80, 80)
+        probability = sigmoid(logits)  # (A,)
 
         # from the anchors' units to pixels of the picture
         corner = np.array([x, y])
@@ -77,7 +79,8 @@ class SquareDetector:
             numbers = boxes[n].reshape(-1, 2)
             center, size, *points = numbers / own
             anchor = self._anchors[n]
-            corners = anchor + center + np.outer([-0.5, 0.5], size)  # (2, 2)
+            halves = np.outer([-0.5, 0.5], size)
+            corners = anchor + center + halves  # (2, 2)
             box = corners * side + corner
             places = (points + anchor) * side + corner  # (P, 2)
             score = float(probability[n])
@@ -177,7 +180,8 @@ class FaceDetector:
         size = (end - start).max()
         half = CROP_SCALE * size / 2
         edges = np.concatenate([center - half, center + half])
-        x, y, end_x, end_y = edges.round().astype(int).tolist()
+        whole = edges.round().astype(int)
+        x, y, end_x, end_y = whole.tolist()
         image = Pillow.fromarray(picture)
         crop = image.crop((x, y, end_x, end_y))
 
@@ -185,18 +189,21 @@ class FaceDetector:
         pixels = resize(np.asarray(crop), own, own)
         _, flag = self._landmarks(pixels)
         logit = flag.ravel()[:1].astype(np.float64)
-        return float(sigmoid(logit)[0])
+        probability = sigmoid(logit)
+        return float(probability[0])
 
 
 def frontality(points: Floats) -> float:
     """Return how far a face looks at the camera, 0 to 1: upright, its nose between its eyes.
     points: eyes, nose, ..."""
     across = points[1] - points[0]
-    distance = max(float(np.linalg.norm(across)), 1e-6)
+    length = float(np.linalg.norm(across))
+    distance = max(length, 1e-6)
     level = across[0] / distance
     if level <= MIN_LEVEL:
         return 0.0
     to_nose = points[2] - points[0]
     nose = float(to_nose @ across) / distance**2  # 0: at the first eye, 1: at the second
     offset = (nose - 0.5) / NOSE_SPREAD
-    return float(np.exp(-(offset**2)))
+    nearness = np.exp(-(offset**2))
+    return float(nearness)

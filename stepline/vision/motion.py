@@ -106,7 +106,8 @@ class ActivityMeter:
         length = max(self._looks, default=-1) + 1
         table = np.array(self._changes).reshape(-1, 5)
         times, motions, peaks, jumps, changes = table.T
-        rows = np.array([self._row(time) for time in times], dtype=np.int64)
+        row_numbers = [self._row(time) for time in times]
+        rows = np.array(row_numbers, dtype=np.int64)
         by_colour = find_cuts(changes, ratio=self._cut_ratio, floor=self._cut_floor)
         by_jump = find_cuts(jumps, ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
         cuts = sorted({*by_colour, *by_jump})

@@ -64,8 +64,10 @@ class _PictureNetwork:
 
     def __call__(self, pixels: npt.NDArray[Any]) -> Floats:
         """Return the output for pixels (H, W, 3) of blue, green and red."""
-        planes = pixels.transpose(2, 0, 1)[None].astype(np.float32)  # (1, 3, H, W)
-        output: Floats = self.session.run(None, {"x": planes})[0][0]
+        planes = pixels.transpose(2, 0, 1).astype(np.float32)
+        feed = {"x": planes[None]}  # (1, 3, H, W)
+        outputs = self.session.run(None, feed)
+        output: Floats = outputs[0][0]
         return output
 
 
@@ -95,7 +97,8 @@ class TextReader:
     def __init__(self, folder: Path) -> None:
         self._network = _PictureNetwork(folder / "PP-OCRv6_rec_small.onnx")
         about = self._network.session.get_modelmeta().custom_metadata_map
-        self._characters = ["", *about["character"].split("\n"), " "]  # 0 is CTC's blank
+        letters = about["character"].split("\n")
+        self._characters = ["", *letters, " "]  # 0 is CTC's blank
 
     def __call__(self, line: Image) -> tuple[str, float]:
         """Return the text of a line (H, W, 3) and its mean probability, 0 to 1."""
@@ -157,9 +160,9 @@ class TextMeter:
         continued = set()
         for line in lines:
             if line.text:
-                continued.add((line.text.text, line.text.span.start))
+                continued.add(_words_and_start(line.text))
         for line in self._lines:
-            if line.text and (line.text.text, line.text.span.start) not in continued:
+            if line.text and _words_and_start(line.text) not in continued:
                 self._past.add(line.text)
         self._lines = lines
         self._picture = picture
@@ -167,8 +170,12 @@ class TextMeter:
 
     def finish(self) -> tuple[ScreenText, ...]:
         """Return all lines by the second at which they come."""
-        texts = self._past | {line.text for line in self._lines if line.text}
-        return tuple(sorted(texts, key=lambda text: (text.span.start, text.text)))
+        texts = set(self._past)
+        for line in self._lines:
+            if line.text:
+                texts.add(line.text)
+        in_order = sorted(texts, key=lambda text: (text.span.start, text.text))
+        return tuple(in_order)
 
     def _line(self, picture: Image, box: Box, seconds: Span) -> _Line:
         """Return a line of this picture: one of the last picture, up to the end of `seconds`, or a
@@ -196,7 +203,8 @@ class TextMeter:
             if line.text is not None and line.text.text == text:
                 return _Line(box, pixels, line.until(seconds.end))
         share = height / len(picture)
-        return _Line(box, pixels, ScreenText(text, seconds, share))
+        screen_text = ScreenText(text, seconds, share)
+        return _Line(box, pixels, screen_text)
 
     def _is_same(self, line: _Line, picture: Image, box: Box, pixels: Floats) -> bool:
         """Return whether a line is that of a box, by its pixels, or if it was read by its
@@ -225,13 +233,19 @@ class TextMeter:
         end_x, end_y = corners[:, 2:].max(axis=0)
         outlines = []
         for image in (self._picture, picture):
-            pixels = resize(image[y:end_y, x:end_x], 2 * LINE_HEIGHT, LINE_HEIGHT)
-            grey = pixels.mean(2)
-            edges = np.abs(np.diff(grey, axis=1)).ravel()
+            crop = image[y:end_y, x:end_x]
+            grey = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
+            changes = np.diff(grey, axis=1)
+            edges = np.abs(changes).ravel()
             spread = max(float(edges.std()), 1e-6)
             outlines.append((edges - edges.mean()) / spread)
         correlation = (outlines[0] * outlines[1]).mean()
         return float(correlation) > MIN_OUTLINE_CORRELATION
+
+
+def _words_and_start(text: ScreenText) -> tuple[str, float]:
+    """Return what stays the same of a text while it is shown."""
+    return text.text, text.span.start
 
 
 def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
@@ -253,11 +267,14 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
         bottom = rows[-1] + 1
         margin = (bottom - top) / 2
         x = int((firsts.min() - margin) * wide)
+        x = max(0, x)
         y = int((top - margin) * high)
+        y = max(0, y)
         end_x = round((ends.max() + margin) * wide)
+        end_x = min(picture_width, end_x)
         end_y = round((bottom + margin) * high)
-        box = (max(0, x), max(0, y), min(picture_width, end_x), min(picture_height, end_y))
-        boxes.append(box)
+        end_y = min(picture_height, end_y)
+        boxes.append((x, y, end_x, end_y))
     return boxes
 
 
@@ -265,7 +282,8 @@ def connected_runs(letters: Flags) -> list[npt.NDArray[np.int64]]:
     """Return the groups of connected letters (H, W), corners too: runs (R, 3) of row, first and end
     column, by row."""
     # runs of letters in each row
-    padded = np.pad(letters.view(np.int8), ((0, 0), (1, 1)))
+    bits = letters.view(np.int8)
+    padded = np.pad(bits, ((0, 0), (1, 1)))
     edges = np.diff(padded, axis=1)  # (H, W + 1)
     rows, firsts = np.nonzero(edges == 1)
     _, ends = np.nonzero(edges == -1)
@@ -278,7 +296,8 @@ def connected_runs(letters: Flags) -> list[npt.NDArray[np.int64]]:
     groups: list[int] = []  # of each run, the number of its group's first run
     for row, first, end in spans:
         met = set()
-        for n in range(begins[max(row - 1, 0)], begins[row]):
+        row_above = max(row - 1, 0)
+        for n in range(begins[row_above], begins[row]):
             _, other_first, other_end = spans[n]
             if other_first <= end and first <= other_end:
                 met.add(groups[n])

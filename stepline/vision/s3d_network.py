@@ -26,6 +26,10 @@ STEM_WIDTH = 192  # channels that reach the first block
 POOLED_WIDTH = 1024  # of the last block: what HowTo100M's feature files hold
 JOINT_WIDTH = 512  # of the space shared with texts
 
+# time, height and width
+POINT_KERNEL = (1, 1, 1)
+CUBE_KERNEL = (3, 3, 3)
+
 
 class BlockWidths(NamedTuple):
     """Output channels of a block's branches; middle_* are those between its 1x1x1 and its separable
@@ -98,10 +102,12 @@ class ConvNormReLU(nn.Module):  # type: ignore[misc]
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, outputs, T, H, W)."""
         hidden = self.conv1(hidden)
-        hidden = F.relu(self.bn1(hidden))
+        hidden = self.bn1(hidden)
+        hidden = F.relu(hidden)
         if self.separable:
             hidden = self.conv2(hidden)
-            hidden = F.relu(self.bn2(hidden))
+            hidden = self.bn2(hidden)
+            hidden = F.relu(hidden)
         return hidden
 
 
@@ -120,7 +126,8 @@ class FeatureGating(nn.Module):  # type: ignore[misc]
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the weighed channels, of the shape (B, C, T, H, W) that comes in."""
         means = hidden.mean((2, 3, 4))  # (B, C)
-        weights = torch.sigmoid(self.fc(means))  # (B, C)
+        logits = self.fc(means)
+        weights = torch.sigmoid(logits)  # (B, C)
         return hidden * weights[:, :, None, None, None]
 
 
@@ -129,25 +136,26 @@ class InceptionBlock(nn.Module):  # type: ignore[misc]
 
     def __init__(self, inputs: int, widths: BlockWidths) -> None:
         super().__init__()
-        point = (1, 1, 1)
-        cube = (3, 3, 3)
-        self.conv_b0 = ConvNormReLU(inputs, widths.plain, point)
-        self.conv_b1_a = ConvNormReLU(inputs, widths.middle_a, point)
-        self.conv_b1_b = ConvNormReLU(widths.middle_a, widths.a, cube, separable=True)
-        self.conv_b2_a = ConvNormReLU(inputs, widths.middle_b, point)
-        self.conv_b2_b = ConvNormReLU(widths.middle_b, widths.b, cube, separable=True)
-        self.conv_b3_b = ConvNormReLU(inputs, widths.pooled, point)
-        self.gating_b0 = FeatureGating(widths.plain)
-        self.gating_b1 = FeatureGating(widths.a)
-        self.gating_b2 = FeatureGating(widths.b)
-        self.gating_b3 = FeatureGating(widths.pooled)
+        plain, middle_a, a, middle_b, b, pooled = widths
+        self.conv_b0 = ConvNormReLU(inputs, plain, POINT_KERNEL)
+        self.conv_b1_a = ConvNormReLU(inputs, middle_a, POINT_KERNEL)
+        self.conv_b1_b = ConvNormReLU(middle_a, a, CUBE_KERNEL, separable=True)
+        self.conv_b2_a = ConvNormReLU(inputs, middle_b, POINT_KERNEL)
+        self.conv_b2_b = ConvNormReLU(middle_b, b, CUBE_KERNEL, separable=True)
+        self.conv_b3_b = ConvNormReLU(inputs, pooled, POINT_KERNEL)
+        self.gating_b0 = FeatureGating(plain)
+        self.gating_b1 = FeatureGating(a)
+        self.gating_b2 = FeatureGating(b)
+        self.gating_b3 = FeatureGating(pooled)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, widths.out, T, H, W)."""
         # the branches, each in a line of its own
         plain = self.conv_b0(hidden)
-        a = self.conv_b1_b(self.conv_b1_a(hidden))
-        b = self.conv_b2_b(self.conv_b2_a(hidden))
+        a = self.conv_b1_a(hidden)
+        a = self.conv_b1_b(a)
+        b = self.conv_b2_a(hidden)
+        b = self.conv_b2_b(b)
         pooled = F.max_pool3d(hidden, 3, stride=1, padding=1)
         pooled = self.conv_b3_b(pooled)
 
@@ -168,8 +176,8 @@ class S3D(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.conv1 = ConvNormReLU(24, 64, (2, 4, 4))
-        self.conv_2b = ConvNormReLU(64, 64, (1, 1, 1))
-        self.conv_2c = ConvNormReLU(64, STEM_WIDTH, (3, 3, 3), separable=True)
+        self.conv_2b = ConvNormReLU(64, 64, POINT_KERNEL)
+        self.conv_2c = ConvNormReLU(64, STEM_WIDTH, CUBE_KERNEL, separable=True)
         self.gating = FeatureGating(STEM_WIDTH)
         width = STEM_WIDTH
         for name, widths in BLOCK_WIDTHS.items():
@@ -185,7 +193,8 @@ class S3D(nn.Module):  # type: ignore[misc]
 
     def pooled(self, clips: Tensor) -> Tensor:
         """Return (B, 1024), the mean of the last block."""
-        *_, (_, last) = self.stages(clips)
+        for _, hidden in self.stages(clips):
+            last = hidden
         return last.mean((2, 3, 4))
 
     def stages(self, clips: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -209,7 +218,8 @@ def space_to_depth(clips: Tensor) -> Tensor:
     """Return (B, 24, T/2, H/2, W/2): the 2 x 2 x 2 neighbours as channels, colour fastest."""
     shape = tuple(clips.shape)
     is_video = len(shape) == 5 and shape[1] == 3
-    if not is_video or any(side < 2 or side % 2 for side in shape[2:]):
+    are_even = all(side >= 2 and side % 2 == 0 for side in shape[2:])
+    if not is_video or not are_even:
         raise ShapeError(f"clips must be (B, 3, T, H, W) with even T, H and W, not {shape}")
     b, c, t, h, w = shape
     half_t = t // 2
@@ -261,7 +271,8 @@ class FoldedConvolution(NamedTuple):
         planes = rows.permute(0, 3, 1, 2)
         convolved = F.conv2d(planes, self.weight, self.bias, padding=self.padding)
         positive = F.relu_(convolved)
-        return positive.permute(0, 2, 3, 1).contiguous()
+        channels_last = positive.permute(0, 2, 3, 1)
+        return channels_last.contiguous()
 
 
 class FoldedGate(NamedTuple):
@@ -294,10 +305,16 @@ class FoldedBlock:
         self.points = _folded(weight, torch.cat(biases))
         self.widths = [len(bias) for bias in biases]
 
-        self.cubes = [_fold_unit(block.conv_b1_b), _fold_unit(block.conv_b2_b)]
+        cube_a = _fold_unit(block.conv_b1_b)
+        cube_b = _fold_unit(block.conv_b2_b)
+        self.cubes = [cube_a, cube_b]
         (self.pooled,) = _fold_unit(block.conv_b3_b)
-        gates = (block.gating_b0, block.gating_b1, block.gating_b2, block.gating_b3)
-        self.gates = [_fold_gate(gate) for gate in gates]
+        self.gates = [
+            _fold_gate(block.gating_b0),
+            _fold_gate(block.gating_b1),
+            _fold_gate(block.gating_b2),
+            _fold_gate(block.gating_b3),
+        ]
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Return (B, T, H, W, out)."""
@@ -307,9 +324,11 @@ class FoldedBlock:
         branches = [plain]
         for middle, (space, time) in zip(middles, self.cubes, strict=True):
             rows = space(middle.contiguous())
-            branches.append(time(rows))
+            rows = time(rows)
+            branches.append(rows)
         pooled = _cube_pooled(hidden)
-        branches.append(self.pooled(pooled))
+        pooled = self.pooled(pooled)
+        branches.append(pooled)
 
         # each gate writes where the block's output lies
         widths = [branch.shape[4] for branch in branches]
@@ -329,8 +348,8 @@ class FoldedS3D:
         with torch.no_grad():
             # the stem sees two neighbouring frames as one picture
             weight, bias = _fold(network.conv1.conv1, network.conv1.bn1)  # (64, 24, 2, 4, 4)
-            frames = (weight[:, :, 0], weight[:, :, 1])
-            pairs = torch.cat(frames, dim=1)  # (64, 48, 4, 4)
+            first, second = weight.unbind(2)
+            pairs = torch.cat((first, second), dim=1)  # (64, 48, 4, 4)
             stem = _folded(pairs, bias)
             self._stem = stem._replace(padding=(0, 0))
 
@@ -341,8 +360,9 @@ class FoldedS3D:
             for name in BLOCK_WIDTHS:
                 block = getattr(network, name)
                 self._blocks[name] = FoldedBlock(block)
-            self._joint_weight = network.fc.weight.detach().clone()
-            self._joint_bias = network.fc.bias.detach().clone()
+            joint = network.fc
+            self._joint_weight = joint.weight.detach().clone()
+            self._joint_bias = joint.bias.detach().clone()
 
     def __call__(self, clips: Tensor) -> Tensor:
         """Return (B, 512) for clips (B, 3, T, H, W) in [0, 1] with even T, H and W."""
@@ -370,7 +390,8 @@ def _convolve_stem(parts: Tensor, stem: FoldedConvolution) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames
     are one picture."""
     frames = parts.permute(0, 2, 3, 4, 1)  # (B, T, H, W, 24)
-    frames = F.pad(frames, (0, 0, 1, 2, 1, 2, 0, 1))  # (B, T + 1, H + 3, W + 3, 24)
+    padding = (0, 0, 1, 2, 1, 2, 0, 1)
+    frames = F.pad(frames, padding)  # (B, T + 1, H + 3, W + 3, 24)
     earlier = frames[:, :-1]
     later = frames[:, 1:]
     pairs = torch.cat((earlier, later), dim=4)  # (B, T, H + 3, W + 3, 48)
@@ -398,7 +419,8 @@ def _max_pooled(hidden: Tensor, pool: MaxPool) -> Tensor:
     # over time
     lines = pictures.flatten(2, 3)  # (B, T, H' W', C)
     if pool.time == 3 and t % 2:
-        lines = F.pad(lines, (0, 0, 0, 0, 0, 1))
+        one_more = (0, 0, 0, 0, 0, 1)
+        lines = F.pad(lines, one_more)
     kernel = (pool.time, 1)
     pooled = _pool_planes(lines, kernel, stride=(2, 1))
     return pooled.unflatten(2, pictures.shape[2:4])
@@ -411,9 +433,11 @@ def _cube_pooled(hidden: Tensor) -> Tensor:
     lines = rows.view_as(hidden)
     out = lines.clone()
     later = out[:, 1:]
+    before = lines[:, :-1]
+    torch.maximum(later, before, out=later)
     earlier = out[:, :-1]
-    torch.maximum(later, lines[:, :-1], out=later)
-    torch.maximum(earlier, lines[:, 1:], out=earlier)
+    after = lines[:, 1:]
+    torch.maximum(earlier, after, out=earlier)
     return out
 
 
@@ -423,7 +447,8 @@ def _pool_planes(
     """Return the max pool of (N, H, W, C), contiguous; the last window may reach past the end."""
     planes = rows.permute(0, 3, 1, 2)
     pooled = F.max_pool2d(planes, kernel, stride, padding, ceil_mode=True)
-    return pooled.permute(0, 2, 3, 1).contiguous()
+    channels_last = pooled.permute(0, 2, 3, 1)
+    return channels_last.contiguous()
 
 
 # ---------------------------------------------------------------- folding
@@ -433,7 +458,8 @@ def _fold(convolution: nn.Conv3d, norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]
     """Return the weight (out, in, T, H, W) and the bias of one convolution that does what it and
     its norm did."""
     variance = norm.running_var + norm.eps
-    gain = norm.weight * torch.rsqrt(variance)
+    factor = torch.rsqrt(variance)
+    gain = norm.weight * factor
     weight = convolution.weight * gain[:, None, None, None, None]
     bias = norm.bias - norm.running_mean * gain
     return weight, bias
@@ -459,6 +485,7 @@ def _fold_gate(gate: FeatureGating) -> FoldedGate:
 def _folded(weight: Tensor, bias: Tensor) -> FoldedConvolution:
     """Return a convolution that keeps the size of what it reads."""
     planes = weight.detach().contiguous(memory_format=torch.channels_last)
+    shift = bias.detach().clone()
     height, width = planes.shape[2:]
     padding = (height // 2, width // 2)
-    return FoldedConvolution(planes, bias.detach().clone(), padding)
+    return FoldedConvolution(planes, shift, padding)

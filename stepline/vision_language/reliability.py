@@ -134,7 +134,8 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     for k in sorted({ballot.step for ballot in ballots}):
         rows = np.stack([readings[k] for _, readings in inferred])  # (N, R, P + 1)
         places[k] = np.einsum("nr,nrp->p", weight, rows)
-        agreed[k], adverse[k] = _agreed(prior[k], places[k], rows[plausible])
+        readings_of_step = rows[plausible]
+        agreed[k], adverse[k] = _agreed(prior[k], places[k], readings_of_step)
     reliability = weight.sum(axis=0)
     return Beliefs(places, agreed, adverse, reliability)
 
@@ -168,7 +169,9 @@ def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]
     # whether it is shown at all
     unseen = before[-1]
     change = readings[:, -1] - unseen
-    if (change > 0).all() or (change < 0).all():
+    all_rise = (change > 0).all()
+    all_fall = (change < 0).all()
+    if all_rise or all_fall:
         unseen = after[-1]
     in_places = places / places.sum() * (1 - unseen)
     row = np.append(in_places, unseen)
@@ -209,7 +212,8 @@ def _infer_at(
     # log P(a step's answers | r, g), (R, G), and of all steps
     log_steps = {}
     for k, log_truth in log_truths.items():
-        answers = np.einsum("p,prg->rg", prior[k], np.exp(log_truth))
+        truth = np.exp(log_truth)
+        answers = np.einsum("p,prg->rg", prior[k], truth)
         log_steps[k] = np.log(answers)
         log_joint = log_joint + log_steps[k]
     best = log_joint.max(axis=1, keepdims=True)  # (R, 1)
