@@ -46,7 +46,8 @@ class AlignerOutput:
     def scores(self) -> Tensor:
         """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
         last_layer = self.text[-1:]
-        return dot_products(last_layer, self.video)[0]  # (B, K, T)
+        by_layer = dot_products(last_layer, self.video)  # (1, B, K, T)
+        return by_layer[0]
 
     def layers(self, count: int) -> Tensor:
         """A of the last `count` decoder layers, cosines (count, B, K, T)."""

@@ -148,9 +148,10 @@ def ground_by_aligner(
     """
     settings = settings or AlignerSettings()
     loaded.check(features)
-    said_spans: list[Span] | None = [step.said for step in steps if step.said is not None]
-    if len(said_spans) != len(steps):
-        said_spans = None
+    known_spans = [step.said for step in steps if step.said is not None]
+    said_spans = None
+    if len(known_spans) == len(steps):
+        said_spans = known_spans
     fit = score_texts(loaded.aligner, features, vectors, said_spans=said_spans, settings=settings)
     placing = place_steps(
         steps, fit, loaded.calibration, settings=settings, duration=duration, before=before

@@ -108,7 +108,8 @@ def build_targets(
             if not is_span:  # NaN too
                 video_span = f"the video's 0-{duration} seconds"
                 raise ShapeError(f"step {start}-{end} does not lie in {video_span}; leave it out")
-            boxes[video, number] = torch.tensor([first, last])
+            span = torch.tensor([first, last])
+            boxes[video, number] = span
             box_pad[video, number] = False
     return Targets(spans_to_boxes(boxes), box_pad)
 
@@ -200,8 +201,9 @@ def hungarian_match(
                 rows.append((layer, video, query, numbers[column]))
     table = torch.tensor(rows, dtype=torch.int64, device=logits.device)
     table = table.view(-1, 4)  # (M, 4)
-    steps = sum(map(len, real)) * len(logits)
-    return Matches(*table.unbind(1), steps - len(rows))
+    layers, batch_rows, queries, steps = table.unbind(1)
+    step_count = sum(map(len, real)) * len(logits)
+    return Matches(layers, batch_rows, queries, steps, step_count - len(rows))
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
@@ -214,12 +216,13 @@ def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: Match
     log_without = (1 - p + LOG_EPSILON).log()
     with_step = settings.alpha * (1 - p) ** settings.gamma * -log_p
     without = (1 - settings.alpha) * p**settings.gamma * -log_without
-    difference = (with_step - without)[..., None]  # (L, B, N, 1)
-    confidence = settings.confidence * difference
+    advantage = (with_step - without)[..., None]  # (L, B, N, 1)
+    confidence = settings.confidence * advantage
 
     # the boxes
     boxes = boxes.float()[..., None, :]  # (L, B, N, 1, 2)
     truth = targets.boxes.float()[:, None]  # (B, 1, K, 2)
-    distance = (boxes - truth).abs().sum(dim=-1)  # (L, B, N, K)
+    difference = (boxes - truth).abs()
+    distance = difference.sum(dim=-1)  # (L, B, N, K)
     agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))
     return confidence + settings.l1 * distance - settings.giou * agreement

@@ -65,7 +65,7 @@ def list_shots(source: ShotSource, video_shots: VideoShots) -> ShotList:
         thumbnail = None
         if index in video_shots.pictures:
             thumbnail = thumbnail_name(source.id, number)
-        steps = ()
+        steps: tuple[ShotStep, ...] = ()
         if record is not None:
             steps = shown_steps(record, span)
         shot = Shot(number=number, start=span.start, end=span.end, thumbnail=thumbnail, steps=steps)

@@ -238,7 +238,8 @@ def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
     padding = (0, side_padding, 0, side_padding, 0, time_padding)
     padded = F.pad(hidden, padding)
     kernel = (pool.time, pool.side, pool.side)
-    stride = (min(2, pool.time), 2, 2)
+    time_stride = min(2, pool.time)
+    stride = (time_stride, 2, 2)
     return F.max_pool3d(padded, kernel, stride, ceil_mode=True)
 
 
@@ -286,7 +287,8 @@ class FoldedGate(NamedTuple):
         means = branch.mean((1, 2, 3))  # (B, C)
         logits = F.linear(means, self.weight, self.bias)
         weights = torch.sigmoid(logits)  # (B, C)
-        torch.mul(branch, weights[:, None, None, None, :], out=out)
+        by_place = weights[:, None, None, None, :]
+        torch.mul(branch, by_place, out=out)
 
 
 class FoldedBlock:
