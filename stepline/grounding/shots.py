@@ -125,16 +125,20 @@ def odds_by_appearance(
     doing = np.zeros(count)
     again = np.zeros(count)
     for n in range(count):
-        alike = np.flatnonzero(same[n]).tolist()
-        ranges = [np.arange(shots[m].start, shots[m].stop) for m in alike]
+        ranges = []
+        for m in np.flatnonzero(same[n]).tolist():
+            shot = shots[m]
+            ranges.append(np.arange(shot.start, shot.stop))
         members = np.concatenate(ranges)
         fraction = len(members) / seconds
         chat = other_speech[members].sum() / UTTERANCE_SECONDS
         log_steps = _density(steps[members].sum(), steps.sum(), SPREAD_STEPS, fraction)
         log_chat = _density(chat, utterances, SPREAD_UTTERANCES, fraction)
-        more_chat = np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
+        excess_chat = log_chat - log_steps
+        more_chat = np.clip(1 + 2 * excess_chat, 0, 1)
         again[n] = RETURN_WEIGHT * max(0.0, more[n]) * more_chat
-        doing[n] = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat + again[n] + DOING_LOG_ODDS
+        by_words = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat
+        doing[n] = by_words + again[n] + DOING_LOG_ODDS
     return AppearanceOdds(doing, again)
 
 
@@ -148,7 +152,8 @@ def _more_returns(groups: Array, same: npt.NDArray[np.bool_]) -> Array:
     numbers = np.arange(len(groups))
     distance = np.abs(np.subtract.outer(numbers, numbers))
     returns = (same & (distance > 1)).sum(axis=1)  # (C,) how often each look comes again
-    of_looks = np.sort([returns[groups == group].max() for group in np.unique(groups)])
+    by_look = [returns[groups == group].max() for group in np.unique(groups)]
+    of_looks = np.sort(by_look)
     median = of_looks[(len(of_looks) - 1) // 2]
     more: Array = np.log1p(returns) - np.log1p(median)
     return more
@@ -168,7 +173,8 @@ def talking_heads(appearance: AppearanceOdds, shots: Sequence[slice]) -> Array:
 
     Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
     """
-    return np.repeat(appearance.again, [shot.stop - shot.start for shot in shots])
+    lengths = [shot.stop - shot.start for shot in shots]
+    return np.repeat(appearance.again, lengths)
 
 
 def step_and_other_speech(
@@ -209,7 +215,8 @@ def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -
     width = np.ones(2 * FACE_SECONDS + 1)
     counts = _convolve(np.ones_like(faces), width)
     face = _convolve(faces, width) / counts
-    distance = np.abs(np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1))
+    offsets = np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1)
+    distance = np.abs(offsets)
     near = np.exp(-distance / SPEECH_REACH_SECONDS)
     near_steps = _convolve(step_speech, near) + 1
     near_others = _convolve(other_speech, near) + 1
@@ -281,7 +288,7 @@ def cut_into_pieces(shot: slice) -> list[slice]:
     if length > MAX_UNCUT_PIECES * PIECE_SECONDS:
         count = round(length / PIECE_SECONDS)
     edges = [shot.start + round(length * n / count) for n in range(count + 1)]
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
 
 def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
@@ -320,7 +327,8 @@ def average_linkage(distances: Array, max_distance: float) -> Array:
         chain = chain or [min(active)]
         last = chain[-1]
         nearest = int(distances[last].argmin())
-        if len(chain) < 2 or distances[last, chain[-2]] > distances[last, nearest]:
+        is_mutual = len(chain) >= 2 and distances[last, chain[-2]] <= distances[last, nearest]
+        if not is_mutual:
             chain.append(nearest)
             continue
         # two that are nearest to each other: one becomes a part of the other
@@ -354,7 +362,8 @@ def _join_neighbours(
         is_short = piece.stop - last.start <= MAX_JOINED_SECONDS
         if both_doing and is_short and piece.start in cuts:
             last_content = content[last].mean(axis=0)
-            likeness = cosine(last_content, content[piece].mean(axis=0))
+            piece_content = content[piece].mean(axis=0)
+            likeness = cosine(last_content, piece_content)
             if (likeness or 0.0) > MIN_JOINED_COSINE:
                 units[-1] = slice(last.start, piece.stop)
                 unit_odds[-1] = max(unit_odds[-1], log_odds)
@@ -420,7 +429,7 @@ def _steps_of_one_sentence(steps: Sequence[Step]) -> Array:
 
 def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
     """Return the sums (K, U) of rows (K, T) over units."""
-    return np.stack([rows[:, s].sum(axis=1) for s in slices], axis=1)
+    return np.stack([rows[:, unit].sum(axis=1) for unit in slices], axis=1)
 
 
 def _lag(

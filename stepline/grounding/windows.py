@@ -39,7 +39,8 @@ def cut_into_windows(
     last = float(math.ceil(duration))
     if duration <= 1.5 * settings.window or len(centers) < len(steps):
         everything = range(len(steps))
-        return [GroundingWindow(Span(0.0, last), tuple(everything), frozenset(everything))]
+        whole = Span(0.0, last)
+        return [GroundingWindow(whole, tuple(everything), frozenset(everything))]
 
     # the cores, and the step that each decides
     count = math.ceil(duration / settings.window)
@@ -55,8 +56,9 @@ def cut_into_windows(
         last_second = math.ceil(end + settings.context)
         context = Span(max(0.0, first_second), min(last, last_second))
         near = {k for k, second in enumerate(centers) if second in context}
-        context_steps = tuple(sorted(near | decides))
-        windows.append(GroundingWindow(context, context_steps, decides))
+        context_steps = sorted(near | decides)
+        window = GroundingWindow(context, tuple(context_steps), decides)
+        windows.append(window)
     return windows
 
 
@@ -71,7 +73,8 @@ def cut_steps(
         if sentence.span.overlap(window.context) > 0:
             number[n] = len(sentences)
             span = _to_window_time(sentence.span, window)
-            sentences.append(sentence.model_copy(update={"span": span, "words": ()}))
+            in_window = sentence.model_copy(update={"span": span, "words": ()})
+            sentences.append(in_window)
 
     # the steps
     moved = []
@@ -80,8 +83,9 @@ def cut_steps(
         said_span = None
         if step.said is not None:
             said_span = _to_window_time(step.said, window)
-        sources = tuple(number[source] for source in step.sources if source in number)
-        moved.append(step.model_copy(update={"said": said_span, "sources": sources}))
+        sources = [number[source] for source in step.sources if source in number]
+        changes = {"said": said_span, "sources": tuple(sources)}
+        moved.append(step.model_copy(update=changes))
     if transcript is None:
         return moved, None
     return moved, transcript.model_copy(update={"sentences": tuple(sentences)})
@@ -119,12 +123,18 @@ def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activ
 def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
     """Return a step that was grounded in a window with the times and sources of the whole video."""
     start = window.context.start
-    spans = tuple(Span(span.start + start, span.end + start) for span in step.spans)
+    spans = [Span(span.start + start, span.end + start) for span in step.spans]
     at = step.at
     if at is not None:
         at = at + start
-    verdict = {"score": step.score, "status": step.status, "basis": step.basis}
-    return original.model_copy(update={"spans": spans, "at": at, **verdict})
+    changes = {
+        "spans": tuple(spans),
+        "at": at,
+        "score": step.score,
+        "status": step.status,
+        "basis": step.basis,
+    }
+    return original.model_copy(update=changes)
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:

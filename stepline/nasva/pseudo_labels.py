@@ -84,9 +84,12 @@ def label_candidates(
         best_seconds = (best_rows + 0.5) / rate
         for spans_of_record in places:
             agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
-    labels = [label_span(row, rate, settings) for row in mean]
-    spans = np.array([(span.start, span.end) for span in labels], dtype=np.float64)
-    return LabelCandidates(spans.reshape(-1, 2), best_scores(mean), agreed)
+    pairs = []
+    for row in mean:
+        span = label_span(row, rate, settings)
+        pairs.append((span.start, span.end))
+    spans = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return LabelCandidates(spans, best_scores(mean), agreed)
 
 
 def choose_labels(
@@ -164,7 +167,8 @@ def best_scores(matrix: Matrix) -> Matrix:
 def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
     """Return for each text (K,) whether all networks' best rows lie at most `rows` apart."""
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
-    return np.asarray(np.ptp(best, axis=0) <= rows)
+    distances = np.ptp(best, axis=0)
+    return np.asarray(distances <= rows)
 
 
 def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
@@ -173,7 +177,9 @@ def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -
     near = np.zeros(len(times), np.bool_)
     for k, (time, span) in enumerate(zip(times.tolist(), spans, strict=True)):
         if span is not None:
-            near[k] = span.start - seconds <= time <= span.end + seconds
+            first = span.start - seconds
+            last = span.end + seconds
+            near[k] = first <= time <= last
     return near
 
 
@@ -270,7 +276,10 @@ def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) ->
     for id, spans in zip(ids, labels, strict=True):
         tree[id] = []
         for span in spans:
-            tree[id].append([span.start, span.end] if span else None)
+            pair = None
+            if span is not None:
+                pair = [span.start, span.end]
+            tree[id].append(pair)
     write_atomic(path, json.dumps(tree) + "\n")
 
 
@@ -332,8 +341,11 @@ def aligned_batches(
     for indices in islice(batches, rank, None, of):
         videos = [samples[index] for index in indices]
         batch = collate(videos, longest)
+        outputs = []
         with torch.inference_mode():
-            outputs = [network(batch.to(device_of(network))) for network in networks]
+            for network in networks:
+                own_batch = batch.to(device_of(network))
+                outputs.append(network(own_batch))
         yield indices, videos, outputs
 
 
@@ -433,7 +445,8 @@ def fraction_inside(
             start = int(span.start * rate)
             end = max(start + 1, math.ceil(span.end * rate))
             part = row[start:end]
-            inside_flags.append(part.size > 0 and part.mean() >= INSIDE_FRACTION)
+            is_inside = part.size > 0 and part.mean() >= INSIDE_FRACTION
+            inside_flags.append(is_inside)
     if not inside_flags:
         return math.nan, math.nan
     return float(np.mean(inside_flags)), float(np.mean(shown_flags))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline.procx.captioner import CaptionContext
+from stepline.procx.caption_context import CaptionContext
 from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
 

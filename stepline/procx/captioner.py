@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
+from stepline.procx.caption_context import CaptionContext, CaptionerOutput
 from stepline.procx.settings import CaptionerSettings
 from stepline.training.layers import Dropout, Linear, linear
 
@@ -88,7 +89,8 @@ class KeyValueCache:
         if self.keep is not None:
             return self.keep
         captions, _, length, _ = self.keys.shape
-        return torch.ones(captions, 1, 1, length, dtype=torch.bool, device=self.keys.device)
+        ones = self.keys.new_ones(captions, 1, 1, length)
+        return ones.bool()
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,15 @@ class VideoKeyValues:
     def _with_own(self, shared: Tensor, own: Tensor) -> Tensor:
         """Return the rows of the videos and of their captions' queries, (B, H, T + K, D/H)."""
         table = self.slots.scatter(own[:, :, 0])  # (B, K, H, D/H)
-        return torch.cat((shared, table.transpose(1, 2)), dim=2)
+        by_head = table.transpose(1, 2)
+        return torch.cat((shared, by_head), dim=2)
 
     def _keep(self, query: Tensor) -> Tensor:
         """Return the attention mask, (B or 1, 1, K W, T + K): a word sees the video's rows and its
         own query."""
         rows = self.shared.keys.shape[2]
-        itself = torch.eye(self.slots.slots, dtype=torch.bool, device=query.device)
+        slots = self.slots.slots
+        itself = torch.eye(slots, dtype=torch.bool, device=query.device)
         itself = itself.repeat_interleave(query.shape[2], dim=0)  # (K W, K)
         real = self.shared.keep  # (B or 1, 1, 1, T)
         if real is None:
@@ -178,7 +182,8 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def key_values(self, rows: Tensor, pad: Tensor | None = None) -> KeyValueCache:
         """Return rows (M, S, D) as keys and values. pad: (M, S), True where a row is padding."""
-        keys, values = self.remembered(rows).chunk(2, dim=-1)  # (M, S, D) each
+        both = self.remembered(rows)
+        keys, values = both.chunk(2, dim=-1)  # (M, S, D) each
         keep = None
         if pad is not None:
             keep = ~pad[:, None, None]  # (M, 1, 1, S)
@@ -276,37 +281,6 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         return rows + self.drop(self.feed(normed))
 
 
-@dataclass(frozen=True)
-class CaptionContext:
-    """What M captions are about.
-
-    queries: (M, D). features: (B, T, D) fused rows of the videos, or None; video: (M,) whose each
-    caption is; feature_pad: (B, T). transcript: (M, A) tokens of what is said around each, or None;
-    transcript_pad: (M, A). For the LSTM alone: levels (B, P, D), `lengths` positions of each one
-    after the other, feature_pad (B, P) then, and boxes (M, 2), the center and length of each
-    caption's step.
-    """
-
-    queries: Tensor
-    features: Tensor | None = None
-    video: Tensor | None = None
-    feature_pad: Tensor | None = None
-    transcript: Tensor | None = None
-    transcript_pad: Tensor | None = None
-    levels: Tensor | None = None
-    lengths: tuple[int, ...] = ()
-    boxes: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class CaptionerOutput:
-    """logits (M, W, V) of each next token; text_vectors (M, d), unit vectors of the sentences, None
-    without any."""
-
-    logits: Tensor
-    text_vectors: Tensor | None
-
-
 @dataclass
 class DecoderState:
     """Captions under way: each joint layer's keys and values of the context (M), each layer's of
@@ -340,7 +314,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.words = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(settings.longest, width)
         # CLS: comes after the words, has no position
-        self.whole = nn.Parameter(torch.randn(width) * EMBEDDING_STD)
+        whole = torch.randn(width) * EMBEDDING_STD
+        self.whole = nn.Parameter(whole)
         self.text_layers = _layers(settings, settings.text_layers, crosses=False)
         self.joint_layers = _layers(settings, settings.joint_layers, crosses=True)
         self.norm = nn.LayerNorm(width)
@@ -354,7 +329,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         # the transcript, and what tells query, features and transcript apart
         self.transcript_places = nn.Embedding(settings.longest_transcript, width)
         self.transcript_layers = _layers(settings, settings.transcript_layers, crosses=False)
-        self.kinds = nn.Parameter(torch.randn(3, width) * EMBEDDING_STD)
+        kinds = torch.randn(3, width) * EMBEDDING_STD
+        self.kinds = nn.Parameter(kinds)
         self.drop = Dropout(settings.dropout)
         for table in (self.words, self.places, self.transcript_places):
             nn.init.normal_(table.weight, std=EMBEDDING_STD)
@@ -422,7 +398,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             rows = layer(rows, keep=keep)
         whole = self.text_norm(rows[:, -1])
         whole = self.text_out(whole)  # (M, d)
-        return rows[:, :-1], F.normalize(whole.float(), dim=-1)
+        vectors = F.normalize(whole.float(), dim=-1)
+        return rows[:, :-1], vectors
 
     def _logits(self, rows: Tensor) -> Tensor:
         """Return logits (M, W, V) by the embedding of the words itself."""
@@ -479,7 +456,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         keep = None
         if pad is not None:
             # every word sees itself, so that a row of padding alone has no NaN
-            itself = torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)
+            length = pad.shape[1]
+            itself = torch.eye(length, dtype=torch.bool, device=pad.device)
             keep = ~pad[:, None, None] | itself  # (M, 1, A, A)
         for layer in self.transcript_layers:
             rows = layer(rows, keep=keep)
@@ -487,9 +465,11 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def _check(self, tokens: Tensor | None, context: CaptionContext) -> None:
         captions = len(context.queries)
-        if tokens is not None and (tokens.shape[1] > self.longest or len(tokens) != captions):
-            expected = f"({captions}, at most {self.longest}), captions by tokens"
-            raise ShapeError(f"tokens must be {expected}, not {tuple(tokens.shape)}")
+        if tokens is not None:
+            count, length = tokens.shape
+            if length > self.longest or count != captions:
+                expected = f"({captions}, at most {self.longest}), captions by tokens"
+                raise ShapeError(f"tokens must be {expected}, not {(count, length)}")
         if context.queries.shape[1:] != (self.settings.width,):
             expected = f"(captions, {self.settings.width})"
             shape = tuple(context.queries.shape)
@@ -500,9 +480,11 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             )
         transcript = context.transcript
         most = self.settings.longest_transcript
-        if transcript is not None and (len(transcript) != captions or transcript.shape[1] > most):
-            expected = f"({captions}, at most {most}), captions by tokens"
-            raise ShapeError(f"a transcript must be {expected}, not {tuple(transcript.shape)}")
+        if transcript is not None:
+            count, length = transcript.shape
+            if count != captions or length > most:
+                expected = f"({captions}, at most {most}), captions by tokens"
+                raise ShapeError(f"a transcript must be {expected}, not {(count, length)}")
 
 
 def _layers(settings: CaptionerSettings, count: int, *, crosses: bool) -> nn.ModuleList:

@@ -24,7 +24,8 @@ from stepline.procx.batch import stack_videos
 from stepline.procx.beam_search import Caption, generate
 from stepline.procx.dataset import speech_window, timed_texts
 from stepline.procx.matcher import QueryIndex, boxes_to_spans
-from stepline.procx.model import ModelOutput, ProcX
+from stepline.procx.model import ProcX
+from stepline.procx.output import ModelOutput
 from stepline.procx.settings import DescribeSettings, SearchSettings
 from stepline.procx.vocabulary import Vocabulary, pad_tokens
 from stepline.records import FeatureSequence, Matrix, Rejected, Sentence, Span, Step

@@ -36,7 +36,8 @@ from stepline.errors import ShapeError
 from stepline.procx.batch import StepBatch
 from stepline.procx.captioner import Captioner
 from stepline.procx.matcher import Matches, Targets, boxes_to_spans, giou, hungarian_match, iou
-from stepline.procx.model import ModelOutput, Predictions, ProcX
+from stepline.procx.model import ProcX
+from stepline.procx.output import ModelOutput, Predictions
 from stepline.procx.settings import CaptionMean, CountForm, LossSettings
 from stepline.training.loop import Loss
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.procx.captioner import CaptionContext, CaptionerOutput
+from stepline.procx.caption_context import CaptionContext, CaptionerOutput
 from stepline.procx.deformable_attention import sampling_points
 from stepline.procx.settings import AttentionSettings, CaptionerSettings
 from stepline.training.layers import Dropout, Linear

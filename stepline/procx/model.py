@@ -15,7 +15,6 @@ other, N queries, C counts, M captions, A tokens of what is said, H heads, D wid
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -23,11 +22,14 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.procx.batch import Videos
-from stepline.procx.captioner import CaptionContext, Captioner
+from stepline.procx.caption_context import CaptionContext
+from stepline.procx.captioner import Captioner
 from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.matcher import QueryIndex
+from stepline.procx.output import ModelOutput, Predictions
 from stepline.procx.settings import ModelSettings, PositionForm
+from stepline.procx.temperature import Temperature
 from stepline.training.layers import Dropout, FeedForward, Linear
 
 PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
@@ -40,7 +42,6 @@ SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
 LENGTH_EPSILON = 1e-6  # PDVC's code
 # rows from the beginning of a row to where it is said to be; 0.5: PDVC's code
 POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
-LEAST_TEMPERATURE = 0.01  # CLIP
 
 
 def standardise(values: Tensor) -> Tensor:
@@ -51,7 +52,8 @@ def standardise(values: Tensor) -> Tensor:
     contents are learned.
     """
     squares = values.float().square()
-    size = squares.mean(dim=(1, 2), keepdim=True).sqrt()  # (B, 1, 1)
+    mean = squares.mean(dim=(1, 2), keepdim=True)
+    size = mean.sqrt()  # (B, 1, 1)
     return values / size.clamp(min=1e-12)
 
 
@@ -109,7 +111,8 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         if self.longest:
             self.sines = width // 2
             self.duration = nn.Linear(self.longest, width - self.sines)
-        self.level = nn.Parameter(torch.randn(settings.attention.levels, width))
+        level = torch.randn(settings.attention.levels, width)
+        self.level = nn.Parameter(level)
 
     def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
         """Return the encoding of all levels' positions, (B, P, D) float32. durations: (B,)
@@ -128,14 +131,14 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         if self.duration is not None:
             seconds = torch.arange(self.longest, device=device)
             is_within = seconds < durations[:, None].floor()  # (B, 256)
-            duration = self.duration(is_within.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
+            ones = is_within.to(self.level.dtype)
+            duration = self.duration(ones)[:, None]  # (B, 1, D / 2)
             by_position = duration.expand(-1, encoding.shape[1], -1)
             encoding = torch.cat((encoding, by_position), dim=-1)  # (B, P, D)
 
         # which level it is of
         counts = torch.tensor(lengths, device=device)
-        positions = sum(lengths)
-        level = torch.repeat_interleave(self.level, counts, dim=0, output_size=positions)
+        level = torch.repeat_interleave(self.level, counts, dim=0, output_size=sum(lengths))
         return encoding + level
 
 
@@ -147,7 +150,8 @@ def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
     angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
     sines = angle[:, 0::2].sin()
     cosines = angle[:, 1::2].cos()
-    return torch.stack((sines, cosines), dim=2).flatten(1)
+    pairs = torch.stack((sines, cosines), dim=2)
+    return pairs.flatten(1)
 
 
 def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
@@ -194,7 +198,8 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         """Return rows (B, P, D) after the layer. encoding: as rows; references: (B, P, L, 1); pad:
         (B, P)."""
         attended = self.attention(rows + encoding, references, rows, lengths, pad)
-        normed = self.attention_norm(rows + self.drop(attended))
+        rows = rows + self.drop(attended)
+        normed = self.attention_norm(rows)
         return self.feed(normed)
 
 
@@ -226,9 +231,11 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         encoding: as queries; references: (B, N, L, 1 or 2); levels: (B, P, D); pad: (B, P).
         """
         attended = self.among(queries + encoding, queries)
-        queries = self.among_norm(queries + self.drop(attended))
+        queries = queries + self.drop(attended)
+        queries = self.among_norm(queries)
         attended = self.attention(queries + encoding, references, levels, lengths, pad)
-        normed = self.attention_norm(queries + self.drop(attended))
+        queries = queries + self.drop(attended)
+        normed = self.attention_norm(queries)
         return self.feed(normed)
 
 
@@ -250,8 +257,7 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
             nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
-        """Return what rows (B, N, D) read of each other, (B, N, D); encoded: with positions, for
-        queries and keys."""
+        """Return what rows (B, N, D) read of each other; encoded: the same with their positions."""
         queries, keys = self.asked(encoded).chunk(2, dim=-1)
         values = self.value(rows)
         mixed = F.scaled_dot_product_attention(
@@ -313,57 +319,14 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         # (B, N, 1 or 2), no gradient passes at 0 and 1
         start = references.float().logit(eps=LOGIT_EPSILON)
         numbers = self.box(queries).float()
-        move, length = numbers.tensor_split([start.shape[-1]], dim=-1)
-        logits = torch.cat((move + start, length), dim=-1)  # (B, N, 2)
+        moved = start.shape[-1]
+        move, length = numbers.tensor_split([moved], dim=-1)
+        moved_start = move + start
+        logits = torch.cat((moved_start, length), dim=-1)  # (B, N, 2)
         boxes = logits.sigmoid()
         confidence = self.sure(queries)[..., 0]
         counts = self.count(queries.amax(dim=1))
         return confidence, boxes, counts
-
-
-class Temperature(nn.Module):  # type: ignore[misc]
-    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP; the
-    paper gives none."""
-
-    def __init__(self, start: float = 0.07) -> None:
-        super().__init__()
-        self.logarithm = nn.Parameter(torch.tensor(math.log(start)))
-
-    def forward(self) -> Tensor:
-        """Return sigma, a scalar."""
-        return self.logarithm.exp().clamp(min=LEAST_TEMPERATURE)
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What the heads say of a batch at each decoder layer, the last one last.
-
-    logits: (L, B, N) of confidence; boxes: (L, B, N, 2), center and length in [0, 1]; counts: (L,
-    B, C) logits.
-    """
-
-    logits: Tensor
-    boxes: Tensor
-    counts: Tensor
-
-
-@dataclass(frozen=True)
-class ModelOutput:
-    """What the network made of a batch.
-
-    queries: (L, B, N, D) after each decoder layer; word_queries: those that captions are written
-    from, the same unless `query_form` is "roles". levels: (B, P, D), `lengths` positions of each
-    level one after the other; fused: (B, R, D), None where the captioner does not look at it;
-    empty: as in `Videos`.
-    """
-
-    predictions: Predictions
-    queries: Tensor
-    word_queries: Tensor
-    levels: Tensor
-    lengths: tuple[int, ...]
-    fused: Tensor | None
-    empty: Tensor | None
 
 
 class ProcX(nn.Module):  # type: ignore[misc]
@@ -378,9 +341,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         # the video
         self.pyramid = FeaturePyramid(settings)
         self.places = PositionalEncoding(settings)
-        self.encoder = nn.ModuleList()
-        for _ in range(settings.encoder_layers):
-            self.encoder.append(EncoderLayer(settings))
+        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
 
         # the queries
         self.queries = nn.Embedding(settings.queries, width)
@@ -413,7 +374,8 @@ class ProcX(nn.Module):  # type: ignore[misc]
         """Return what every decoder layer says of the videos. Raises ShapeError for values of
         another width."""
         values = videos.values
-        if values.ndim != 3 or values.shape[2] != self.settings.features or not values.shape[1]:
+        has_rows = values.ndim == 3 and values.shape[1]
+        if not has_rows or values.shape[2] != self.settings.features:
             expected = f"(videos, rows, {self.settings.features})"
             raise ShapeError(
                 f"features must be {expected}, not {tuple(values.shape)}; "
@@ -427,7 +389,8 @@ class ProcX(nn.Module):  # type: ignore[misc]
             word_queries = self._decode_words(boxes, levels, lengths, pad)
         fused = None
         if self.fused_norm is not None:
-            fused = self.fused_norm(fuse_levels(levels, lengths))  # (B, R, D)
+            total = fuse_levels(levels, lengths)
+            fused = self.fused_norm(total)  # (B, R, D)
         return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
@@ -456,7 +419,8 @@ class ProcX(nn.Module):  # type: ignore[misc]
         queries = self.queries.weight.expand(size)  # (B, N, D)
         places = self.query_places.weight
         encoding = places.expand(size)  # (B, N, D)
-        start = self.reference(places).sigmoid().expand(size)  # (B, N, 1)
+        points = self.reference(places).sigmoid()
+        start = points.expand(size)  # (B, N, 1)
         references = start
         queries_by_layer = []
         logits = []
@@ -520,13 +484,13 @@ class ProcX(nn.Module):  # type: ignore[misc]
 
 
 def _decoder_layers(settings: ModelSettings) -> nn.ModuleList:
-    """Return fresh layers of a decoder."""
     return nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
 
 
 def _at_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return references (B, N, 1 or 2) for each level, (B, N, L, 1 or 2)."""
-    return references[:, :, None].expand(-1, -1, len(lengths), -1)
+    by_level = references[:, :, None]
+    return by_level.expand(-1, -1, len(lengths), -1)
 
 
 def _empty_rows(rows: Tensor, empty: Tensor | None) -> Tensor | None:

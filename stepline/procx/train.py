@@ -9,7 +9,6 @@ seed-N/               the same of each seed, where several are asked for, and se
 """
 
 import json
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,7 +26,6 @@ from stepline.errors import DatasetError, ModelError, SettingsError
 from stepline.evaluate.events import Event
 from stepline.evaluate.soda import soda
 from stepline.features import open_video_store
-from stepline.limits import parse_json
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import (
     PROCX_FILE,
@@ -40,6 +38,7 @@ from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
 from stepline.procx.inference import VideoToDescribe, describe_many, propose, select_proposals
 from stepline.procx.losses import count_frequencies, training_losses
 from stepline.procx.model import ProcX
+from stepline.procx.seeds import SeedResult, seed_result, seed_summary
 from stepline.procx.settings import (
     PROCX_TRAINING,
     DataSettings,
@@ -56,12 +55,7 @@ from stepline.training.gather import FeatureSpec, source_flaw
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.training.network_file import UNKNOWN_SOURCES
 from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.training.run_folder import (
-    LOG_FILE,
-    settings_that_matter,
-    settings_to_train_on,
-    versions,
-)
+from stepline.training.run_folder import settings_that_matter, settings_to_train_on, versions
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import read_records
 
@@ -135,17 +129,6 @@ class PreparedRun:
         network = ProcX(self.settings.model, len(self.vocabulary))
         network.load_state_dict(self.start.model.state_dict())
         return network
-
-
-@dataclass(frozen=True)
-class SeedResult:
-    """What came of a seed's training. score: the best on held-out videos, None without any; loss:
-    of the last step."""
-
-    seed: int
-    folder: Path
-    score: float | None
-    loss: float
 
 
 def train_procx_run(
@@ -324,16 +307,7 @@ def _train_seed(
         omitted=map(_omitted_row, samples.omitted),
     )
     run_training(run, train)
-    return _seed_result(training.seed, folder)
-
-
-def _seed_result(seed: int, folder: Path) -> SeedResult:
-    """Return what the log of a finished run says."""
-    text = (folder / LOG_FILE).read_text(encoding="utf-8")
-    lines = [parse_json(line) for line in text.splitlines()]
-    scores = [line["score"] for line in lines if "score" in line]
-    last_loss = lines[-1]["loss"]
-    return SeedResult(seed, folder, max(scores, default=None), last_loss)
+    return seed_result(training.seed, folder)
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
@@ -342,34 +316,6 @@ def _omitted_row(row: Rejected) -> dict[str, str | None]:
     if row.what == "step":
         step = row.text
     return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
-
-
-def seed_summary(results: list[SeedResult]) -> dict[str, Any]:
-    """Return the seeds' scores and losses with their mean and spread (standard deviation of a
-    sample), plain."""
-    rows = []
-    for result in results:
-        row = {
-            "seed": result.seed,
-            "folder": result.folder.name,
-            "score": result.score,
-            "loss": result.loss,
-        }
-        rows.append(row)
-    scores = [result.score for result in results if result.score is not None]
-    losses = [result.loss for result in results]
-    return {"seeds": rows, "score": _mean_and_spread(scores), "loss": _mean_and_spread(losses)}
-
-
-def _mean_and_spread(values: list[float]) -> dict[str, float] | None:
-    """Return mean and standard deviation of a sample, which is 0 of a single value; None of
-    none."""
-    if not values:
-        return None
-    spread = 0.0
-    if len(values) > 1:
-        spread = statistics.stdev(values)
-    return {"mean": statistics.fmean(values), "spread": spread}
 
 
 def train_procx(

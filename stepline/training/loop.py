@@ -172,9 +172,9 @@ def fit(
     steps_per_score = settings.score_every * steps_per_epoch
     steps = settings.epochs * steps_per_epoch
     _check_run(steps, settings, scorer)
+    checkpoint = folder / CHECKPOINT_FILE
     optimizer = _optimizer(model, settings, task.rates)
-    start = _resume(model, optimizer, settings, folder, count)
-    state = start
+    start = state = _resume(model, optimizer, settings, folder, count)
     if start.at_plateau(settings.patience):
         return model.eval()
     began = time.monotonic()
@@ -204,8 +204,7 @@ def fit(
                 log_file.write(progress.log_line)
                 if number % settings.save_every == 0 or is_last:
                     log_file.flush()
-                    path = folder / CHECKPOINT_FILE
-                    save_checkpoint(model, optimizer, settings, path, state, count)
+                    save_checkpoint(model, optimizer, settings, checkpoint, state, count)
             if report is not None:
                 report(progress)
             if is_last:

@@ -53,12 +53,7 @@ def describe_places(
     the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
     WriterError where the server is not there or refuses access.
     """
-    places = [step.spans[0] for step in network_steps]
-    if not network_steps:
-        for place in video_places(shots):
-            if place.start < duration:
-                end = min(float(place.stop), duration)
-                places.append(Span(float(place.start), end))
+    places = [step.spans[0] for step in network_steps] or _place_spans(shots, duration)
 
     # the places that are looked at, and their seconds
     most_places = max(1, settings.requests * settings.choices)
@@ -85,15 +80,7 @@ def describe_places(
         "described": [reply.after for reply in replies],
         **clip_report(settings),
     }
-    notes = []
-    refusals = [reply.refusal for reply in replies if reply.refusal]
-    if refusals:
-        count = f"{len(refusals)} of {len(replies)} pictures"
-        notes.append(f"provisional: {count} are not described ({refusals[0]})")
-    if settings.dry_run:
-        requests = -(-len(rows) // settings.choices)
-        count = f"{len(rows)} pictures in {requests} requests"
-        notes.append(f"dry run: a vision-language model would be shown {count}")
+    notes = _notes(replies, len(rows), settings)
 
     # steps
     reply_of = {}
@@ -101,11 +88,37 @@ def describe_places(
         reply_of[row] = reply
     if network_steps:
         steps, dropped = _in_words_of_model(network_steps, reply_of)
-        return PlaceDescriptions(steps, dropped, report, tuple(notes))
+        return PlaceDescriptions(steps, dropped, report, notes)
     reliability = settings.right / (settings.right + settings.wrong)
     described = [(places[row], reply.after) for row, reply in reply_of.items()]
     steps = _steps(described, reliability)
-    return PlaceDescriptions(steps, (), report, tuple(notes))
+    return PlaceDescriptions(steps, (), report, notes)
+
+
+def _place_spans(shots: Sequence[slice], duration: float) -> list[Span]:
+    """Return the seconds of the places of a video, cut to its end."""
+    spans = []
+    for place in video_places(shots):
+        if place.start < duration:
+            end = min(float(place.stop), duration)
+            spans.append(Span(float(place.start), end))
+    return spans
+
+
+def _notes(
+    replies: Sequence[Reply], pictures: int, settings: VisionLanguageSettings
+) -> tuple[str, ...]:
+    """Return what the user should know: pictures without words, and what a dry run would ask."""
+    notes = []
+    refusals = [reply.refusal for reply in replies if reply.refusal]
+    if refusals:
+        count = f"{len(refusals)} of {len(replies)} pictures"
+        notes.append(f"provisional: {count} are not described ({refusals[0]})")
+    if settings.dry_run:
+        requests = -(-pictures // settings.choices)
+        count = f"{pictures} pictures in {requests} requests"
+        notes.append(f"dry run: a vision-language model would be shown {count}")
+    return tuple(notes)
 
 
 def _spread(count: int, most: int) -> list[int]:

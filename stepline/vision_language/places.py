@@ -53,7 +53,8 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
     scores = [step.score or 0.0 for step in steps]
     is_shown = np.clip(scores, 0.01, 0.99)
     is_shown = is_shown[:, None]  # (K, 1)
-    in_places = is_shown * mass / mass.sum(axis=1, keepdims=True)
+    whole = mass.sum(axis=1, keepdims=True)
+    in_places = is_shown * mass / whole
     return np.concatenate([in_places, 1 - is_shown], axis=1)
 
 
@@ -107,7 +108,8 @@ def move_steps(
             greatest = max(rows[k].max(), MIN_NORM)
             row = rows[k] / greatest
         else:
-            row = _row_of_beliefs(after[k, :-1], seconds[k], shots, score, rows.shape[1], settings)
+            beliefs = after[k, :-1]
+            row = _row_of_beliefs(beliefs, seconds[k], shots, score, rows.shape[1], settings)
         step_occupancy = StepOccupancy(row, score)
         moved[k] = with_verdict(steps[k], step_occupancy, shots, duration, settings)
         rows[k] = row * score
