@@ -22,7 +22,8 @@ from pathlib import Path
 import torch
 
 from stepline.procx.beam_search import generate
-from stepline.procx.captioner import CaptionContext, Captioner
+from stepline.procx.caption_context import CaptionContext
+from stepline.procx.captioner import Captioner
 from stepline.procx.losses import caption_loss
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
 from stepline.procx.vocabulary import (

@@ -137,7 +137,7 @@ def trained(model: nn.Module, task: TrainingTask, readers: int, folder: Path) ->
     settings = TrainSettings(epochs=1, batch=BATCH, readers=readers, save_every=10_000)
     fit(model, task, settings, folder, seen.append)
     last = seen[-1]
-    rate = last.taken * BATCH / last.seconds
+    rate = last.steps_taken * BATCH / last.seconds
     return {"waited_share": last.waited / last.seconds, "samples_a_second": rate}
 
 

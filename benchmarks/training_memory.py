@@ -210,7 +210,7 @@ class EnoughError(Exception):
 
 def few_steps(told: Progress) -> None:
     """End a training."""
-    if told.taken == STEPS_TAKEN:
+    if told.steps_taken == STEPS_TAKEN:
         raise EnoughError
 
 

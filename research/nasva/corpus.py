@@ -223,7 +223,7 @@ class BenchmarkFiles:
                 subset=row.subset,
             )
             found[f"{kind} R@1"] = 100 * point_estimate(scores.statistics["R@1"])
-            shown = np.concatenate([one.shown for one, _ in fits if one.shown is not None])
+            shown = np.concatenate([one.truth for one, _ in fits if one.truth is not None])
             if len(np.unique(shown)) == 2:
                 cosine = np.concatenate([fit.scores.max(axis=1) for _, fit in fits])
                 found[f"{kind} AUC cosine"] = 100 * roc_auc(shown, cosine)

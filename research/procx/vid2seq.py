@@ -40,10 +40,10 @@ from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
 from stepline.procx.batch import StepSample, stack_videos
 from stepline.procx.beam_search import generate
+from stepline.procx.caption_context import CaptionContext
 from stepline.procx.captioner import (
     EMBEDDING_STD,
     Attention,
-    CaptionContext,
     CaptionerLayer,
     DecoderState,
     KeyValueCache,

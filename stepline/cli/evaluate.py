@@ -315,7 +315,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     if as_json:
         print_data(json.dumps(asdict(quality)))
         return
-    print_data(f"{quality.texts} texts of {quality.videos} videos, {quality.shown:.1%} shown")
+    print_data(f"{quality.texts} texts of {quality.videos} videos, {quality.shown_share:.1%} shown")
     print_data(
         f"calibration error  {quality.error_before:.3f} before, {quality.error_after:.3f} after"
     )

@@ -176,7 +176,7 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
                 return
             last_step = progress.step >= progress.steps
             if pace.is_due(progress.seconds, always=bool(score) or last_step):
-                seconds_per_step = progress.seconds / max(progress.taken, 1)
+                seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
                 seconds_left = seconds_per_step * (progress.steps - progress.step)
                 score = f", {score}" if score else ""
                 numbers = f"loss {progress.loss:.3f}{score}, {seconds_left:.0f} s left"

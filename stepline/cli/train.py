@@ -38,8 +38,8 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.nasva.train import PreparedAligner
+    from stepline.procx.seeds import SeedResult
     from stepline.procx.train import PreparedRun as ProcxPrepared
-    from stepline.procx.train import SeedResult
     from stepline.training.loop import Progress
 
 tensorboard_option = click.option(
@@ -256,7 +256,8 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
-    from stepline.procx.train import BEST_FILE, FINAL_FILE, seed_summary
+    from stepline.procx.seeds import seed_summary
+    from stepline.procx.train import BEST_FILE, FINAL_FILE
     from stepline.training.distributed import peak_memory
 
     paths = [result.folder / name for result in results for name in (FINAL_FILE, BEST_FILE)]

@@ -280,14 +280,14 @@ def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, .
     occurrences = []
     for place in sorted(group):
         step = aligned.step(*place)
+        video = aligned.records[place.video].id
         span = _best_span(step)
-        occurrence = Occurrence(
-            video=aligned.records[place.video].id,
-            step=step.id,
-            text=step.text,
-            start=span.start if span else None,
-            end=span.end if span else None,
-        )
+        start = None
+        end = None
+        if span:
+            start = span.start
+            end = span.end
+        occurrence = Occurrence(video=video, step=step.id, text=step.text, start=start, end=end)
         occurrences.append(occurrence)
     return tuple(occurrences)
 

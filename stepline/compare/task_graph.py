@@ -24,9 +24,9 @@ from stepline.pipeline.batch import read_texts
 
 Array = npt.NDArray[np.float64]
 
-MAX_WORDINGS = 8  # of a line, besides its own
-DECIMALS = 6  # of a probability
-CURE = "give the comparison.json that `stepline compare` wrote"
+MAX_WORDINGS = 8  # of a line, apart from its own
+PROBABILITY_DECIMALS = 6
+COMPARISON_CURE = "give the comparison.json that `stepline compare` wrote"
 
 
 def read_task_graph(path: Path) -> TaskGraph:
@@ -37,11 +37,13 @@ def read_task_graph(path: Path) -> TaskGraph:
     try:
         comparison = TaskComparison.model_validate_json(read_limited(path, LINES))
     except LimitError as error:
-        raise SettingsError(f"{path}: {error}; {CURE}") from error
+        raise SettingsError(f"{path}: {error}; {COMPARISON_CURE}") from error
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror}); {CURE}") from error
+        raise SettingsError(
+            f"{path}: cannot be read ({error.strerror}); {COMPARISON_CURE}"
+        ) from error
     except ValidationError as error:
-        raise SettingsError(f"{path}: holds no comparison of videos; {CURE}") from error
+        raise SettingsError(f"{path}: holds no comparison of videos; {COMPARISON_CURE}") from error
     return task_graph(comparison)
 
 
@@ -73,57 +75,72 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
         cure = "compare again with --set compare.common_share=0.3"
         raise SettingsError(f"the comparison has no common step; {cure}")
     ids = [step.id for step in steps]
+    videos = len(comparison.videos)
+    lines = [one_line(step.text) for step in steps]
+    counts = [min(step.videos, videos) for step in steps]
     transitions, departures = _moves_between(comparison, ids)
+    before = _order_probabilities(comparison, ids)
     return TaskGraph(
-        lines=tuple(one_line(step.text) for step in steps),
+        lines=tuple(lines),
         wordings=tuple(map(_wordings, steps)),
         kinds=tuple(step.kind for step in steps),
-        videos=len(comparison.videos),
-        counts=tuple(min(step.videos, len(comparison.videos)) for step in steps),
+        videos=videos,
+        counts=tuple(counts),
         transitions=_rows(transitions),
         departures=departures,
-        before=_rows(_order_probabilities(comparison, ids)),
+        before=_rows(before),
     )
 
 
 def _wordings(step: ProcedureStep) -> tuple[str, ...]:
     """Return the other words in which videos do a step, those of the first videos."""
+    own = one_line(step.text)
     texts = [one_line(occurrence.text) for occurrence in step.occurrences]
-    others = [text for text in dict.fromkeys(texts) if text != one_line(step.text)]
+    others = [text for text in dict.fromkeys(texts) if text != own]
     return tuple(others[:MAX_WORDINGS])
 
 
 def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Array, tuple[int, ...]]:
     """Return P(line j is the next line after position i), (K + 1, K), and how often the videos go
     on from each position, (K + 1,)."""
+    # P(step j is the next one after step i)
     nodes = [START_ID]
     nodes += [step.id for step in comparison.steps]
     number_of = {node: number for number, node in enumerate(nodes)}
-    chances = np.zeros((len(nodes), len(nodes)))
+    count = len(nodes)
+    chances = np.zeros((count, count))
     leaving: Counter[str] = Counter()
     for arrow in comparison.transitions:
         leaving[arrow.source] += arrow.count
         if arrow.target == END_ID:
             continue
         if arrow.source not in number_of or arrow.target not in number_of:
-            raise SettingsError(f"{arrow.source} to {arrow.target}: no such step; {CURE}")
-        chances[number_of[arrow.source], number_of[arrow.target]] = arrow.probability
+            arrow_ends = f"{arrow.source} to {arrow.target}"
+            raise SettingsError(f"{arrow_ends}: no such step; {COMPARISON_CURE}")
+        source = number_of[arrow.source]
+        target = number_of[arrow.target]
+        chances[source, target] = arrow.probability
+
+    # ways over the steps that are no lines; each of them ends, so that the inverse exists
     lines = [number_of[id] for id in ids]
     positions = [0, *lines]
-    others = sorted(set(range(1, len(nodes))) - set(lines))
-    # every way of a video ends, so that the inverse exists
-    ways = np.linalg.pinv(np.eye(len(others)) - chances[np.ix_(others, others)])
+    others = sorted(set(range(1, count)) - set(lines))
+    among_others = chances[np.ix_(others, others)]
+    ways = np.linalg.pinv(np.eye(len(others)) - among_others)
+    to_others = chances[np.ix_(positions, others)]
+    to_lines = chances[np.ix_(others, lines)]
     direct = chances[np.ix_(positions, lines)]
-    over_others = chances[np.ix_(positions, others)] @ ways @ chances[np.ix_(others, lines)]
+    over_others = to_others @ ways @ to_lines
     moves = np.clip(direct + over_others, 0.0, 1.0)
-    departures = tuple(leaving[nodes[position]] for position in positions)
-    return moves, departures
+    departures = [leaving[nodes[position]] for position in positions]
+    return moves, tuple(departures)
 
 
 def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Array:
     """Return P(line i comes before line j), (K, K), with one video more of either order."""
     number_of = {id: number for number, id in enumerate(ids)}
-    counts = np.full((len(ids), len(ids)), LIST_VIDEOS)
+    shape = (len(ids), len(ids))
+    counts = np.full(shape, LIST_VIDEOS)
     for order in comparison.orders:
         if order.first in number_of and order.then in number_of:
             first = number_of[order.first]
@@ -134,4 +151,5 @@ def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Arra
 
 
 def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row) for row in matrix.round(DECIMALS).tolist())
+    rounded = matrix.round(PROBABILITY_DECIMALS)
+    return tuple(tuple(row) for row in rounded.tolist())

@@ -84,7 +84,9 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> ComparisonView:
 def step_text(step: ProcedureStep) -> str:
     """Return the words of a step on one line, with a mark where it is to be avoided."""
     text = sentence_case(one_line(step.text))
-    return WARNING + text if step.kind == "avoid" else text
+    if step.kind == "avoid":
+        return WARNING + text
+    return text
 
 
 class _ViewBuilder:
@@ -202,7 +204,9 @@ class _ViewBuilder:
 
     def _link(self, video: str, seconds: str) -> str | None:
         link = self._links.get(video)
-        return None if link is None else f"{link}#t={seconds}"
+        if link is None:
+            return None
+        return f"{link}#t={seconds}"
 
 
 def _distinct_titles(comparison: TaskComparison) -> dict[str, str]:
@@ -231,7 +235,10 @@ def _step_facts(step: ProcedureStep) -> tuple[str, ...]:
 
 def _amount_fact(spread: AmountSpread) -> str:
     count = len(spread.videos)
-    return f"{spread_text(spread)} ({count} video{'' if count == 1 else 's'})"
+    videos = "1 video"
+    if count != 1:
+        videos = f"{count} videos"
+    return f"{spread_text(spread)} ({videos})"
 
 
 def _seconds_text(spread: SecondsSpread) -> str:

@@ -13,7 +13,7 @@ whole can:
 cuts and text are log Bayes factors of coincidences: n chances, of which h fall together, by chance
 with probability c, in pictures of one's own with odds raised by a fixed gain. The four weights are
 a logistic regression over pairs of real clips, own pictures against all others
-(`benchmarks/correspondence.py`; docs/real_clips.md tells what holds on makers it was not fitted
+(`benchmarks/correspondence.py`; docs/real_clips.md reports what holds on makers it was not fitted
 on). The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn"; no network
 answers it here. Letters: S sentences, T seconds, D width.
 
@@ -92,7 +92,9 @@ class Correspondence:
         """Return the log odds that the pictures belong to the speech, against those of another
         film."""
         w = weights or load_weights()
-        topic = 0.0 if self.topic is None else self.topic - w.usual_topic
+        topic = 0.0
+        if self.topic is not None:
+            topic = self.topic - w.usual_topic
         return w.cuts * self.cuts + w.topic * topic + w.text * self.text
 
 
@@ -111,17 +113,16 @@ def correspondence(
     cuts: seconds. sentence_vectors: (S, D) in the space of the features. on_screen: what is written
     in the picture.
     """
-    starts = np.array(sorted(s.span.start for s in sentences if s.span.start < duration))
     topic = None
     if features is not None and sentence_vectors is not None:
-        centre = (weights or load_weights()).mean_pictures.get(features.backbone)
+        fitted = weights or load_weights()
+        centre = fitted.mean_pictures.get(features.backbone)
         if centre is not None:
             topic = _topic(features.values, sentence_vectors, np.array(centre))
-    return Correspondence(
-        _cuts_at_sentences(np.array(cuts, dtype=np.float64), starts, duration),
-        topic,
-        _said_lines(on_screen, sentences),
-    )
+    starts = sorted(s.span.start for s in sentences if s.span.start < duration)
+    cut_times = np.array(cuts, dtype=np.float64)
+    cut_nats = _cuts_at_sentences(cut_times, np.array(starts), duration)
+    return Correspondence(cut_nats, topic, _said_lines(on_screen, sentences))
 
 
 def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -> float:
@@ -129,9 +130,12 @@ def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -
     against chance alone."""
     if not chances or not 0 < chance < 1:
         return 0.0
-    own = chance * gain / (1 - chance + chance * gain)
+    raised = chance * gain
+    own = raised / (1 - chance + raised)
     misses = chances - hits
-    nats = hits * math.log(own / chance) + misses * math.log((1 - own) / (1 - chance))
+    hit_nats = hits * math.log(own / chance)
+    miss_nats = misses * math.log((1 - own) / (1 - chance))
+    nats = hit_nats + miss_nats
     return nats * min(1.0, MAX_CHANCES / chances)
 
 
@@ -141,7 +145,9 @@ def instruction_log_bayes(with_step: int, sentences: int) -> float:
     other = sentences - with_step
     a, b = HOW_TO_BETA
     how_to = _log_beta(with_step + a, other + b) - _log_beta(a, b)
-    return how_to - with_step * math.log(TALK_FRACTION) - other * math.log(1 - TALK_FRACTION)
+    step_nats = with_step * math.log(TALK_FRACTION)
+    other_nats = other * math.log(1 - TALK_FRACTION)
+    return how_to - step_nats - other_nats
 
 
 def _log_beta(a: float, b: float) -> float:
@@ -162,16 +168,19 @@ def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
 def _begins_near(times: Array, starts: Array) -> Array:
     """Return (N,): whether a sentence begins near each of the times (N,); starts: ascending."""
     first = np.searchsorted(starts, times - AFTER_SECONDS)
-    return np.asarray(np.append(starts, np.inf)[first] <= times + BEFORE_SECONDS)
+    next_starts = np.append(starts, np.inf)[first]
+    return np.asarray(next_starts <= times + BEFORE_SECONDS)
 
 
 def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
     """Return the cosine of the mean sentence and the mean picture, the latter less that of all
     how-to pictures."""
-    known = np.isfinite(pictures).all(axis=1)
-    if not known.any() or not len(speech):
+    is_known = np.isfinite(pictures).all(axis=1)
+    if not is_known.any() or not len(speech):
         return None
-    return cosine(pictures[known].mean(axis=0) - centre, speech.mean(axis=0))
+    mean_picture = pictures[is_known].mean(axis=0)
+    mean_sentence = speech.mean(axis=0)
+    return cosine(mean_picture - centre, mean_sentence)
 
 
 def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:
@@ -179,28 +188,32 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
     spoken: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
     for sentence in sentences:
         words = _words(sentence.text)
-        start = max(0, int(sentence.span.start - TEXT_MARGIN_SECONDS))
-        for t in range(start, math.ceil(sentence.span.end + TEXT_MARGIN_SECONDS)):
+        first = max(0, int(sentence.span.start - TEXT_MARGIN_SECONDS))
+        end = math.ceil(sentence.span.end + TEXT_MARGIN_SECONDS)
+        for t in range(first, end):
             spoken[t] |= words
-    counted: set[frozenset[str]] = set()
+
     # second at which lines come, together one chance -> whether one of them is said
     screens: dict[int, bool] = {}
+    counted: set[frozenset[str]] = set()
     for line in sorted(lines, key=lambda line: line.span.start):
-        written = frozenset(_words(line.text))
-        long_word = any(len(word) >= LONG_WORD_LETTERS for word in written)
-        if len(written) < MIN_LINE_WORDS and not long_word:
+        words_on_screen = frozenset(_words(line.text))
+        long_word = any(len(word) >= LONG_WORD_LETTERS for word in words_on_screen)
+        if len(words_on_screen) < MIN_LINE_WORDS and not long_word:
             continue
-        if line.span.duration > MAX_TEXT_SECONDS or written in counted:
+        if line.span.duration > MAX_TEXT_SECONDS or words_on_screen in counted:
             continue
-        counted.add(written)
+        counted.add(words_on_screen)
         start = int(line.span.start)
         near: set[str] = set()
         for t in range(start, math.ceil(line.span.end)):
             near |= spoken[t]
         if near:  # else nobody speaks then
-            is_spoken = len(written & near) >= MIN_SAID_FRACTION * len(written)
+            common = len(words_on_screen & near)
+            is_spoken = common >= MIN_SAID_FRACTION * len(words_on_screen)
             screens[start] = screens.get(start, False) or is_spoken
-    return coincidence_log_bayes(sum(screens.values()), len(screens), LINE_CHANCE, LINE_ODDS)
+    hits = sum(screens.values())
+    return coincidence_log_bayes(hits, len(screens), LINE_CHANCE, LINE_ODDS)
 
 
 def is_phrase(line: str) -> bool:
@@ -212,15 +225,18 @@ def is_phrase(line: str) -> bool:
 def is_said(line: str, speech: str) -> bool:
     """Whether most of the words of a line of text in the picture are among those spoken."""
     words = _words(line)
-    return bool(words) and len(words & _words(speech)) >= MIN_SAID_FRACTION * len(words)
+    common = words & _words(speech)
+    return bool(words) and len(common) >= MIN_SAID_FRACTION * len(words)
 
 
 def _words(text: str) -> set[str]:
-    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= MIN_WORD_LETTERS}
+    words = re.findall(r"\w+", text.lower())
+    return {word for word in words if len(word) >= MIN_WORD_LETTERS}
 
 
 @functools.cache
 def load_weights() -> CorrespondenceWeights:
     """Return the weights that come with the package."""
     file = resources.files("stepline.grounding") / "correspondence.json"
-    return CorrespondenceWeights(**json.loads(file.read_text(encoding="utf-8"))["weights"])
+    tree = json.loads(file.read_text(encoding="utf-8"))
+    return CorrespondenceWeights(**tree["weights"])

@@ -64,21 +64,22 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
 
     Raises ShapeError when the vectors are not (K, D) with the D of the features.
     """
-    if step_vectors.ndim != 2 or step_vectors.shape[1] != features.values.shape[1]:
-        want = f"(K, {features.values.shape[1]})"
-        raise ShapeError(
-            f"step vectors must be {want} for features of {features.backbone!r}, not {step_vectors.shape}"
-        )
+    width = features.values.shape[1]
+    if step_vectors.ndim != 2 or step_vectors.shape[1] != width:
+        expected = f"(K, {width}) for features of {features.backbone!r}"
+        raise ShapeError(f"step vectors must be {expected}, not {step_vectors.shape}")
     pictures = unit_rows(mean_by_second(features, seconds))  # (T, D)
-    # (K, D) @ (D, T) -> (K, T)
-    return np.asarray(unit_rows(step_vectors.astype(np.float64)) @ pictures.T)
+    texts = unit_rows(step_vectors.astype(np.float64))  # (K, D)
+    return np.asarray(texts @ pictures.T)  # (K, T)
 
 
 def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
     """Return (T, D): the mean of the rows of each second; NaN rows where there are none."""
-    values = np.full((seconds, features.values.shape[1]), np.nan)
+    width = features.values.shape[1]
+    values = np.full((seconds, width), np.nan)
     for t in range(seconds):
-        rows = features.rows(Span(float(t), float(t + 1)))
+        second = Span(float(t), float(t + 1))
+        rows = features.rows(second)
         if rows.start < rows.stop:
             values[t] = features.values[rows].mean(axis=0)
     return values
@@ -91,18 +92,20 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     all steps, after smoothing inside shots (seconds). All steps share one scale, so that a step
     that looks alike everywhere stays flat.
     """
-    known = np.isfinite(scores).all(axis=0)
-    if not known.any() or not len(scores):
+    is_known = np.isfinite(scores).all(axis=0)
+    if not is_known.any() or not len(scores):
         return np.zeros(scores.shape)
-    z = np.where(known, scores, 0.0)
-    z = np.where(known, z - z[:, known].mean(axis=1, keepdims=True), 0.0)
+    z = np.where(is_known, scores, 0.0)
+    averages = z[:, is_known].mean(axis=1, keepdims=True)
+    z = np.where(is_known, z - averages, 0.0)
     if len(z) > 1:
         z = z - z.mean(axis=0, keepdims=True)
     z = smooth_within_shots(z, shots, smooth)
-    spread = z[:, known].std()
+    spread = z[:, is_known].std()
     if spread <= MIN_SPREAD:
         return np.zeros(z.shape)
-    return np.asarray(np.clip(z / spread, -MAX_DEVIATIONS, MAX_DEVIATIONS))
+    deviations = z / spread
+    return np.asarray(np.clip(deviations, -MAX_DEVIATIONS, MAX_DEVIATIONS))
 
 
 def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()) -> Array:
@@ -113,42 +116,62 @@ def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] 
     before it, for MAX_HELD_SECONDS; after that nothing is seen. Where the picture ends before the
     sound, nothing is seen from its end on.
     """
-    known = np.isfinite(activity.peaks)
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     is_seen = np.asarray(np.isfinite(looks).all(axis=1), np.bool_)
     if is_seen.sum() == 1 and seconds > MAX_HELD_SECONDS:  # a cover
         return np.zeros(seconds)
-    changes = np.flatnonzero(known & (activity.peaks >= MAX_STILL_CHANGE))  # rows
-    if known.sum() > 1:
-        if not len(changes) and not activity.cuts:  # a still
-            return np.zeros(seconds)
-        runs = np.split(changes, np.flatnonzero(np.diff(changes) > 1) + 1)
-        if max(map(len, runs)) < SLIDE_SECONDS * activity.rate:
-            with_text: set[int] = set()
-            for line in on_screen:
-                with_text.update(range(int(line.span.start), math.ceil(line.span.end)))
-            if len(with_text.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds:
-                return np.zeros(seconds)
-    spread = looks.reshape(seconds, -1, 3).std(axis=1).max(axis=1)  # NaN where no frame fell
+    if _is_still_or_slides(activity, seconds, on_screen):
+        return np.zeros(seconds)
+
+    # plain pictures and noise
+    parts = looks.reshape(seconds, -1, 3)
+    spread = parts.std(axis=1).max(axis=1)  # NaN where no frame fell
     possible = np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
+
+    # seconds without a frame, and stretches without a change
     possible[_seconds_since(is_seen) > MAX_HELD_SECONDS] = 0.0
     if is_seen.any():
-        possible[int(np.flatnonzero(is_seen)[-1]) + 1 + MAX_TAIL_SECONDS :] = 0.0
+        last = int(np.flatnonzero(is_seen)[-1])
+        possible[last + 1 + MAX_TAIL_SECONDS :] = 0.0
     for start, end in still_stretches(activity, seconds):
         possible[start + MAX_HELD_SECONDS : end] = 0.0
     return possible
 
 
+def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[TimedText]) -> bool:
+    """Say whether a film is one picture, or never changes for long and mostly shows text."""
+    is_known = np.isfinite(activity.peaks)
+    if is_known.sum() <= 1:
+        return False
+    changes = np.flatnonzero(is_known & (activity.peaks >= MAX_STILL_CHANGE))  # rows
+    if not len(changes) and not activity.cuts:
+        return True
+    gaps = np.flatnonzero(np.diff(changes) > 1)
+    runs = np.split(changes, gaps + 1)
+    if max(map(len, runs)) >= SLIDE_SECONDS * activity.rate:
+        return False
+    with_text: set[int] = set()
+    for line in on_screen:
+        first = int(line.span.start)
+        end = math.ceil(line.span.end)
+        with_text.update(range(first, end))
+    text_seconds = with_text.intersection(range(seconds))
+    return len(text_seconds) >= SLIDE_TEXT_FRACTION * seconds
+
+
 def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]:
     """Return the stretches (first second, the one after the last) of MIN_STILL_SECONDS or longer in
     which the picture does not change and no shot begins."""
-    rows = np.flatnonzero(np.nan_to_num(activity.peaks) >= MAX_STILL_CHANGE)
+    peaks = np.nan_to_num(activity.peaks)
+    rows = np.flatnonzero(peaks >= MAX_STILL_CHANGE)
     changes = {int(row / activity.rate) for row in rows}
     changes |= {int(cut) for cut in activity.cuts}
-    edges = [-1, *sorted(second for second in changes if second < seconds), seconds]
+    before_end = [second for second in sorted(changes) if second < seconds]
+    edges = [-1, *before_end, seconds]
     stretches = []
     for before, after in itertools.pairwise(edges):
-        if after - before - 1 >= MIN_STILL_SECONDS:
+        length = after - before - 1
+        if length >= MIN_STILL_SECONDS:
             stretches.append((before + 1, after))
     return stretches
 
@@ -158,24 +181,28 @@ def picture_warning(
 ) -> str | None:
     """Return in a line that the pictures are one, stand still for long, are slides, or end before
     the sound; None where they do not."""
-    rows = np.flatnonzero(np.isfinite(activity.looks).all(axis=1))
+    has_look = np.isfinite(activity.looks).all(axis=1)
+    rows = np.flatnonzero(has_look)
     if not len(rows):
         return None
     if len(rows) == 1 and seconds > MAX_HELD_SECONDS:
         return "the video has one picture for all of its sound, so no step counts as shown"
     if seconds > MAX_HELD_SECONDS and not pictured(activity, seconds, on_screen).any():
         return "the pictures are a still, slides or plain, so no step counts as shown"
-    end = math.ceil((int(rows[-1]) + 1) / activity.rate)
-    stretches = still_stretches(activity, min(end, seconds))
+    last_row = int(rows[-1])
+    end = math.ceil((last_row + 1) / activity.rate)
+    when = "later"
     reasons = []
+    stretches = still_stretches(activity, min(end, seconds))
     if stretches:
+        when = "there"
         times = [f"{_clock(start)} to {_clock(stop)}" for start, stop in stretches]
-        reasons.append(f"stands still from {', '.join(times[:MAX_TOLD_STRETCHES])}")
+        first_times = ", ".join(times[:MAX_TOLD_STRETCHES])
+        reasons.append(f"stands still from {first_times}")
     if seconds - end > MAX_HELD_SECONDS:
         reasons.append(f"ends at {end} s, the sound at {seconds} s")
     if not reasons:
         return None
-    when = "there" if stretches else "later"
     return f"the picture {' and '.join(reasons)}; what is said {when} is not shown"
 
 
@@ -186,7 +213,8 @@ def _clock(second: int) -> str:
 def _seconds_since(is_seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return (T,): how many seconds ago the last one was True; before the first one 0."""
     seconds = np.arange(len(is_seen))
-    last = np.maximum.accumulate(np.where(is_seen, seconds, -1))
+    marks = np.where(is_seen, seconds, -1)
+    last = np.maximum.accumulate(marks)
     return np.where(last < 0, 0, seconds - last)
 
 
@@ -195,32 +223,41 @@ def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Arr
     means = np.full((seconds, rows.shape[1]), np.nan)
     for t in range(seconds):
         first = round(t * rate)
-        part = rows[first : max(first + 1, round((t + 1) * rate))].astype(np.float64)
-        part = part[np.isfinite(part).all(axis=1)]
-        if len(part):
-            means[t] = part.mean(axis=0)
+        end = max(first + 1, round((t + 1) * rate))
+        part = rows[first:end].astype(np.float64)
+        is_known = np.isfinite(part).all(axis=1)
+        if is_known.any():
+            means[t] = part[is_known].mean(axis=0)
     return means
 
 
 def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> Array:
     """Return the rows (K, T) averaged over `seconds` to either side, never across a cut."""
     reach = round(seconds)
+    zero = np.zeros((len(rows), 1))
     smoothed = np.empty_like(rows)
     for shot in shots:
         part = rows[:, shot]
-        total = np.concatenate([np.zeros((len(rows), 1)), part.cumsum(axis=1)], axis=1)
-        t = np.arange(part.shape[1])
+        length = part.shape[1]
+        sums = part.cumsum(axis=1)
+        total = np.concatenate([zero, sums], axis=1)
+        t = np.arange(length)
         low = np.maximum(t - reach, 0)
-        high = np.minimum(t + reach + 1, part.shape[1])
-        smoothed[:, shot] = (total[:, high] - total[:, low]) / (high - low)
+        high = np.minimum(t + reach + 1, length)
+        window_sums = total[:, high] - total[:, low]
+        smoothed[:, shot] = window_sums / (high - low)
     return smoothed
 
 
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
     """Return the shots as slices of whole seconds that cover [0, seconds) without a gap; cuts round
     to the nearest."""
-    edges = sorted({0, seconds} | {round(cut) for cut in cuts if 0 < round(cut) < seconds})
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+    edges = {0, seconds}
+    for cut in cuts:
+        second = round(cut)
+        if 0 < second < seconds:
+            edges.add(second)
+    return [slice(start, end) for start, end in itertools.pairwise(sorted(edges))]
 
 
 def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> float:
@@ -236,18 +273,25 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
     """
     if not evidence.any():
         return 0.0
-    grid = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
-    gains = [log_bayes_factor(prior, w * evidence) - penalty * w for w in grid]
-    return round(float(grid[int(np.argmax(gains))]), 2)
+    weights = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
+    gains = []
+    for w in weights:
+        factor = log_bayes_factor(prior, w * evidence)
+        gains.append(factor - penalty * w)
+    best = int(np.argmax(gains))
+    return round(float(weights[best]), 2)
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:
     """Return the summed log Bayes factor of all steps; evidence: (K, T), logarithms."""
-    return float(np.log(bayes_factors(prior, evidence)).sum())
+    factors = bayes_factors(prior, evidence)
+    return float(np.log(factors).sum())
 
 
 def bayes_factors(prior: Array, evidence: Array) -> Array:
     """Return (K,): how much likelier the evidence is if the step is shown than if it is anywhere in
     the video."""
     likelihood = np.exp(evidence)
-    return np.asarray((prior * likelihood).sum(axis=1) / likelihood.mean(axis=1))
+    if_shown = (prior * likelihood).sum(axis=1)
+    anywhere = likelihood.mean(axis=1)
+    return np.asarray(if_shown / anywhere)

@@ -40,13 +40,14 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 class SpeechPrior:
     """Where and whether each step is shown, by where it is said.
 
-    prior: (K, T) P(shown at t | said). shown_prior: (K,) P(shown) before any evidence. said: (K,)
-    whether the step is spoken of. past_seconds: how many of the T seconds have come yet, None: all.
+    prior: (K, T) P(shown at t | said). shown_prior: (K,) P(shown) before any evidence. is_said:
+    (K,) whether the step is spoken of. past_seconds: how many of the T seconds have come yet, None:
+    all.
     """
 
     prior: Array
     shown_prior: Array
-    said: Flags
+    is_said: Flags
     past_seconds: int | None = None
 
 
@@ -70,7 +71,8 @@ class ShownPosterior:
         if possible.all():
             return self
         rows = self.occupancy * possible
-        fraction = rows.sum(axis=1) / np.maximum(self.occupancy.sum(axis=1), MIN_MASS)
+        mass = self.occupancy.sum(axis=1)
+        fraction = rows.sum(axis=1) / np.maximum(mass, MIN_MASS)
         return ShownPosterior(rows, self.score * fraction, self.weight)
 
     @property
@@ -89,13 +91,15 @@ def likeness_penalty(features: FeatureSequence | None, settings: GroundSettings)
 
 
 def likeness_weight(
-    prior: Array, likeness: Array, said: Flags, penalty: float, settings: GroundSettings
+    prior: Array, likeness: Array, is_said: Flags, penalty: float, settings: GroundSettings
 ) -> float:
     """Return the weight of likeness (K, T): what it earns where steps are said, `vision_alone`
     where none is."""
-    if not said.any():
-        return settings.vision_alone if likeness.any() else 0.0
-    return fit_weight(prior[said], likeness[said], penalty, settings.vision_limit)
+    if is_said.any():
+        return fit_weight(prior[is_said], likeness[is_said], penalty, settings.vision_limit)
+    if likeness.any():
+        return settings.vision_alone
+    return 0.0
 
 
 def fuse(
@@ -103,44 +107,55 @@ def fuse(
 ) -> ShownPosterior:
     """Return what speech and the looks of each second (likeness, (K, T)) say together. penalty:
     nats that a unit of the weight of likeness must earn."""
-    prior, shown_prior = speech.prior, speech.shown_prior
-    weight = likeness_weight(prior, likeness, speech.said, penalty, settings)
-    whole = [slice(0, prior.shape[1])]  # words do not end at cuts
+    prior = speech.prior
+    shown_prior = speech.shown_prior
+    weight = likeness_weight(prior, likeness, speech.is_said, penalty, settings)
     likelihood = np.exp(weight * likeness)
     # How much higher likeness peaks than noise of unit variance would: a step that nobody says has
     # a flat prior, so that it cannot be compared with its own average.
     against_noise = np.ones(len(prior))
     if likeness.any():
         noise = math.exp(weight**2 / 2)
-        against_noise = likelihood[:, : speech.past_seconds].mean(axis=1) / noise
+        past = likelihood[:, : speech.past_seconds]
+        against_noise = past.mean(axis=1) / noise
+
+    # steps compete for the seconds, each round half the way
+    whole = [slice(0, prior.shape[1])]  # words do not end at cuts
     score = shown_prior
-    shown = occupancy(sum_to_one(prior * likelihood), whole, settings.typical)
+    centers = sum_to_one(prior * likelihood)
+    shown_at = occupancy(centers, whole, settings.typical)
     for _ in range(FUSION_ROUNDS):
-        free = prior * probability_unclaimed(shown, score) ** settings.compete
+        free = prior * probability_unclaimed(shown_at, score) ** settings.compete
         # What chance would give: the mean likelihood, over all steps, of the seconds where they are
         # not shown.
-        absent = np.maximum(1 - shown, MIN_FREE)
-        elsewhere = float((likelihood * absent).sum() / absent.sum()) if absent.size else 1.0
-        against_chance = (sum_to_one(free) * likelihood).sum(axis=1) / elsewhere  # (K,)
-        odds = shown_prior * np.where(speech.said, against_chance, against_noise)
+        absent = np.maximum(1 - shown_at, MIN_FREE)
+        elsewhere = 1.0
+        if absent.size:
+            elsewhere = float((likelihood * absent).sum() / absent.sum())
+        if_shown = (sum_to_one(free) * likelihood).sum(axis=1)
+        against_chance = if_shown / elsewhere  # (K,)
+        odds = shown_prior * np.where(speech.is_said, against_chance, against_noise)
         score = (score + odds / (1 - shown_prior + odds)) / 2
-        shown = (shown + occupancy(sum_to_one(free * likelihood), whole, settings.typical)) / 2
-    return ShownPosterior(shown, score, weight)
+        centers = sum_to_one(free * likelihood)
+        shown_at = (shown_at + occupancy(centers, whole, settings.typical)) / 2
+    return ShownPosterior(shown_at, score, weight)
 
 
-def probability_unclaimed(shown: Array, score: Array) -> Array:
-    """Return (K, T): P(no other step is being shown at t); shown: occupancy (K, T), score: P(shown),
-    (K,).
+def probability_unclaimed(shown_at: Array, score: Array) -> Array:
+    """Return (K, T): P(no other step is being shown at t); shown_at: occupancy (K, T), score:
+    P(shown), (K,).
 
     Of thousands of steps it is less than a float can hold: then each row is right up to a factor of
     its own.
     """
-    absent = np.maximum(1 - shown * score[:, None], MIN_FREE)
+    claimed = shown_at * score[:, None]
+    absent = np.maximum(1 - claimed, MIN_FREE)
     product = absent.prod(axis=0)
     if product.size and product.min() < MIN_PRODUCT:
         logarithm = np.log(absent)
         others = logarithm.sum(axis=0) - logarithm
-        return np.asarray(np.exp(others - others.max(axis=1, keepdims=True)))
+        greatest = others.max(axis=1, keepdims=True)
+        return np.asarray(np.exp(others - greatest))
     return np.asarray(product / absent)
 
 
@@ -150,19 +165,24 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
 
     A step does not run on across a cut.
     """
-    reach = max((shot.stop - shot.start for shot in shots), default=1) - 1
+    longest = max((shot.stop - shot.start for shot in shots), default=1)
+    reach = longest - 1
     # P(a shown span is longer than twice a distance from its middle), lognormal; (2 reach + 1,)
     longer = np.ones(2 * reach + 1)
     for distance in range(1, reach + 1):
-        spreads = math.log(2 * distance / seconds) / (LOG_LENGTH_SPREAD * math.sqrt(2))
-        longer[reach - distance] = longer[reach + distance] = 0.5 * math.erfc(spreads)
-    shown = np.zeros(centers.shape)
+        log_ratio = math.log(2 * distance / seconds)
+        spreads = log_ratio / (LOG_LENGTH_SPREAD * math.sqrt(2))
+        probability = 0.5 * math.erfc(spreads)
+        longer[reach - distance] = probability
+        longer[reach + distance] = probability
+    shown_at = np.zeros(centers.shape)
     for shot in shots:
         length = shot.stop - shot.start
         kernel = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
-        for row, out in zip(centers[:, shot], shown[:, shot], strict=True):
-            out[:] = np.convolve(row, kernel, mode="full")[length - 1 : 2 * length - 1]
-    return np.asarray(np.minimum(1.0, shown))
+        for row, out in zip(centers[:, shot], shown_at[:, shot], strict=True):
+            convolved = np.convolve(row, kernel, mode="full")
+            out[:] = convolved[length - 1 : 2 * length - 1]
+    return np.asarray(np.minimum(1.0, shown_at))
 
 
 @dataclass(frozen=True)
@@ -193,14 +213,17 @@ def with_verdict(
     say so; a step that is said is "unclear" where they do not.
     """
     score = step_occupancy.score
-    likely = score if step.said is None else probability * score
+    likely = score
+    if step.said is not None:
+        likely = probability * score
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"
         unplaced = {"spans": (), "at": None, "score": likely, "status": status, "basis": None}
         return step.model_copy(update=unplaced)
     best = int(step_occupancy.row.argmax())
+    spans = shown_spans(step_occupancy.row, shots, duration, settings)
     update = {
-        "spans": tuple(shown_spans(step_occupancy.row, shots, duration, settings)),
+        "spans": tuple(spans),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
         "score": likely,
         "status": "shown" if trusted or step.said is None else "unclear",
@@ -221,8 +244,9 @@ def shown_spans(
             break
         peak = int(remaining.argmax())
         shot = next(s for s in shots if s.start <= peak < s.stop)
-        start, end = grow_window(remaining[shot], peak - shot.start, settings.grow)
-        start, end = start + shot.start, end + shot.start
+        first, last = grow_window(remaining[shot], peak - shot.start, settings.grow)
+        start = first + shot.start
+        end = last + shot.start
         spans.append(Span(float(start), min(float(end), duration)))
         remaining[max(0, start - 1) : end + 1] = 0
     return spans
@@ -245,12 +269,17 @@ def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
 def _part(step: Step, seconds: Sequence[float]) -> Step:
     if not step.spans or step.at is None:
         return step
-    start, end = step.spans[0].start, step.spans[0].end
+    start = step.spans[0].start
+    end = step.spans[0].end
     index = bisect.bisect_left(seconds, step.at)
-    if index > 0 and seconds[index - 1] > start:
-        start = _halfway(seconds[index - 1], step.at)
-    if index + 1 < len(seconds) and seconds[index + 1] < end:
-        end = _halfway(step.at, seconds[index + 1])
+    if index > 0:
+        before = seconds[index - 1]
+        if before > start:
+            start = _halfway(before, step.at)
+    if index + 1 < len(seconds):
+        after = seconds[index + 1]
+        if after < end:
+            end = _halfway(step.at, after)
     return _with_best_span(step, start, end)
 
 
@@ -269,10 +298,12 @@ def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[St
     border = min(max(border, start), end)
     apart = []
     for step in steps:
-        if step.spans and step.at == first:
-            step = _with_best_span(step, step.spans[0].start, min(step.spans[0].end, border))
-        elif step.spans and step.at == second:
-            step = _with_best_span(step, max(step.spans[0].start, border), step.spans[0].end)
+        if step.spans:
+            best = step.spans[0]
+            if step.at == first:
+                step = _with_best_span(step, best.start, min(best.end, border))
+            elif step.at == second:
+                step = _with_best_span(step, max(best.start, border), best.end)
         apart.append(step)
     return apart
 
@@ -281,7 +312,9 @@ def _halfway(first: float, second: float) -> float:
     """Return the whole second halfway between two, or the middle where none lies between them."""
     middle = (first + second) / 2
     whole = float(math.ceil(middle))
-    return whole if whole < second else middle
+    if whole < second:
+        return whole
+    return middle
 
 
 def _with_best_span(step: Step, start: float, end: float) -> Step:

@@ -180,7 +180,8 @@ def _ground_windows(
     for window in windows:
         grounding = ground_window(inputs.cut(window), video.cut(window), settings)
         reports.append(grounding.report)
-        start, width = int(window.context.start), grounding.alignment.scores.shape[1]
+        start = int(window.context.start)
+        width = grounding.alignment.scores.shape[1]
         for row, step, score in zip(
             window.steps, grounding.steps, grounding.alignment.scores, strict=True
         ):
@@ -205,23 +206,28 @@ def ground_window(
 
     # second by second, by speech alone and with the picture
     by_speech = fuse(speech, np.zeros(likeness.shape), 0.0, settings)
-    posterior = fuse(speech, likeness, penalty, settings) if likeness.any() else by_speech
+    posterior = by_speech
+    if likeness.any():
+        posterior = fuse(speech, likeness, penalty, settings)
 
     # shot by shot, for the steps whose words lie on no picture of them
     placement = place_by_shots(inputs, speech, likeness, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
-    posterior = placement.posterior.within(np.concatenate([video.possible, future]))
+    possible = np.concatenate([video.possible, future])
+    posterior = placement.posterior.within(possible)
 
+    # the video as a whole
     agreement = None  # nats, of likeness with speech
-    if posterior.weight and speech.said.any():
-        weighed = posterior.weight * likeness[speech.said]
-        agreement = log_bayes_factor(speech.prior[speech.said], weighed)
+    if posterior.weight and speech.is_said.any():
+        weighed = posterior.weight * likeness[speech.is_said]
+        agreement = log_bayes_factor(speech.prior[speech.is_said], weighed)
         agreement -= penalty * posterior.weight
     belief = video_level_belief(video, agreement, settings)
-    shown = posterior.expected * np.where(speech.said, belief.probability, 1.0)[:, None]  # (K, T)
+    chances = np.where(speech.is_said, belief.probability, 1.0)  # (K,)
+    shown_at = posterior.expected * chances[:, None]  # (K, T)
     return Grounding(
         verdicts(inputs, posterior, placement.placed_by_shots, belief, settings),
-        _alignment(inputs, shown.astype(np.float32)),
+        _alignment(inputs, shown_at.astype(np.float32)),
         _report(inputs, by_speech, placement, posterior, belief),
     )
 
@@ -233,7 +239,7 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
         shown_prior=shown_before_evidence(
             inputs.said, settings.shown_rate, inputs.visible, settings, inputs.shown_log_odds
         ),
-        said=inputs.said,
+        is_said=inputs.said,
         past_seconds=inputs.past_seconds,
     )
 
@@ -249,7 +255,7 @@ def prior_of(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> 
 
 
 def shown_before_evidence(
-    said: Flags,
+    is_said: Flags,
     rate: float,
     visible: Array | Sequence[float] | None,
     settings: GroundSettings,
@@ -259,19 +265,22 @@ def shown_before_evidence(
 
     rate: of the steps that are said. unsaid_log_odds: (K,) nats, added for those that are not.
     """
-    log_odds = np.full(len(said), logit(np.asarray(rate, dtype=np.float64)))
+    rate_log_odds = logit(np.asarray(rate, dtype=np.float64))
+    log_odds = np.full(len(is_said), rate_log_odds)
     if visible is not None:
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
     unsaid: float | Array = settings.unsaid_rate
     if unsaid_log_odds is not None:
-        unsaid = sigmoid(logit(np.asarray(settings.unsaid_rate), VISIBLE_MARGIN) + unsaid_log_odds)
-    return np.where(said, sigmoid(log_odds), unsaid)
+        unsaid_rate = np.asarray(settings.unsaid_rate)
+        unsaid = sigmoid(logit(unsaid_rate, VISIBLE_MARGIN) + unsaid_log_odds)
+    return np.where(is_said, sigmoid(log_odds), unsaid)
 
 
 def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
     """Return z: how like its step each second looks, contrasted, (K, T); 0 where nothing is known."""
-    features, vectors = inputs.features, inputs.step_vectors
+    features = inputs.features
+    vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps:
         return np.zeros((len(inputs.steps), inputs.seconds))
     cosines = similarity(features, vectors, inputs.seconds)
@@ -297,7 +306,9 @@ def place_by_shots(
 ) -> ShotPlacement:
     """Return the posterior with the steps moved to shots that nobody says, or that are said over a
     talking head."""
-    activity, shots, steps = inputs.activity, inputs.shots, inputs.steps
+    activity = inputs.activity
+    shots = inputs.shots
+    steps = inputs.steps
     unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), settings.lag_usual)
     if activity is None or not inputs.has_looks or not 0 < len(steps) <= len(shots):
         return unmoved
@@ -306,7 +317,7 @@ def place_by_shots(
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
     appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
     talk = talking_heads(appearance, shots)
-    placed_by_shots = ~speech.said | _said_over_talk(talk, inputs.passages, settings)
+    placed_by_shots = ~speech.is_said | _said_over_talk(talk, inputs.passages, settings)
     if not placed_by_shots.any():
         return unmoved
 
@@ -320,7 +331,7 @@ def place_by_shots(
         steps,
         settings.likeness_shots * likeness,
         shown_before_evidence(
-            speech.said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
+            speech.is_said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
         ),
         units,
         settings,
@@ -332,7 +343,7 @@ def place_by_shots(
     in_shots = occupancy(centers, units.slices, settings.typical)
     moved = ShownPosterior(
         np.where(placed_by_shots[:, None], in_shots, posterior.occupancy),
-        np.where(placed_by_shots, assignment.shown, posterior.score),
+        np.where(placed_by_shots, assignment.p_shown, posterior.score),
         posterior.weight,
     )
     return ShotPlacement(moved, placed_by_shots, assignment.lag)
@@ -354,7 +365,8 @@ def _said_over_talk(
 def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
     """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's
     are."""
-    features, vectors = inputs.features, inputs.step_vectors
+    features = inputs.features
+    vectors = inputs.step_vectors
     if features is None or vectors is None or features.backbone != "conse":
         return None
     if vectors.shape[-1:] != (MINILM_WIDTH,):
@@ -418,12 +430,12 @@ def verdicts(
     """
     shots = inputs.shots
     trusted = belief.pictures_trusted and belief.instructs
-    is_seen = placed_by_shots | (posterior.weight > 0)
+    by_pictures = placed_by_shots | (posterior.weight > 0)
     steps = []
-    for step, row, score, seen in zip(
-        inputs.steps, posterior.occupancy, posterior.score, is_seen, strict=True
+    for step, row, score, is_seen in zip(
+        inputs.steps, posterior.occupancy, posterior.score, by_pictures, strict=True
     ):
-        basis: Basis = "pictures" if seen else "words"
+        basis: Basis = "pictures" if is_seen else "words"
         judged = with_verdict(
             step,
             StepOccupancy(row, float(score), basis),

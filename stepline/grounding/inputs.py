@@ -69,11 +69,13 @@ class GroundingInputs:
             raise ShapeError(
                 f"visible must hold one probability a step: {steps}, not {len(self.visible)}"
             )
-        sentences = len(self.transcript.sentences) if self.transcript is not None else 0
-        if self.tellings is not None and self.tellings.shape != (steps, sentences):
+        sentences = 0
+        if self.transcript is not None:
+            sentences = len(self.transcript.sentences)
+        shape = (steps, sentences)
+        if self.tellings is not None and self.tellings.shape != shape:
             raise ShapeError(
-                f"tellings must be steps by sentences: {(steps, sentences)}, "
-                f"not {self.tellings.shape}"
+                f"tellings must be steps by sentences: {shape}, not {self.tellings.shape}"
             )
 
     @property
@@ -94,12 +96,16 @@ class GroundingInputs:
     @property
     def cuts(self) -> tuple[float, ...]:
         """Seconds at which a shot starts, as far as known."""
-        return self.activity.cuts if self.activity else ()
+        if self.activity is None:
+            return ()
+        return self.activity.cuts
 
     @property
     def shots(self) -> list[slice]:
         """The shots in whole seconds; what is yet to come is a shot of its own."""
-        cuts = (*self.cuts, self.past_seconds) if self.ahead else self.cuts
+        cuts = self.cuts
+        if self.ahead:
+            cuts = (*cuts, self.past_seconds)
         return shot_slices(cuts, self.seconds)
 
     @property
@@ -145,6 +151,17 @@ class GroundingInputs:
     def cut(self, window: GroundingWindow) -> "GroundingInputs":
         """Return what belongs to one window, its times counted from the window's start."""
         rows = list(window.steps)
+
+        # what is there of each step
+        step_vectors = self.step_vectors
+        if step_vectors is not None:
+            step_vectors = step_vectors[rows]
+        visible = self.visible
+        if visible is not None:
+            visible = [visible[row] for row in rows]
+        shown_log_odds = self.shown_log_odds
+        if shown_log_odds is not None:
+            shown_log_odds = shown_log_odds[rows]
         tellings = self.tellings
         if tellings is not None and self.transcript is not None:
             sentences = self.transcript.sentences
@@ -157,11 +174,11 @@ class GroundingInputs:
             duration=min(window.context.end, self.duration) - window.context.start,
             transcript=transcript,
             features=cut_features(self.features, window),
-            step_vectors=None if self.step_vectors is None else self.step_vectors[rows],
+            step_vectors=step_vectors,
             activity=cut_activity(self.activity, window),
-            visible=None if self.visible is None else [self.visible[row] for row in rows],
+            visible=visible,
             tellings=tellings,
-            shown_log_odds=None if self.shown_log_odds is None else self.shown_log_odds[rows],
+            shown_log_odds=shown_log_odds,
         )
 
 
@@ -185,10 +202,14 @@ def spoken_passages(step: Step, transcript: Transcript | None, duration: float) 
         for index in step.sources:
             span = transcript.sentences[index].span
             if span.overlap(whole) > 0:
-                passages.append(Span(max(span.start, whole.start), min(span.end, whole.end)))
+                start = max(span.start, whole.start)
+                passages.append(Span(start, min(span.end, whole.end)))
     if not passages:
         passages = [whole]
-    inside = [Span(p.start, min(p.end, duration)) for p in passages if p.start < duration]
+    inside = []
+    for span in passages:
+        if span.start < duration:
+            inside.append(Span(span.start, min(span.end, duration)))
     # said after the last frame: the end is nearest
     return inside or [Span(max(0.0, duration - 1), duration)]
 
@@ -205,7 +226,8 @@ class VideoEvidence:
 
     def cut(self, window: GroundingWindow) -> "VideoEvidence":
         """Return what it says of one window."""
-        start, end = int(window.context.start), int(window.context.end)
+        start = int(window.context.start)
+        end = int(window.context.end)
         return replace(self, possible=self.possible[start:end])
 
 
@@ -223,11 +245,11 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
     if inputs.transcript is not None:
         sentences = inputs.transcript.sentences
     else:
-        sentences = tuple(
-            Sentence(text=step.text, span=step.said)
-            for step in inputs.steps
-            if step.said is not None
-        )
+        steps_as_sentences = []
+        for step in inputs.steps:
+            if step.said is not None:
+                steps_as_sentences.append(Sentence(text=step.text, span=step.said))
+        sentences = tuple(steps_as_sentences)
     evidence = correspondence(
         sentences,
         inputs.duration,
@@ -236,7 +258,9 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
         sentence_vectors=inputs.sentence_vectors,
         on_screen=inputs.on_screen,
     )
-    return round(evidence.log_odds(), 3) if evidence.known else None
+    if not evidence.known:
+        return None
+    return round(evidence.log_odds(), 3)
 
 
 def _instruction(inputs: GroundingInputs) -> float | None:
@@ -249,4 +273,5 @@ def _instruction(inputs: GroundingInputs) -> float | None:
     sources = {source for step in inputs.steps for source in step.sources}
     if not (inputs.transcript and sources and inputs.transcript.sentences):
         return None
-    return round(instruction_log_bayes(len(sources), len(inputs.transcript.sentences)), 3)
+    sentences = len(inputs.transcript.sentences)
+    return round(instruction_log_bayes(len(sources), sentences), 3)

@@ -89,13 +89,13 @@ class LinePrior:
     """What other videos say of the lines; None where nothing is.
 
     order: (K + 1, K + 1) nats, added to the prices of going from position 0 to K to each line, and
-    in the last column of ending there. said: (K,) nats, added to the log odds of P(said). wordings:
-    of which that counts which fits a sentence best, by wording_weight; 0: the lines' own words
+    in the last column of ending there. said_log_odds: (K,) nats, added to those of P(said).
+    wordings: the one that fits a sentence best counts, by wording_weight; 0: the lines' own words
     alone count.
     """
 
     order: Array | None = None
-    said: Array | None = None
+    said_log_odds: Array | None = None
     wordings: Sequence[LineWording] = ()
     wording_weight: float = 0.0
 
@@ -211,7 +211,7 @@ def match_features(
     posterior = np.maximum.reduceat(posterior, firsts, axis=1)
     never = chain.log_never(total)
     rows = said_features(features, never)
-    probabilities = said_probability(rows, weights, so_far=so_far, prior=prior.said)
+    probabilities = said_probability(rows, weights, so_far=so_far, prior=prior.said_log_odds)
     if so_far:
         # asked after every sentence, the regression alone has many chances to err
         probabilities = np.minimum(probabilities, 1 - np.exp(never))

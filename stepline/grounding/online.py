@@ -47,16 +47,16 @@ REVISION_SECONDS = 5
 
 @dataclass(frozen=True)
 class StepStates:
-    """What is known by the second `known` of the second `second`: P(shown then, before, after) of
-    each step, (K,).
+    """What is known by the second `known_at` of the second `second`: P(shown then, before, after)
+    of each step, (K,).
 
     The three sum to P(shown); the rest is P(never shown).
     """
 
     second: float
-    known: float
+    known_at: float
     now: Array
-    done: Array
+    p_done: Array
     to_come: Array
 
 
@@ -159,25 +159,29 @@ class OnlineGrounder:
     def state(self, second: float | None = None) -> StepStates:
         """Return what is known now of a second, the present one where none is named."""
         self._refresh()
-        at = self._until if second is None else second
+        if second is None:
+            second = self._until
         last = math.ceil(self._until) - 1
         states = np.zeros((len(self._inputs.steps), 3))
         for state, step in zip(states, self._inputs.steps, strict=True):
             row = self._rows[step.id]
-            column = min(int(at), last) - row.start
+            column = min(int(second), last) - row.start
             state[:] = _now_done_to_come(row.expected, row.step.score or 0.0, column)
-        now, done, to_come = (np.ascontiguousarray(column) for column in states.T)
-        return StepStates(at, self._until, now, done, to_come)
+        now, p_done, to_come = (np.ascontiguousarray(column) for column in states.T)
+        return StepStates(second, self._until, now, p_done, to_come)
 
     def smoothed(self, lag: float | None = None) -> StepStates:
         """Return what is known now of the second `lag` seconds ago."""
-        return self.state(max(0.0, self._until - (self.lag if lag is None else lag)))
+        if lag is None:
+            lag = self.lag
+        return self.state(max(0.0, self._until - lag))
 
     def follow(self, lag: int = 0) -> RecipeState:
         """Return which of the steps, the lines of a recipe, was shown `lag` (0 to 30) seconds ago,
         the next one, and those skipped. The lines stay the same from the first call on; where they
         are said may change."""
-        steps, settings = self._inputs.steps, self._settings
+        steps = self._inputs.steps
+        settings = self._settings
         if self._recipe is None:
             self._recipe = RecipeFilter(
                 len(steps), settings, before=self._before, lag=MAX_LAG_SECONDS
@@ -190,9 +194,8 @@ class OnlineGrounder:
         # evidence of the last minutes, (K, T)
         start = max(0, seconds - math.ceil(1.5 * settings.window))
         context = Span(float(start), float(seconds + AHEAD_SECONDS))
-        inputs = self._past(float(seconds)).cut(
-            GroundingWindow(context, tuple(range(len(steps))), frozenset())
-        )
+        window = GroundingWindow(context, tuple(range(len(steps))), frozenset())
+        inputs = self._past(float(seconds)).cut(window)
         speech = speech_prior(inputs, settings)
         width = seconds - start
         cosines = np.full((len(steps), width), np.nan)
@@ -201,12 +204,12 @@ class OnlineGrounder:
         evidence = line_evidence(
             speech.prior[:, :width],
             cosines,
-            speech.said,
+            speech.is_said,
             likeness_penalty(inputs.features, settings),
             settings,
             usual=self._usual,
         )
-        begins = begin_evidence(speech.prior, speech.said)[:, :width]
+        begins = begin_evidence(speech.prior, speech.is_said)[:, :width]
 
         # the seconds that are new, and now and then those that may read otherwise now
         spans = tuple(step.said for step in steps)
@@ -215,12 +218,8 @@ class OnlineGrounder:
             first -= MAX_LAG_SECONDS
         first = max(start, first)
         self._line_spans = spans
-        recipe.update(
-            evidence[:, first - start :],
-            speech.shown_prior,
-            begins[:, first - start :],
-            start=first,
-        )
+        column = first - start
+        recipe.update(evidence[:, column:], speech.shown_prior, begins[:, column:], start=first)
         return recipe.state(lag, speech.shown_prior)
 
     @property
@@ -251,15 +250,14 @@ class OnlineGrounder:
         window = self._window()
         start = int(window.context.start)
         inputs = self._past(self._until)
-        grounding = ground_window(
-            inputs.cut(window), weigh_video(inputs).cut(window), self._settings
-        )
+        video = weigh_video(inputs).cut(window)
+        grounding = ground_window(inputs.cut(window), video, self._settings)
         rows = {step.id: _Row(step, start, np.zeros(1)) for step in steps}
         for k, step, scores in zip(
             window.steps, grounding.steps, grounding.alignment.scores, strict=True
         ):
-            placed = to_video_time(step, steps[k], window)
-            rows[steps[k].id] = _Row(placed, start, scores.astype(np.float64))
+            in_video = to_video_time(step, steps[k], window)
+            rows[steps[k].id] = _Row(in_video, start, scores.astype(np.float64))
         decided = {step.id for k, step in enumerate(steps) if k not in window.decides}
         for id, row in self._rows.items():
             if id in decided:
@@ -269,13 +267,19 @@ class OnlineGrounder:
     def _window(self) -> GroundingWindow:
         """Return the last minutes, the steps in them, and those of them that may still move."""
         settings = self._settings
-        reach = 2 * settings.context if self._inputs.said.all() else 1.5 * settings.window
+        reach = 1.5 * settings.window
+        if self._inputs.said.all():
+            reach = 2 * settings.context
         start = max(0.0, math.floor(self._until - reach))
-        late = start + settings.context if start else 0.0
+        late = 0.0
+        if start:
+            late = start + settings.context
         near = []
         decides = set()
         for k, step in enumerate(self._inputs.steps):
-            center = math.inf if step.said is None else step.said.center
+            center = math.inf
+            if step.said is not None:
+                center = step.said.center
             if center >= start:
                 near.append(k)
             if center >= late:
@@ -284,13 +288,15 @@ class OnlineGrounder:
         return GroundingWindow(context, tuple(near), frozenset(decides))
 
 
-def _now_done_to_come(row: Array, shown: float, column: int) -> tuple[float, float, float]:
+def _now_done_to_come(row: Array, p_shown: float, column: int) -> tuple[float, float, float]:
     """Return P(shown in this column, before it, after it) of P(being shown at t), (T,), and P(shown
     at all)."""
-    now = min(float(row[column]), shown) if 0 <= column < len(row) else 0.0
+    now = 0.0
+    if 0 <= column < len(row):
+        now = min(float(row[column]), p_shown)
     before = float(row[: max(0, column)].sum())
     after = float(row[max(0, column + 1) :].sum())
-    done = 0.0
+    p_done = 0.0
     if before + after > 0:
-        done = (shown - now) * before / (before + after)
-    return now, done, shown - now - done
+        p_done = (p_shown - now) * before / (before + after)
+    return now, p_done, p_shown - now - p_done

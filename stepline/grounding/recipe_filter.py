@@ -11,7 +11,7 @@ being shown, or none.
     c_ij               nats that it costs to show j before i: log odds of their order, at most MAX_ORDER_NATS
 
 rate: P(line is shown at all). c is what depends on what: the order given, or that of other videos
-of the task (`order_from_videos`). Forward over the likeliest HYPOTHESES states, backward over the
+of the task (`order_from_videos`). Forward over the likeliest MAX_HYPOTHESES states, backward over the
 last seconds for a fixed lag.
 Source of the setting: BaGLM (Bayesian filtering of steps with dependencies; NeurIPS 2025). Differs:
 the set of done lines is part of the state, no language model. Letters: K lines, T seconds, N
@@ -33,7 +33,7 @@ from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.numeric import logit, sigmoid, softmax, sum_to_one
 
-HYPOTHESES = 512  # states kept a second; with 64 what was cut off decided what a lag answers
+MAX_HYPOTHESES = 512  # states kept a second; with 64 what was cut off decided what a lag answers
 PAUSE_SECONDS = 25.0  # without a line; CrossTask: 29, YouCook2: 9.4
 BEGIN_PROBABILITY = 0.3  # of the next line as one ends
 # odds of a line that is done already, against one that is not; CrossTask: .24 of the segments
@@ -63,7 +63,7 @@ class RecipeState:
     """
 
     now: Array
-    done: Array
+    p_done: Array
     next: Array
     line: int | None
     skipped: tuple[int, ...]
@@ -71,11 +71,11 @@ class RecipeState:
 
 @dataclass(frozen=True)
 class _Second:
-    """done: (N,) bits; line: (N,) 0..K, K = none; weight: (N,) posterior. follow: (N', K+1) where
+    """done_bits: (N,); line: (N,) 0..K, K = none; weight: (N,) posterior. follow: (N', K+1) where
     each state of the second before went, -1 where it was dropped; chance: (N', K+1) the
     unnormalised P of going there."""
 
-    done: Integers
+    done_bits: Integers
     line: Integers
     weight: Array
     follow: Integers
@@ -99,27 +99,26 @@ class RecipeFilter:
         Raises ShapeError for another shape, and for more than MAX_LINES lines.
         """
         self._settings = settings or GroundSettings()
+        numbers = np.arange(lines)
         if before is None:
             # the lines in their order
-            sign = np.sign(np.arange(lines) - np.arange(lines)[:, None])
+            sign = np.sign(numbers - numbers[:, None])
             before = sigmoid(self._settings.order * sign)
         if before.shape != (lines, lines):
-            raise ShapeError(
-                f"`before` must be ({lines}, {lines}), a row and a column a line, not {before.shape}"
-            )
+            expected = f"({lines}, {lines}), a row and a column a line"
+            raise ShapeError(f"`before` must be {expected}, not {before.shape}")
         if lines > MAX_LINES:
             raise ShapeError(
                 f"{lines} lines: a recipe is followed by at most {MAX_LINES}; give it in parts"
             )
-        self._cost = np.clip(
-            logit(before, ORDER_MARGIN), 0.0, MAX_ORDER_NATS
-        )  # (K, K) of j before i
+        log_odds = logit(before, ORDER_MARGIN)
+        self._cost = np.clip(log_odds, 0.0, MAX_ORDER_NATS)  # (K, K) of j before i
         self._later = before > 0.5  # (K, K) j belongs after i
-        self._bits = 1 << np.arange(lines, dtype=np.int64)
+        self._bits = 1 << numbers.astype(np.int64)
         self._count = lines
         self._lag = lag
         start = _Second(
-            done=np.zeros(1, np.int64),
+            done_bits=np.zeros(1, np.int64),
             line=np.full(1, lines),
             weight=np.ones(1),
             follow=np.zeros((0, lines + 1), np.int64),
@@ -138,18 +137,21 @@ class RecipeFilter:
         (K,) P(shown at all). begins: (K, n) log of how much likelier than usual a line begins in a
         second, as its words say. Raises ShapeError where `start` is before what is kept.
         """
-        back = 0 if start is None else self.seconds - start
+        back = 0
+        if start is not None:
+            back = self.seconds - start
         if not 0 <= back < len(self._history) or evidence.shape[0] != self._count:
-            raise ShapeError(
-                f"evidence {evidence.shape} from second {start}: {self._count} lines, {self._lag} s kept"
-            )
-        self._history = self._history[: len(self._history) - back]
+            stored = f"{self._count} lines, {self._lag} s kept"
+            raise ShapeError(f"evidence {evidence.shape} from second {start}: {stored}")
+        remaining = len(self._history) - back
+        self._history = self._history[:remaining]
         self.seconds -= back
         if begins is None:
             begins = np.zeros(evidence.shape)
         for column, begin in zip(evidence.T, begins.T, strict=True):
             second = self._forward(column, begin, rate)
-            self._history = [*self._history, second][-self._lag - 1 :]
+            history = [*self._history, second]
+            self._history = history[-self._lag - 1 :]
             self.seconds += 1
 
     def state(self, lag: int = 0, rate: Array | None = None) -> RecipeState:
@@ -169,68 +171,86 @@ class RecipeFilter:
         weight = weight / weight.sum()
 
         # over all states
-        done = self._done(second.done)  # (N, K)
-        shown = second.line[:, None] == np.arange(self._count)
-        now = weight @ shown
-        likely = int(now.argmax()) if self._count else None
-        if likely is not None and now[likely] < MIN_LINE_PROBABILITY:
-            likely = None
+        is_done = self._is_done(second.done_bits)  # (N, K)
+        is_shown = second.line[:, None] == np.arange(self._count)
+        now = weight @ is_shown
+        likely = None
+        if self._count:
+            likely = int(now.argmax())
+            if now[likely] < MIN_LINE_PROBABILITY:
+                likely = None
+
+        # lines that a later one overtook
+        was_shown = is_done | is_shown
+        past = was_shown.astype(np.float64)
+        later = self._later.T.astype(np.float64)
+        is_overtaken = past @ later > 0  # (N, K)
+        p_skipped = weight @ (is_overtaken & ~is_done & ~is_shown)
+        skipped = np.flatnonzero(p_skipped > 0.5).tolist()
         if rate is None:
             rate = np.ones(self._count)
-        past = (done | shown).astype(np.float64)
-        overtaken = past @ self._later.T.astype(np.float64) > 0  # (N, K) a later one came
-        skipped = weight @ (overtaken & ~done & ~shown)
-        return RecipeState(
-            now,
-            weight @ done,
-            weight @ self._begin(done | shown, rate),
-            likely,
-            tuple(np.flatnonzero(skipped > 0.5).tolist()),
-        )
+        p_next = weight @ self._begin(was_shown, rate)
+        return RecipeState(now, weight @ is_done, p_next, likely, tuple(skipped))
 
     def _forward(self, evidence: Array, begins: Array, rate: Array) -> _Second:
         """Return the second after the last one: P(x_t | x_{t-1}), then P(e_t | x_t)."""
-        last, count = self._history[-1], self._count
+        last = self._history[-1]
+        count = self._count
         shows = last.line < count
-        done = self._done(last.done)  # (N, K)
-        shown = last.line[:, None] == np.arange(count)
+        is_done = self._is_done(last.done_bits)  # (N, K)
+        is_shown = last.line[:, None] == np.arange(count)
+
+        # a line goes on, another begins, or a pause
         leave = 1 / self._settings.typical
         begin = np.where(shows, leave * BEGIN_PROBABILITY, 1 / PAUSE_SECONDS)
+        pause = np.where(shows, leave * (1 - BEGIN_PROBABILITY), 1 - 1 / PAUSE_SECONDS)
         chance = np.empty((len(last.line), count + 1))
-        chance[:, :count] = begin[:, None] * self._begin(done | shown, rate) * np.exp(begins)
-        chance[:, count] = np.where(shows, leave * (1 - BEGIN_PROBABILITY), 1 - 1 / PAUSE_SECONDS)
+        by_line = self._begin(is_done | is_shown, rate)
+        chance[:, :count] = begin[:, None] * by_line * np.exp(begins)
+        chance[:, count] = pause
         chance[np.flatnonzero(shows), last.line[shows]] += 1 - leave
         chance = sum_to_one(chance)
-        chance *= np.exp(np.append(evidence, 0.0) - max(0.0, float(evidence.max(initial=0.0))))
+        greatest = max(0.0, float(evidence.max(initial=0.0)))
+        log_ratios = np.append(evidence, 0.0) - greatest
+        chance *= np.exp(log_ratios)
 
         # states that are the same from here on become one; the likeliest stay
         ended = np.append(self._bits, 0)[last.line]
         lines = np.broadcast_to(np.arange(count + 1), chance.shape)
         goes_on = lines == last.line[:, None]
-        bits = np.where(goes_on, last.done[:, None], (last.done | ended)[:, None])
-        states, index = np.unique((bits * (count + 1) + lines).ravel(), return_inverse=True)
-        total = np.bincount(index, weights=(last.weight[:, None] * chance).ravel())
-        likeliest = np.argsort(-total, kind="stable")[:HYPOTHESES]
+        bits_after = last.done_bits | ended
+        bits = np.where(goes_on, last.done_bits[:, None], bits_after[:, None])
+        keys = bits * (count + 1) + lines
+        states, index = np.unique(keys.ravel(), return_inverse=True)
+        joint = last.weight[:, None] * chance
+        total = np.bincount(index, weights=joint.ravel())
+        likeliest = np.argsort(-total, kind="stable")[:MAX_HYPOTHESES]
         number = np.full(len(states), -1)
         number[likeliest] = np.arange(len(likeliest))
+        best_states = states[likeliest]
+        best_total = total[likeliest]
         return _Second(
-            states[likeliest] // (count + 1),
-            states[likeliest] % (count + 1),
-            total[likeliest] / total[likeliest].sum(),
-            number[index].reshape(chance.shape),
-            chance,
+            done_bits=best_states // (count + 1),
+            line=best_states % (count + 1),
+            weight=best_total / best_total.sum(),
+            follow=number[index].reshape(chance.shape),
+            chance=chance,
         )
 
-    def _begin(self, shown: Flags, rate: Array) -> Array:
-        """Return P(line j is the one that begins), (N, K); shown: (N, K) the lines that are done,
-        or shown now."""
-        late = shown.astype(np.float64) @ self._cost.T  # what was shown though j comes before it
-        skips = (~shown * rate) @ self._cost  # what comes before j and is still likely to be shown
-        again = np.where(shown, math.log(REPEAT_ODDS), 0.0)
-        return softmax(np.log(rate) - late - skips + again)
+    def _begin(self, was_shown: Flags, rate: Array) -> Array:
+        """Return P(line j is the one that begins), (N, K); was_shown: (N, K) the lines that are
+        done, or shown now."""
+        # what was shown though j comes before it
+        late = was_shown.astype(np.float64) @ self._cost.T
+        # what comes before j and is still likely to be shown
+        skips = (~was_shown * rate) @ self._cost
+        again = np.where(was_shown, math.log(REPEAT_ODDS), 0.0)
+        logits = np.log(rate) - late - skips + again
+        return softmax(logits)
 
-    def _done(self, bits: Integers) -> Flags:
-        return np.asarray((bits[:, None] & self._bits) > 0)
+    def _is_done(self, bits: Integers) -> Flags:
+        set_bits = bits[:, None] & self._bits
+        return np.asarray(set_bits > 0)
 
 
 def order_from_videos(orders: Sequence[Sequence[int]], lines: int) -> Array:
@@ -244,14 +264,15 @@ def order_from_videos(orders: Sequence[Sequence[int]], lines: int) -> Array:
     for order in orders:
         first = list(dict.fromkeys(order))
         for rank, line in enumerate(first, start=1):
-            counts[line, first[rank:]] += 1
+            later = first[rank:]
+            counts[line, later] += 1
     return np.asarray(counts / (counts + counts.T))
 
 
 def line_evidence(
     prior: Array,
     similarity: Array,
-    said: Flags,
+    is_said: Flags,
     penalty: float,
     settings: GroundSettings,
     *,
@@ -265,14 +286,17 @@ def line_evidence(
     are said, as in `fuse`.
     """
     z = standardised(similarity, usual)
-    weight = likeness_weight(prior, z, said, penalty, settings)
+    weight = likeness_weight(prior, z, is_said, penalty, settings)
     if usual is None:  # the first seconds are measured against themselves alone
-        seconds = float(np.isfinite(similarity).all(axis=0).sum())
+        is_seen = np.isfinite(similarity).all(axis=0)
+        seconds = float(is_seen.sum())
         weight *= seconds / (seconds + LEARNING_SECONDS)
-    return np.asarray(weight * z - np.where(z.any(axis=0), weight**2 / 2, 0.0))
+    has_evidence = z.any(axis=0)
+    noise = np.where(has_evidence, weight**2 / 2, 0.0)
+    return np.asarray(weight * z - noise)
 
 
-def begin_evidence(prior: Array, said: Flags) -> Array:
+def begin_evidence(prior: Array, is_said: Flags) -> Array:
     """Return (K, T): log of how much likelier than at any time a line begins in a second, as its
     words say.
 
@@ -281,8 +305,10 @@ def begin_evidence(prior: Array, said: Flags) -> Array:
     usual = np.maximum(prior.mean(axis=1, keepdims=True), MIN_PRIOR)
     middle = np.log(np.maximum(prior, MIN_PRIOR) / usual)
     back = min(BEGIN_SECONDS, prior.shape[1] - 1)
-    begin = np.concatenate([middle[:, back:], np.repeat(middle[:, -1:], back, axis=1)], axis=1)
-    return np.where(said[:, None], np.clip(begin, -MAX_DEVIATIONS, MAX_DEVIATIONS), 0.0)
+    last = np.repeat(middle[:, -1:], back, axis=1)
+    begin = np.concatenate([middle[:, back:], last], axis=1)
+    clipped = np.clip(begin, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    return np.where(is_said[:, None], clipped, 0.0)
 
 
 def standardised(similarity: Array, usual: tuple[float, float] | None = None) -> Array:
@@ -291,16 +317,23 @@ def standardised(similarity: Array, usual: tuple[float, float] | None = None) ->
 
     usual: mean and spread in other videos, which count like USUAL_SECONDS of this one.
     """
-    known = np.isfinite(similarity).all(axis=0)
-    if not known.any() or not len(similarity):
+    is_known = np.isfinite(similarity).all(axis=0)
+    if not is_known.any() or not len(similarity):
         return np.zeros(similarity.shape)
-    past = similarity[:, known]
-    mean, spread = usual or (float(past.mean()), float(past.std()))
-    extra = USUAL_SECONDS if usual else 0.0
+    past = similarity[:, is_known]
+    if usual is None:
+        mean = float(past.mean())
+        spread = float(past.std())
+        extra = 0.0
+    else:
+        mean, spread = usual
+        extra = USUAL_SECONDS
     seconds = past.shape[1] + extra
     centre = (past.sum(axis=1, keepdims=True) + extra * mean) / seconds  # (K, 1)
-    variance = (((past - centre) ** 2).mean(axis=0).sum() + extra * spread**2) / seconds
+    squares = (past - centre) ** 2
+    variance = (squares.mean(axis=0).sum() + extra * spread**2) / seconds
     if variance <= MIN_VARIANCE:
         return np.zeros(similarity.shape)
-    z = np.where(known, np.nan_to_num(similarity) - centre, 0.0)
-    return np.clip(z / math.sqrt(variance), -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    z = np.where(is_known, np.nan_to_num(similarity) - centre, 0.0)
+    deviations = z / math.sqrt(variance)
+    return np.clip(deviations, -MAX_DEVIATIONS, MAX_DEVIATIONS)

@@ -44,9 +44,11 @@ class ShownPrior:
 
     def density(self, distance: Array) -> Array:
         """Return f(d), 1 at d = 0, for signed distances in seconds of any shape."""
-        scale = np.where(distance < 0, self.before_scale, self.after_scale)
-        power = np.where(distance < 0, self.before_power, self.after_power)
-        return np.asarray((1 + np.abs(distance) / scale) ** -power)
+        is_before = distance < 0
+        scale = np.where(is_before, self.before_scale, self.after_scale)
+        power = np.where(is_before, self.before_power, self.after_power)
+        stretched = 1 + np.abs(distance) / scale
+        return np.asarray(stretched**-power)
 
     def distribution(
         self,
@@ -68,16 +70,19 @@ class ShownPrior:
         if weights is None:
             return np.asarray(np.mean(curves, axis=0))
         unsaid = max(0.0, 1 - float(weights.sum()))
-        return np.asarray(weights @ np.array(curves) + unsaid / seconds)
+        by_passage = weights @ np.array(curves)
+        return np.asarray(by_passage + unsaid / seconds)
 
     def _curves(self, span: Span, seconds: int, lag: float) -> Array:
         """Return (P, T): the normalised curve around each of P positions in the passage that could
         hold the words."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
-        fraction = (np.arange(count)[:, None] + 0.5) / count  # (P, 1)
+        numbers = np.arange(count)[:, None]
+        fraction = (numbers + 0.5) / count  # (P, 1)
         starts = span.start + lag + fraction * (span.duration - length)
-        distance = signed_distance(np.arange(0.5, seconds), starts, starts + length)
+        middles = np.arange(0.5, seconds)
+        distance = signed_distance(middles, starts, starts + length)
         return sum_to_one(self.density(distance))
 
 
@@ -90,4 +95,5 @@ def signed_distance(t: Array, start: Array, end: Array) -> Array:
 def load_prior() -> ShownPrior:
     """Return the curve that comes with the package."""
     file = resources.files("stepline.grounding") / "shown_prior.json"
-    return ShownPrior(**json.loads(file.read_text(encoding="utf-8"))["curve"])
+    tree = json.loads(file.read_text(encoding="utf-8"))
+    return ShownPrior(**tree["curve"])

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.grounding.evidence import known_mean_by_second, mean_by_second
 from stepline.grounding.said_to_shown import Array
@@ -112,38 +113,58 @@ def odds_by_appearance(
 
     prior: (K, T) where steps are shown; other_speech: (T,) seconds of speech of no step.
     """
-    count, seconds = len(shots), prior.shape[1]
+    count = len(shots)
+    seconds = prior.shape[1]
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     groups = _group_by_look(shots, looks)
     same = groups[:, None] == groups  # (C, C)
-    apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count))) > 1
-    returns = (same & apart).sum(axis=1)  # (C,) how often each look comes again
-    # In a film that repeats itself every look does: what counts is coming again more often than the
-    # median look.
-    of_looks = np.sort([returns[groups == group].max() for group in np.unique(groups)])
-    more = np.log1p(returns) - np.log1p(of_looks[(len(of_looks) - 1) // 2])
+    more = _more_returns(groups, same)
 
     steps = prior.sum(axis=0)
     utterances = other_speech.sum() / UTTERANCE_SECONDS
     doing = np.zeros(count)
     again = np.zeros(count)
     for n in range(count):
-        alike = np.flatnonzero(same[n]).tolist()
-        members = np.concatenate([np.arange(shots[m].start, shots[m].stop) for m in alike])
+        ranges = []
+        for m in np.flatnonzero(same[n]).tolist():
+            shot = shots[m]
+            ranges.append(np.arange(shot.start, shot.stop))
+        members = np.concatenate(ranges)
         fraction = len(members) / seconds
         chat = other_speech[members].sum() / UTTERANCE_SECONDS
         log_steps = _density(steps[members].sum(), steps.sum(), SPREAD_STEPS, fraction)
         log_chat = _density(chat, utterances, SPREAD_UTTERANCES, fraction)
-        more_chat = np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
+        excess_chat = log_chat - log_steps
+        more_chat = np.clip(1 + 2 * excess_chat, 0, 1)
         again[n] = RETURN_WEIGHT * max(0.0, more[n]) * more_chat
-        doing[n] = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat + again[n] + DOING_LOG_ODDS
+        by_words = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat
+        doing[n] = by_words + again[n] + DOING_LOG_ODDS
     return AppearanceOdds(doing, again)
+
+
+def _more_returns(groups: Array, same: npt.NDArray[np.bool_]) -> Array:
+    """Return (C,): log of how much more often the look of each shot comes again than the median
+    look.
+
+    In a film that repeats itself every look does. groups: (C,) the looks; same: (C, C) shots of one
+    look.
+    """
+    numbers = np.arange(len(groups))
+    distance = np.abs(np.subtract.outer(numbers, numbers))
+    returns = (same & (distance > 1)).sum(axis=1)  # (C,) how often each look comes again
+    by_look = [returns[groups == group].max() for group in np.unique(groups)]
+    of_looks = np.sort(by_look)
+    median = of_looks[(len(of_looks) - 1) // 2]
+    more: Array = np.log1p(returns) - np.log1p(median)
+    return more
 
 
 def _density(part: float, whole: float, spread: float, fraction: float) -> float:
     """Return the log of how densely a part of the video is filled, against the whole; shrunk to 0
     by `spread`."""
-    return float(np.log((part + spread * fraction) / ((whole + spread) * fraction)))
+    own = part + spread * fraction
+    expected = (whole + spread) * fraction
+    return float(np.log(own / expected))
 
 
 def talking_heads(appearance: AppearanceOdds, shots: Sequence[slice]) -> Array:
@@ -152,7 +173,8 @@ def talking_heads(appearance: AppearanceOdds, shots: Sequence[slice]) -> Array:
 
     Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
     """
-    return np.repeat(appearance.again, [shot.stop - shot.start for shot in shots])
+    lengths = [shot.stop - shot.start for shot in shots]
+    return np.repeat(appearance.again, lengths)
 
 
 def step_and_other_speech(
@@ -169,9 +191,14 @@ def step_and_other_speech(
     if transcript is None or not sources:
         return step_speech, other_speech
     for n, sentence in enumerate(transcript.sentences):
-        row = step_speech if n in sources else other_speech
-        for t in range(int(sentence.span.start), min(seconds, math.ceil(sentence.span.end))):
-            row[t] += Span(float(t), float(t + 1)).overlap(sentence.span)
+        row = other_speech
+        if n in sources:
+            row = step_speech
+        first = int(sentence.span.start)
+        end = min(seconds, math.ceil(sentence.span.end))
+        for t in range(first, end):
+            second = Span(float(t), float(t + 1))
+            row[t] += second.overlap(sentence.span)
     return step_speech, other_speech
 
 
@@ -186,17 +213,22 @@ def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -
     """
     faces = np.nan_to_num(presenter)
     width = np.ones(2 * FACE_SECONDS + 1)
-    face = _convolve(faces, width) / _convolve(np.ones_like(faces), width)
-    distance = np.abs(np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1))
+    counts = _convolve(np.ones_like(faces), width)
+    face = _convolve(faces, width) / counts
+    offsets = np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1)
+    distance = np.abs(offsets)
     near = np.exp(-distance / SPEECH_REACH_SECONDS)
-    speech = np.log((_convolve(step_speech, near) + 1) / (_convolve(other_speech, near) + 1))
+    near_steps = _convolve(step_speech, near) + 1
+    near_others = _convolve(other_speech, near) + 1
+    speech = np.log(near_steps / near_others)
     return FACE_WEIGHT * face + SPEECH_WEIGHT * speech + ACTION_LOG_ODDS
 
 
 def _convolve(row: Array, kernel: Array) -> Array:
     """Return (T,): each second with what is around it, weighed by a kernel of odd length."""
     reach = len(kernel) // 2
-    return np.asarray(np.convolve(row, kernel, "full")[reach : reach + len(row)])
+    full = np.convolve(row, kernel, "full")
+    return np.asarray(full[reach : reach + len(row)])
 
 
 def shot_units(
@@ -207,34 +239,46 @@ def shot_units(
 ) -> ShotUnits:
     """Return the units of a video."""
     seconds = shots[-1].stop
-    changes = known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)[:, 0]
-    motion = np.log(changes + STILL_CHANGE)
-    usual = float(np.nanmedian(motion)) if np.isfinite(motion).any() else 0.0
+    changes = known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)
+    motion = np.log(changes[:, 0] + STILL_CHANGE)
+    is_known = np.isfinite(motion)
+    usual = 0.0
+    if is_known.any():
+        usual = float(np.nanmedian(motion))
     slices: list[slice] = []
     odds: list[float] = []
     for shot, log_odds in zip(shots, appearance.doing, strict=True):
         for piece in cut_into_pieces(shot):
-            moves = motion[piece][np.isfinite(motion[piece])]
-            more = float(moves.mean()) - usual if moves.size else 0.0
+            moves = motion[piece][is_known[piece]]
+            more = 0.0
+            if moves.size:
+                more = float(moves.mean()) - usual
             slices.append(piece)
             odds.append(log_odds + MOTION_WEIGHT * more)
 
     # shots next to each other that show one action
     if features is not None:
         content = mean_by_second(features, seconds)  # (T, D)
-        known = np.isfinite(content).all(axis=1)
-        if known.any():
-            content = content - content[known].mean(axis=0)
+        has_content = np.isfinite(content).all(axis=1)
+        if has_content.any():
+            content = content - content[has_content].mean(axis=0)
             slices, odds = _join_neighbours(slices, odds, shots, content)
+    starts = _unit_starts(slices, activity.cuts)
+    return ShotUnits(slices, starts, np.array(odds))
 
-    # each starts at the cut beside it
-    cuts = np.array(activity.cuts)
+
+def _unit_starts(slices: Sequence[slice], shot_cuts: Sequence[float]) -> Array:
+    """Return (U,): the second at which each unit starts, to the frame where a cut is next to it."""
     starts = np.array([float(unit.start) for unit in slices])
-    for n, start in enumerate(starts.tolist() if cuts.size else ()):
-        cut = cuts[np.abs(cuts - start).argmin()]
+    if not shot_cuts:
+        return starts
+    cuts = np.array(shot_cuts)
+    for n, start in enumerate(starts.tolist()):
+        distances = np.abs(cuts - start)
+        cut = cuts[distances.argmin()]
         if abs(cut - start) <= 1:
             starts[n] = cut
-    return ShotUnits(slices, starts, np.array(odds))
+    return starts
 
 
 def cut_into_pieces(shot: slice) -> list[slice]:
@@ -244,7 +288,7 @@ def cut_into_pieces(shot: slice) -> list[slice]:
     if length > MAX_UNCUT_PIECES * PIECE_SECONDS:
         count = round(length / PIECE_SECONDS)
     edges = [shot.start + round(length * n / count) for n in range(count + 1)]
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
 
 def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
@@ -257,9 +301,12 @@ def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
         inner = shot  # cuts fall within seconds
         if shot.stop - shot.start > 2:
             inner = slice(shot.start + 1, shot.stop - 1)
-        median[:] = np.median(np.nan_to_num(looks[inner]), axis=0)
-    distances = np.array([np.abs(medians - median).sum(axis=1) for median in medians])  # (C, C)
-    return average_linkage(distances, MAX_LOOK_DIFFERENCE * medians.shape[1])
+        pictures = np.nan_to_num(looks[inner])
+        median[:] = np.median(pictures, axis=0)
+    rows = [np.abs(medians - median).sum(axis=1) for median in medians]
+    distances = np.array(rows)  # (C, C)
+    max_distance = MAX_LOOK_DIFFERENCE * medians.shape[1]
+    return average_linkage(distances, max_distance)
 
 
 def average_linkage(distances: Array, max_distance: float) -> Array:
@@ -280,7 +327,8 @@ def average_linkage(distances: Array, max_distance: float) -> Array:
         chain = chain or [min(active)]
         last = chain[-1]
         nearest = int(distances[last].argmin())
-        if len(chain) < 2 or distances[last, chain[-2]] > distances[last, nearest]:
+        is_mutual = len(chain) >= 2 and distances[last, chain[-2]] <= distances[last, nearest]
+        if not is_mutual:
             chain.append(nearest)
             continue
         # two that are nearest to each other: one becomes a part of the other
@@ -288,10 +336,13 @@ def average_linkage(distances: Array, max_distance: float) -> Array:
         if distances[group, absorbed] <= max_distance:
             groups[groups == groups[absorbed]] = groups[group]
         total = sizes[group] + sizes[absorbed]
-        mean = (sizes[group] * distances[group] + sizes[absorbed] * distances[absorbed]) / total
+        weighed = sizes[group] * distances[group] + sizes[absorbed] * distances[absorbed]
+        mean = weighed / total
         mean[[group, absorbed]] = np.inf
-        distances[group] = distances[:, group] = mean
-        distances[absorbed] = distances[:, absorbed] = np.inf
+        distances[group] = mean
+        distances[:, group] = mean
+        distances[absorbed] = np.inf
+        distances[:, absorbed] = np.inf
         sizes[group] = total
         active.remove(absorbed)
     return groups.astype(np.float64)
@@ -308,8 +359,11 @@ def _join_neighbours(
     for piece, log_odds in zip(slices[1:], odds[1:], strict=True):
         last = units[-1]
         both_doing = log_odds > 0 and unit_odds[-1] > 0
-        if both_doing and piece.start in cuts and piece.stop - last.start <= MAX_JOINED_SECONDS:
-            likeness = cosine(content[last].mean(axis=0), content[piece].mean(axis=0))
+        is_short = piece.stop - last.start <= MAX_JOINED_SECONDS
+        if both_doing and is_short and piece.start in cuts:
+            last_content = content[last].mean(axis=0)
+            piece_content = content[piece].mean(axis=0)
+            likeness = cosine(last_content, piece_content)
             if (likeness or 0.0) > MIN_JOINED_COSINE:
                 units[-1] = slice(last.start, piece.stop)
                 unit_odds[-1] = max(unit_odds[-1], log_odds)
@@ -321,11 +375,11 @@ def _join_neighbours(
 
 @dataclass(frozen=True)
 class ShotAssignment:
-    """pairs: (K, U) P(step k is shown in unit u); shown: (K,) P(shown); lag: seconds from words to
-    pictures."""
+    """pairs: (K, U) P(step k is shown in unit u); p_shown: (K,) P(shown); lag: seconds from words
+    to pictures."""
 
     pairs: Array
-    shown: Array
+    p_shown: Array
     lag: float
 
 
@@ -339,27 +393,43 @@ def assign_to_shots(
 ) -> ShotAssignment:
     """Return P(step k is shown in unit u). prior_at: the prior (K, T) under a lag; evidence: (K, T)
     log; shown_prior: (K,) P(shown) before."""
-    mates = np.zeros((len(steps), len(steps)))
-    for row, a in zip(mates, steps, strict=True):
-        row[:] = [a is not b and not {*a.sources}.isdisjoint(b.sources) for b in steps]
-    ratio = np.exp(MAX_PICTURE_LOG_ODDS * np.tanh(units.odds / MAX_PICTURE_LOG_ODDS))
+    # what a step's words and the pictures say of each unit
+    scaled = units.odds / MAX_PICTURE_LOG_ODDS
+    ratio = np.exp(MAX_PICTURE_LOG_ODDS * np.tanh(scaled))
     worth = ratio / (1 - settings.unwritten + settings.unwritten * ratio)  # (U,)
     lag = _lag(prior_at, units, worth, settings)
     prior = prior_at(lag)
     mass = sum_by_unit(prior, units.slices)
-    likely = sum_by_unit(prior * np.exp(evidence), units.slices) / np.maximum(mass, 1e-12)
+    weighed_mass = sum_by_unit(prior * np.exp(evidence), units.slices)
+    likely = weighed_mass / np.maximum(mass, 1e-12)
     odds = (shown_prior / (1 - shown_prior))[:, None]
-    weight = odds * move_to_starts(mass, [step.said for step in steps], units) * likely * worth
+    said_spans = [step.said for step in steps]
+    weight = odds * move_to_starts(mass, said_spans, units) * likely * worth
+
+    # one step a unit, mostly in the order of saying
+    mates = _steps_of_one_sentence(steps)
     pairs, never = matching_marginals(weight, mates)
-    for _ in range(ORDER_ROUNDS if settings.order else 0):
+    rounds = ORDER_ROUNDS if settings.order else 0
+    for _ in range(rounds):
         in_order = np.exp(-settings.order * expected_inversions(pairs))
         pairs, never = matching_marginals(weight * in_order, mates)
     return ShotAssignment(pairs, 1 - never, lag)
 
 
+def _steps_of_one_sentence(steps: Sequence[Step]) -> Array:
+    """Return (K, K): 1 where two steps rest on a common sentence, 0 on the diagonal."""
+    mates = np.zeros((len(steps), len(steps)))
+    sources = [set(step.sources) for step in steps]
+    for a, own in enumerate(sources):
+        for b, other in enumerate(sources):
+            if a != b and not own.isdisjoint(other):
+                mates[a, b] = 1.0
+    return mates
+
+
 def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
     """Return the sums (K, U) of rows (K, T) over units."""
-    return np.stack([rows[:, s].sum(axis=1) for s in slices], axis=1)
+    return np.stack([rows[:, unit].sum(axis=1) for unit in slices], axis=1)
 
 
 def _lag(
@@ -368,11 +438,14 @@ def _lag(
     """Return by how many seconds the pictures follow the words: where the prior meets most doing,
     less its cost."""
     reach = round(settings.lag_reach)
+    earliest = min(0, LEAD_MARGIN_SECONDS - reach)
     gains: dict[int, float] = {}
-    for lag in range(min(0, LEAD_MARGIN_SECONDS - reach), reach + 1):
-        doing = (sum_by_unit(prior_at(float(lag)), units.slices) * worth).sum(axis=1)
+    for lag in range(earliest, reach + 1):
+        mass = sum_by_unit(prior_at(float(lag)), units.slices)
+        doing = (mass * worth).sum(axis=1)
         unusual = (lag - settings.lag_usual) / settings.lag_spread
-        gains[lag] = float(np.log(doing).sum()) - 0.5 * unusual**2
+        gain = float(np.log(doing).sum())
+        gains[lag] = gain - 0.5 * unusual**2
     return float(max(gains, key=lambda lag: gains[lag]))
 
 
@@ -384,11 +457,14 @@ def move_to_starts(mass: Array, spans: Sequence[Span | None], units: ShotUnits) 
     for row, span in zip(moved, spans, strict=True):
         if span is None:
             continue
-        near = (units.starts - span.end < NEAR_SECONDS) & (span.start - stops < NEAR_SECONDS)
+        starts_near = units.starts - span.end < NEAR_SECONDS
+        stops_near = span.start - stops < NEAR_SECONDS
+        near = starts_near & stops_near
         late = (units.starts - span.start - START_SECONDS) / START_SPREAD_SECONDS
         fit = row * near / (1 + late**2)
         if fit.sum() > 0:
-            row[near] = fit[near] * row[near].sum() / fit.sum()
+            near_mass = row[near].sum()
+            row[near] = fit[near] * near_mass / fit.sum()
     return moved
 
 
@@ -398,7 +474,8 @@ def expected_inversions(pairs: Array) -> Array:
     before = through - pairs
     after = pairs.sum(axis=1, keepdims=True) - through
     # of the steps that come later, those shown before u
-    later = before[::-1].cumsum(axis=0)[::-1] - before
+    from_here = before[::-1].cumsum(axis=0)[::-1]
+    later = from_here - before
     sooner = after.cumsum(axis=0) - after
     return np.asarray(later + sooner)
 
@@ -411,10 +488,13 @@ def matching_marginals(weight: Array, mates: Array) -> tuple[Array, Array]:
     """
     free = np.ones_like(weight)  # message of unit u to step k: P(no other step has it)
     for _ in range(MESSAGE_ROUNDS):
-        total = (weight * free).sum(axis=1, keepdims=True)
-        claims = weight / (1 + total - weight * free)
-        rivals = np.maximum(claims.sum(axis=0, keepdims=True) - claims - mates @ claims, 0.0)
+        pull = weight * free
+        total = pull.sum(axis=1, keepdims=True)
+        claims = weight / (1 + total - pull)
+        all_claims = claims.sum(axis=0, keepdims=True)
+        rivals = np.maximum(all_claims - claims - mates @ claims, 0.0)
         free = (free + 1 / (1 + rivals)) / 2
     pull = weight * free
     total = 1 + pull.sum(axis=1, keepdims=True)
-    return np.asarray(pull / total), np.asarray(1 / total[:, 0])
+    none = 1 / total[:, 0]
+    return np.asarray(pull / total), np.asarray(none)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_model import match_lines
+from stepline.grounding.line_model import LineWording, match_lines
 from stepline.grounding.settings import CoarseSettings, LabelRule
 from stepline.grounding.task_graph import GraphPrior, TaskGraph
 from stepline.numeric import cosine_matrix, softmax
@@ -145,12 +145,13 @@ def _spans_by_weights(
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
             continue
         start, end = grow_window(row, int(row.argmax()), settings.grow)
-        said = Span(float(start), min(float(end), duration))
+        said_span = Span(float(start), min(float(end), duration))
         sources = []
         for n, sentence in enumerate(sentences):
-            if sentence.span.overlap(said) > 0 and weight[n] >= 1 / len(weight):
+            overlaps = sentence.span.overlap(said_span) > 0
+            if overlaps and weight[n] >= 1 / len(weight):
                 sources.append(n)
-        update = {"said": said, "score": min(1.0, best), "sources": tuple(sources)}
+        update = {"said": said_span, "score": min(1.0, best), "sources": tuple(sources)}
         placed.append(step.model_copy(update=update))
     return tuple(placed), tuple(dropped)
 
@@ -179,7 +180,8 @@ def grow_window(
     there."""
     # float32: a neighbour exactly at the fraction stays in
     floor = fraction * row[center] - 1e-6
-    start, end = center, center + 1
+    start = center
+    end = center + 1
     while start > 0 and row[start - 1] >= floor:
         start -= 1
     while end < len(row) and row[end] >= floor:
@@ -242,7 +244,14 @@ def place_texts(
 ) -> TextPlacement:
     """Return the steps of `steps_from_texts`, and how likely each sentence tells each."""
     settings = settings or CoarseSettings()
-    steps = line_steps(texts, None if prior is None else prior.graph)
+    graph = None
+    line_prior = None
+    wordings: Sequence[LineWording] = ()
+    if prior is not None:
+        graph = prior.graph
+        line_prior = prior.of_lines
+        wordings = prior.wordings
+    steps = line_steps(texts, graph)
     sentences = transcript.sentences
     if not steps or not sentences:
         return TextPlacement(steps, np.zeros((len(steps), len(sentences))))
@@ -254,16 +263,20 @@ def place_texts(
         sentence_vectors,
         step_probabilities=step_probabilities,
         so_far=so_far,
-        prior=None if prior is None else prior.of_lines,
+        prior=line_prior,
     )
+
+    # which lines are said at all
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
-    for wording in () if prior is None else prior.wordings:
-        cosines = np.maximum(cosines, cosine_matrix(wording.vectors, sentence_vectors))
+    for wording in wordings:
+        other_cosines = cosine_matrix(wording.vectors, sentence_vectors)
+        cosines = np.maximum(cosines, other_cosines)
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= settings.likeness)
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
-        rivals = cosines.max(axis=0)[cosines.argmax(axis=1)]  # (K,) best at its sentence
+        best_sentences = cosines.argmax(axis=1)
+        rivals = cosines.max(axis=0)[best_sentences]  # (K,) best at its sentence
         is_near = rivals - best_cosines <= MAX_EARLY_LEAD
         is_said |= (best_cosines >= EARLY_COSINE) & is_near
     placed = []
@@ -272,10 +285,11 @@ def place_texts(
             sources = match.sentences_of(k)
             first = sentences[sources[0]].span
             last = sentences[sources[-1]].span
-            said = Span(first.start, max(first.end, last.end))
-            step = step.model_copy(update={"said": said, "sources": sources})
+            said_span = Span(first.start, max(first.end, last.end))
+            step = step.model_copy(update={"said": said_span, "sources": sources})
         placed.append(step)
-    return TextPlacement(tuple(placed), match.places * match.said_probabilities[:, None])
+    tellings = match.places * match.said_probabilities[:, None]
+    return TextPlacement(tuple(placed), tellings)
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
@@ -300,10 +314,8 @@ def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[St
 
 def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
     if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
-        raise ShapeError(
-            f"text vectors {texts.shape} and sentence vectors {sentences.shape} must share their width"
-        )
-    if (len(texts), len(sentences)) != shape:
-        raise ShapeError(
-            f"need one vector a text and a sentence: {shape}, not {(len(texts), len(sentences))}"
-        )
+        shapes = f"text vectors {texts.shape} and sentence vectors {sentences.shape}"
+        raise ShapeError(f"{shapes} must share their width")
+    counts = (len(texts), len(sentences))
+    if counts != shape:
+        raise ShapeError(f"need one vector a text and a sentence: {shape}, not {counts}")

@@ -68,8 +68,10 @@ class TaskGraph(FrozenModel):
         most do; with half a video more of either kind."""
         counts = np.array(self.counts, dtype=np.float64)
         half = LIST_VIDEOS / 2
-        log_odds = np.log((counts + half) / (self.videos - counts + half))
-        return np.asarray(log_odds - log_odds.max(initial=-np.inf))
+        odds = (counts + half) / (self.videos - counts + half)
+        log_odds = np.log(odds)
+        greatest = log_odds.max(initial=-np.inf)
+        return np.asarray(log_odds - greatest)
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,14 @@ class GraphPrior:
     @property
     def of_lines(self) -> LinePrior:
         """What it says to `line_model`."""
+        settings = self.settings
         order = None
-        said = None
-        if self.settings.graph_order > 0:
-            order = self.settings.graph_order * order_log_ratios(self.graph)
-        if self.settings.graph_share > 0:
-            said = self.settings.graph_share * self.graph.share_log_odds
-        return LinePrior(order, said, self.wordings, self.settings.graph_wordings)
+        said_log_odds = None
+        if settings.graph_order > 0:
+            order = settings.graph_order * order_log_ratios(self.graph)
+        if settings.graph_share > 0:
+            said_log_odds = settings.graph_share * self.graph.share_log_odds
+        return LinePrior(order, said_log_odds, self.wordings, settings.graph_wordings)
 
     @property
     def shown_log_odds(self) -> Array | None:
@@ -108,9 +111,11 @@ class GraphPrior:
         weight = self.settings.graph_order
         if weight == 0:
             return None
-        count = len(self.graph.lines)
-        by_list = settings.order * np.sign(np.arange(count) - np.arange(count)[:, None])
-        by_videos = logit(np.array(self.graph.before, dtype=np.float64))
+        numbers = np.arange(len(self.graph.lines))
+        sign = np.sign(numbers - numbers[:, None])
+        by_list = settings.order * sign
+        probabilities = np.array(self.graph.before, dtype=np.float64)
+        by_videos = logit(probabilities)
         log_odds = by_list + weight * (by_videos - by_list)
         return np.asarray(sigmoid(log_odds))
 
@@ -123,10 +128,13 @@ def graph_prior(graph: TaskGraph, settings: CoarseSettings, embedder: Embedder) 
     graph.check()
     wordings = []
     if settings.graph_wordings > 0:
-        for number in range(max(map(len, graph.wordings), default=0)):
+        most = max(map(len, graph.wordings), default=0)
+        for number in range(most):
             lines = []
             for line, others in zip(graph.lines, graph.wordings, strict=True):
-                lines.append(others[number] if number < len(others) else line)
+                if number < len(others):
+                    line = others[number]
+                lines.append(line)
             wordings.append(LineWording(lines, embedder(lines)))
     return GraphPrior(graph, settings, wordings)
 
@@ -138,21 +146,31 @@ def order_log_ratios(graph: TaskGraph) -> Array:
     It is 0 where a line follows itself: how long a line is told says nothing of order.
     """
     count = len(graph.lines)
-    is_other = np.ones((count + 1, count + 1))
+    shape = (count + 1, count + 1)
+    is_other = np.ones(shape)
     np.fill_diagonal(is_other[1:], 0.0)
+
+    # lists in general
     weights = load_line_weights()
-    prices = np.empty((count + 1, count + 1))
+    prices = np.empty(shape)
     prices[:, :count] = jump_prices(count, weights)
-    prices[:, count] = weights.end * np.arange(count, -1, -1)
+    lines_left = np.arange(count, -1, -1)
+    prices[:, count] = weights.end * lines_left
     in_lists = np.exp(prices) * is_other
     in_lists /= in_lists.sum(axis=1, keepdims=True)
-    in_videos = np.zeros((count + 1, count + 1))
+
+    # the videos of the task, and one more that does as lists do
+    in_videos = np.zeros(shape)
     in_videos[:, :count] = graph.transitions
-    in_videos[:, count] = np.maximum(0.0, 1.0 - in_videos.sum(axis=1))
-    moves = in_videos * is_other * np.array(graph.departures, dtype=np.float64)[:, None]
+    rest = 1.0 - in_videos.sum(axis=1)
+    in_videos[:, count] = np.maximum(0.0, rest)
+    departures = np.array(graph.departures, dtype=np.float64)
+    moves = in_videos * is_other * departures[:, None]
     total = moves.sum(axis=1, keepdims=True) + LIST_VIDEOS
     of_task = (moves + LIST_VIDEOS * in_lists) / total
-    ratios = np.zeros((count + 1, count + 1))
+
+    ratios = np.zeros(shape)
     others = is_other > 0
-    ratios[others] = np.log(of_task[others] / in_lists[others])
+    ratio = of_task[others] / in_lists[others]
+    ratios[others] = np.log(ratio)
     return ratios

@@ -39,19 +39,26 @@ def cut_into_windows(
     last = float(math.ceil(duration))
     if duration <= 1.5 * settings.window or len(centers) < len(steps):
         everything = range(len(steps))
-        return [GroundingWindow(Span(0.0, last), tuple(everything), frozenset(everything))]
-    edges = np.linspace(0.0, duration, math.ceil(duration / settings.window) + 1).round()
-    core_of = np.clip(np.searchsorted(edges, centers, side="right") - 1, 0, len(edges) - 2)  # (K,)
+        whole = Span(0.0, last)
+        return [GroundingWindow(whole, tuple(everything), frozenset(everything))]
+
+    # the cores, and the step that each decides
+    count = math.ceil(duration / settings.window)
+    edges = np.linspace(0.0, duration, count + 1).round()
+    core_of = np.searchsorted(edges, centers, side="right") - 1
+    core_of = np.clip(core_of, 0, count - 1)  # (K,)
     windows = []
     for number, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
-        context = Span(
-            max(0.0, math.floor(start - settings.context)),
-            min(last, math.ceil(end + settings.context)),
-        )
         decides = frozenset(np.flatnonzero(core_of == number).tolist())
+        if not decides:
+            continue
+        first_second = math.floor(start - settings.context)
+        last_second = math.ceil(end + settings.context)
+        context = Span(max(0.0, first_second), min(last, last_second))
         near = {k for k, second in enumerate(centers) if second in context}
-        if decides:
-            windows.append(GroundingWindow(context, tuple(sorted(near | decides)), decides))
+        context_steps = sorted(near | decides)
+        window = GroundingWindow(context, tuple(context_steps), decides)
+        windows.append(window)
     return windows
 
 
@@ -59,18 +66,26 @@ def cut_steps(
     steps: Sequence[Step], window: GroundingWindow, transcript: Transcript | None
 ) -> tuple[list[Step], Transcript | None]:
     """Return the window's steps and what is said in it, sources renumbered."""
+    # the sentences
     number: dict[int, int] = {}  # of a sentence in the video -> in the window
     sentences: list[Sentence] = []
     for n, sentence in enumerate(transcript.sentences if transcript else ()):
         if sentence.span.overlap(window.context) > 0:
             number[n] = len(sentences)
             span = _to_window_time(sentence.span, window)
-            sentences.append(sentence.model_copy(update={"span": span, "words": ()}))
+            in_window = sentence.model_copy(update={"span": span, "words": ()})
+            sentences.append(in_window)
+
+    # the steps
     moved = []
-    for step in (steps[k] for k in window.steps):
-        said = None if step.said is None else _to_window_time(step.said, window)
-        sources = tuple(number[source] for source in step.sources if source in number)
-        moved.append(step.model_copy(update={"said": said, "sources": sources}))
+    for k in window.steps:
+        step = steps[k]
+        said_span = None
+        if step.said is not None:
+            said_span = _to_window_time(step.said, window)
+        sources = [number[source] for source in step.sources if source in number]
+        changes = {"said": said_span, "sources": tuple(sources)}
+        moved.append(step.model_copy(update=changes))
     if transcript is None:
         return moved, None
     return moved, transcript.model_copy(update={"sentences": tuple(sentences)})
@@ -82,20 +97,24 @@ def cut_features(
     """Return the rows of the window."""
     if features is None:
         return None
-    return replace(features, values=features.values[features.rows(window.context)])
+    rows = features.rows(window.context)
+    return replace(features, values=features.values[rows])
 
 
 def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activity | None":
     """Return what moves in the window."""
     if activity is None:
         return None
-    start, end = window.context.start, window.context.end
-    rows = slice(round(start * activity.rate), round(end * activity.rate))
-    cuts = tuple(cut - start for cut in activity.cuts if start < cut < end)
+    start = window.context.start
+    end = window.context.end
+    first_row = round(start * activity.rate)
+    end_row = round(end * activity.rate)
+    rows = slice(first_row, end_row)
+    cuts = [cut - start for cut in activity.cuts if start < cut < end]
     return replace(
         activity,
         motion=activity.motion[rows],
-        cuts=cuts,
+        cuts=tuple(cuts),
         peaks=activity.peaks[rows],
         looks=activity.looks[rows],
     )
@@ -104,13 +123,23 @@ def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activ
 def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
     """Return a step that was grounded in a window with the times and sources of the whole video."""
     start = window.context.start
-    spans = tuple(Span(span.start + start, span.end + start) for span in step.spans)
-    at = None if step.at is None else step.at + start
-    verdict = {"score": step.score, "status": step.status, "basis": step.basis}
-    return original.model_copy(update={"spans": spans, "at": at, **verdict})
+    spans = [Span(span.start + start, span.end + start) for span in step.spans]
+    at = step.at
+    if at is not None:
+        at = at + start
+    changes = {
+        "spans": tuple(spans),
+        "at": at,
+        "score": step.score,
+        "status": step.status,
+        "basis": step.basis,
+    }
+    return original.model_copy(update=changes)
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:
     """Return a span as the window counts; what begins before it begins with it."""
-    start = max(0.0, span.start - window.context.start)
-    return Span(start, max(start + 0.1, span.end - window.context.start))  # never empty
+    origin = window.context.start
+    start = max(0.0, span.start - origin)
+    end = max(start + 0.1, span.end - origin)  # never empty
+    return Span(start, end)

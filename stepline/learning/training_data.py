@@ -33,7 +33,7 @@ from stepline.outputs.text import safe_stem
 from stepline.pipeline.pictures import LookOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
-from stepline.records import FeatureSequence, Record, Rejected, Step
+from stepline.records import FeatureSequence, Record, Rejected, Span, Step
 from stepline.settings import validate
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
@@ -129,7 +129,8 @@ def export_corrected(
             name = f"{safe_stem(machine.id)}.json"
             write_record(_with_reference(record, steps), folder / name)
     summary = ExportSummary(trained, len(tested), agreement(tested), tuple(left_out))
-    write_atomic(out / "agreement.json", json.dumps(asdict(summary.agreement), indent=2) + "\n")
+    agreement_tree = json.dumps(asdict(summary.agreement), indent=2)
+    write_atomic(out / "agreement.json", agreement_tree + "\n")
     lines = [f"{answer.model_dump_json()}\n" for answer in answers]
     write_atomic(out / "answers.jsonl", "".join(lines))
     return summary
@@ -180,7 +181,11 @@ def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dic
     for number, correction in enumerate(corrections, start=1):
         if corrects_steps(correction, by_id):
             last[correction.by] = number
-    return {by: corrected(machine, corrections[:number]).record for by, number in last.items()}
+    records = {}
+    for person, number in last.items():
+        view = corrected(machine, corrections[:number])
+        records[person] = view.record
+    return records
 
 
 def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAgreement:
@@ -194,18 +199,20 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
             for step in machine.steps:
                 a = _step(first, step.id)
                 b = _step(second, step.id)
-                categories.append((_category(a), _category(b)))
-                if a and b and categories[-1] == (SHOWN_STEP, SHOWN_STEP) and a.spans and b.spans:
+                both = (_category(a), _category(b))
+                categories.append(both)
+                if a and b and both == (SHOWN_STEP, SHOWN_STEP) and a.spans and b.spans:
                     overlaps.append(a.spans[0].iou(b.spans[0]))
-    x, y = np.array(categories, dtype=np.int_).reshape(-1, 2).T
+    first_categories, second_categories = np.array(categories, dtype=np.int_).reshape(-1, 2).T
+    same = None
+    if categories:
+        same = float((first_categories == second_categories).mean())
+    overlap = None
+    if overlaps:
+        overlap = float(np.mean(overlaps))
+    kappa = cohen_kappa(first_categories, second_categories)
     return CorrectorAgreement(
-        len(videos),
-        pairs,
-        len(x),
-        len(overlaps),
-        cohen_kappa(x, y),
-        float((x == y).mean()) if len(x) else None,
-        float(np.mean(overlaps)) if overlaps else None,
+        len(videos), pairs, len(categories), len(overlaps), kappa, same, overlap
     )
 
 
@@ -216,7 +223,9 @@ def _step(record: Record, id: str) -> Step | None:
 def _category(step: Step | None) -> int:
     if step is None:
         return NO_STEP
-    return SHOWN_STEP if step.status == "shown" else UNSHOWN_STEP
+    if step.status == "shown":
+        return SHOWN_STEP
+    return UNSHOWN_STEP
 
 
 def agreed_steps(records: Sequence[Record]) -> tuple[Step, ...]:
@@ -232,7 +241,9 @@ def agreed_steps(records: Sequence[Record]) -> tuple[Step, ...]:
 def _is_same(step: Step, other: Step | None) -> bool:
     if other is None or _category(step) != _category(other):
         return False
-    return not (step.spans and other.spans) or step.spans[0].iou(other.spans[0]) >= MIN_IOU
+    if not step.spans or not other.spans:
+        return True
+    return step.spans[0].iou(other.spans[0]) >= MIN_IOU
 
 
 def _with_reference(record: Record, steps: Sequence[Step]) -> Record:
@@ -240,6 +251,8 @@ def _with_reference(record: Record, steps: Sequence[Step]) -> Record:
     are shown."""
     reference = []
     for step in steps:
-        spans = step.spans[:1] if step.status == "shown" else ()
+        spans: tuple[Span, ...] = ()
+        if step.status == "shown":
+            spans = step.spans[:1]
         reference.append(step.model_copy(update={"spans": spans}))
     return record.model_copy(update={"reference": tuple(reference)})

@@ -238,5 +238,5 @@ class ShownSteps:
         ids = [step.id for step in self._grounder.steps]
         if id not in ids:
             return False
-        probabilities = self._grounder.smoothed().done
+        probabilities = self._grounder.smoothed().p_done
         return float(probabilities[ids.index(id)]) >= MIN_DONE_PROBABILITY

@@ -92,27 +92,29 @@ def score_texts(
     features: FeatureSequence,
     vectors: Matrix,
     *,
-    said: Sequence[Span] | None = None,
+    said_spans: Sequence[Span] | None = None,
     settings: AlignerSettings | None = None,
 ) -> TextScores:
     """Return how well K texts fit a video.
 
-    vectors: (K, C) float32, of the space that the network was trained on. said: when each text is
-    said, in narration mode; a long video then seeks a text only near there. Raises ShapeError for
-    arrays that do not fit or hold NaN, and for a video without rows.
+    vectors: (K, C) float32, of the space that the network was trained on. said_spans: when each
+    text is said, in narration mode; a long video then seeks a text only near there. Raises
+    ShapeError for arrays that do not fit or hold NaN, and for a video without rows.
     """
     settings = settings or AlignerSettings()
     if vectors.ndim != 2:
         raise ShapeError(
             f"text vectors must be (texts, width), not {vectors.shape}; give one row a text"
         )
-    if said is not None and len(said) != len(vectors):
-        raise ShapeError(f"{len(said)} times for {len(vectors)} texts; give one a text, or none")
-    rows = len(features.values)
     texts = len(vectors)
+    if said_spans is not None and len(said_spans) != texts:
+        raise ShapeError(f"{len(said_spans)} times for {texts} texts; give one a text, or none")
+    rows = len(features.values)
     middles = None
-    if said is not None and settings.mode == "narration":
-        middles = np.array([span.center * features.rate for span in said])
+    if said_spans is not None and settings.mode == "narration":
+        middles = np.array([span.center * features.rate for span in said_spans])
+
+    # the mean of all windows that cover a cell, the greatest of their logits
     total = np.zeros((texts, rows), dtype=np.float32)
     count = np.zeros((texts, rows), dtype=np.uint16)
     alignable = None
@@ -127,7 +129,8 @@ def score_texts(
             alignable[window.texts] = np.maximum(alignable[window.texts], logits)
     total /= np.maximum(count, 1)
     total[count == 0] = UNSEEN_COSINE
-    return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
+    cosines = np.clip(total, -1.0, 1.0)
+    return TextScores(cosines, alignable, features.rate)
 
 
 def alignment_windows(
@@ -136,8 +139,8 @@ def alignment_windows(
     """Return the windows of a video; every row is in one, and every text in one at least.
 
     middles: (K,) rows at which the texts are said, in order; a window then seeks those said between
-    its length before its start and twice its length after it, as TAN does, and whatever stands
-    between them.
+    its length before its start and twice its length after it, as TAN does, and whatever is between
+    them.
     """
     if rows <= settings.whole:
         return [AlignmentWindow(0, rows, 0, texts)]
@@ -146,10 +149,13 @@ def alignment_windows(
     for start in range(0, rows - length // 2, settings.stride):
         window = AlignmentWindow(start, min(rows, start + length), 0, texts)
         if middles is not None:
-            near = np.flatnonzero((start - length <= middles) & (middles <= start + 2 * length))
+            is_near = (start - length <= middles) & (middles <= start + 2 * length)
+            near = np.flatnonzero(is_near)
             if not near.size:
                 continue
-            window = replace(window, first=int(near[0]), last=int(near[-1]) + 1)
+            first = int(near[0])
+            last = int(near[-1]) + 1
+            window = replace(window, first=first, last=last)
         if window.shape[0]:
             windows.append(window)
     return windows
@@ -167,7 +173,10 @@ def _passes(
     ordered = settings.mode == "narration"
     if isinstance(aligner, OnnxAligner):
         for window in windows:
-            yield window, *aligner(video[window.rows], vectors[window.texts], ordered=ordered)
+            rows = video[window.rows]
+            texts = vectors[window.texts]
+            scores, logits = aligner(rows, texts, ordered=ordered)
+            yield window, scores, logits
         return
     import torch
 
@@ -178,14 +187,18 @@ def _passes(
     aligner.eval()
     try:
         for first in range(0, len(windows), settings.batch):
+            # the windows as one batch
             chunk = windows[first : first + settings.batch]
             samples = []
             for window in chunk:
                 rows = np.ascontiguousarray(video[window.rows])
                 nothing = np.zeros(window.shape, dtype=np.bool_)
                 name = f"rows {window.start} to {window.end}"
-                samples.append(Sample(name, rows, vectors[window.texts], nothing, ordered))
+                sample = Sample(name, rows, vectors[window.texts], nothing, ordered)
+                samples.append(sample)
             batch = collate(samples, longest=len(video))
+
+            # what the network says of them
             autocast: Any = current_device().autocast()
             if settings.bf16:
                 autocast = torch.autocast(device.type, torch.bfloat16)
@@ -196,9 +209,11 @@ def _passes(
                 if output.alignable is not None:
                     logits = output.alignable.float().cpu().numpy()  # (B, K)
             for number, window in enumerate(chunk):
-                texts, length = window.shape
-                own_logits = None if logits is None else logits[number, :texts]
-                yield window, scores[number, :texts, :length], own_logits
+                count, length = window.shape
+                own_logits = None
+                if logits is not None:
+                    own_logits = logits[number, :count]
+                yield window, scores[number, :count, :length], own_logits
     finally:
         aligner.train(was_training)
 
@@ -212,11 +227,11 @@ MAX_OCCUPANCY = 0.999  # a second is never wholly taken
 
 @dataclass(frozen=True)
 class Posterior:
-    """at: (K, T) P(text k is shown in row t, if shown at all), rows sum to 1; shown: (K,) P(it is
+    """at: (K, T) P(text k is shown in row t, if shown at all), rows sum to 1; p_shown: (K,) P(it is
     shown at all)."""
 
     at: Array
-    shown: Array
+    p_shown: Array
 
     @property
     def best(self) -> npt.NDArray[np.int64]:
@@ -226,7 +241,7 @@ class Posterior:
 
 def posterior(
     scores: Matrix,
-    shown: Array,
+    p_shown: Array,
     settings: AlignerSettings | None = None,
     *,
     prior: Array | None = None,
@@ -234,31 +249,41 @@ def posterior(
 ) -> Posterior:
     """Return the posterior of where and whether each text is shown.
 
-    scores: (K, T) cosines. shown: (K,) P(shown) of each text by itself. prior: (K, T) P(shown at t
-    | when it is said).
+    scores: (K, T) cosines. p_shown: (K,) P(shown) of each text by itself. prior: (K, T) P(shown at
+    t | when it is said).
     before: (K, K) P(text i comes before text j), 0.5 where that is not known. What settings switch
     off costs nothing. Order costs nothing between two texts of which it is known when they are
-    said: that tells more, and the same.
+    said: that says more, and the same.
     Raises ShapeError for arrays that do not fit together, hold NaN, or have no row.
     """
     settings = settings or AlignerSettings()
-    _check(scores, shown, prior, before)
-    p_shown = _inside_margin(shown.astype(np.float64))
-    at = softmax(scores.astype(np.float64) / settings.temperature)
+    _check(scores, p_shown, prior, before)
+    p_shown = _inside_margin(p_shown.astype(np.float64))
+
+    # by the network's scores, and when each text is said
+    logits = scores.astype(np.float64) / settings.temperature
+    at = softmax(logits)
     is_said = np.zeros(len(scores), np.bool_)
     if prior is not None and settings.speech > 0:
         is_said = np.ptp(prior, axis=1) > 0  # a text that nobody says is as likely everywhere
-        at = sum_to_one(at * np.maximum(prior, MIN_PROBABILITY) ** settings.speech)
+        weight = np.maximum(prior, MIN_PROBABILITY) ** settings.speech
+        at = sum_to_one(at * weight)
+
+    # by the other texts
     if settings.compete > 0:
         at = compete(at, p_shown, settings.compete, settings.typical)
     if before is not None:
-        before = np.where(np.outer(is_said, is_said), 0.5, before)
+        both_known = np.outer(is_said, is_said)
+        before = np.where(both_known, 0.5, before)
         at = prefer_order(at, p_shown, before, settings.order_cost)
     if settings.order == "none":
         return Posterior(at, p_shown)
+
     # order costs nothing where the text in front is said as well
-    both_said = is_said & np.append(False, is_said[:-1])
-    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, settings.order_cost))
+    previous_is_said = np.append(False, is_said[:-1])
+    both_said = is_said & previous_is_said
+    cost = np.where(both_said, 0.0, settings.order_cost)
+    return ordered_posterior(at, p_shown, cost)
 
 
 def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
@@ -266,9 +291,11 @@ def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
     all) stays."""
 
     def leave_free(log_at: Array, occupancy: Array) -> Array:
-        # (K, T) log P(text k leaves the row free)
-        free = np.log1p(-np.minimum(window_sums(occupancy, typical), MAX_OCCUPANCY))
-        return np.asarray(log_at + strength * (free.sum(axis=0) - free))
+        sums = window_sums(occupancy, typical)
+        taken_share = np.minimum(sums, MAX_OCCUPANCY)
+        free = np.log1p(-taken_share)  # (K, T) log P(text k leaves the row free)
+        others_free = free.sum(axis=0) - free
+        return np.asarray(log_at + strength * others_free)
 
     return _mean_field(at, p_shown, leave_free)
 
@@ -277,7 +304,8 @@ def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array
     """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most
     `most`."""
     odds = np.log(_inside_margin(before)) - np.log(_inside_margin(1 - before))
-    cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))  # (K, K) of j being shown before i
+    others = 1 - np.eye(len(odds))
+    cost = np.clip(odds, 0.0, most) * others  # (K, K) of j being shown before i
 
     def keep_order(log_at: Array, occupancy: Array) -> Array:
         reached = occupancy.cumsum(axis=1)  # (K, T) P(shown up to t)
@@ -291,11 +319,12 @@ def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array
 def _mean_field(at: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]) -> Array:
     """Return P(shown in a row), (K, T), of texts that go half the way, each round, to where the
     others leave them; adjust: log P, and where all are now, to log P with regard to the others."""
-    occupancy = at * p_shown[:, None]
+    column = p_shown[:, None]
+    occupancy = at * column
     log_at = np.log(at + MIN_PROBABILITY)
     for _ in range(MEAN_FIELD_ROUNDS):
         moved = softmax(adjust(log_at, occupancy))
-        occupancy = (occupancy + moved * p_shown[:, None]) / 2
+        occupancy = (occupancy + moved * column) / 2
     return sum_to_one(occupancy)
 
 
@@ -308,10 +337,12 @@ def ordered_posterior(at: Array, p_shown: Array, cost: float | Array) -> Posteri
     """
     if len(at) < 2:
         return Posterior(at, p_shown)
-    occupancy, none = _marginals(at * p_shown[:, None], 1 - p_shown, cost)
-    alike = np.full(at.shape, 1 / at.shape[1]) * p_shown[:, None]
-    _, none_alike = _marginals(alike, 1 - p_shown, cost)
-    log_odds = _log_odds(1 - none) - _log_odds(1 - none_alike) + _log_odds(p_shown)
+    column = p_shown[:, None]
+    occupancy, none = _marginals(at * column, 1 - p_shown, cost)
+    alike = np.full(at.shape, 1 / at.shape[1])
+    _, none_alike = _marginals(alike * column, 1 - p_shown, cost)
+    gain = _log_odds(1 - none) - _log_odds(1 - none_alike)
+    log_odds = gain + _log_odds(p_shown)
     return Posterior(sum_to_one(occupancy), sigmoid(log_odds))
 
 
@@ -319,9 +350,12 @@ def window_sums(rows: Array, width: int) -> Array:
     """Return, for each cell of (K, T), the sum over `width` rows around it; an even width reaches
     further back."""
     count = rows.shape[1]
-    total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
-    first = np.maximum(np.arange(count) - width // 2, 0)
-    end = np.minimum(np.arange(count) + width - width // 2, count)
+    sums = rows.cumsum(axis=1)
+    total = np.pad(sums, ((0, 0), (1, 0)))  # (K, T + 1)
+    numbers = np.arange(count)
+    back = width // 2
+    first = np.maximum(numbers - back, 0)
+    end = np.minimum(numbers + width - back, count)
     return np.asarray(total[:, end] - total[:, first])
 
 
@@ -332,19 +366,26 @@ def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array
     """
     texts, rows = shown_at.shape
     price = np.exp(-np.broadcast_to(cost, texts))
+
+    # forward: the state after each text
     forward = np.zeros((texts + 1, rows + 1))
     forward[0, rows] = 1.0
     for k in range(texts):
-        forward[k + 1] = forward[k] * none[k]
-        forward[k + 1, :rows] += _forward_step(forward[k], price[k]) * shown_at[k]
-        forward[k + 1] /= forward[k + 1].sum()
+        state = forward[k] * none[k]
+        state[:rows] += _forward_step(forward[k], price[k]) * shown_at[k]
+        forward[k + 1] = state / state.sum()
+
+    # backward: what each state sees ahead of it
     backward = np.ones(rows + 1)
     at = np.zeros((texts, rows))
     absent = np.zeros(texts)
     for k in range(texts - 1, -1, -1):
-        at[k] = _forward_step(forward[k], price[k]) * shown_at[k] * backward[:rows]
-        absent[k] = (forward[k] * backward).sum() * none[k]
-        backward = backward * none[k] + _backward_step(shown_at[k] * backward[:rows], price[k])
+        arrivals = _forward_step(forward[k], price[k])
+        at[k] = arrivals * shown_at[k] * backward[:rows]
+        both = forward[k] * backward
+        absent[k] = both.sum() * none[k]
+        ahead = shown_at[k] * backward[:rows]
+        backward = backward * none[k] + _backward_step(ahead, price[k])
         backward /= backward.max()
     whole = at.sum(axis=1) + absent
     return at / whole[:, None], absent / whole
@@ -354,23 +395,25 @@ def _forward_step(state: Array, price: float) -> Array:
     """Return (T,): what comes to each row from all states, those of later rows at the price of
     going back."""
     reached = state[:-1].cumsum()
-    return np.asarray(reached + price * (reached[-1] - reached) + state[-1])
+    later = reached[-1] - reached
+    return np.asarray(reached + price * later + state[-1])
 
 
 def _backward_step(ahead: Array, price: float) -> Array:
     """Return (T + 1,): what each state sees ahead of it, rows before it at the price of going
     back."""
     rest = ahead[::-1].cumsum()[::-1]
-    return np.append(rest + price * (rest[0] - rest), rest[0])
+    whole = rest[0]
+    return np.append(rest + price * (whole - rest), whole)
 
 
-def _check(scores: Matrix, shown: Array, prior: Array | None, before: Array | None) -> None:
+def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | None) -> None:
     if scores.ndim != 2 or not scores.shape[1]:
         fault = f"(texts, rows) with a row at least, not {scores.shape}"
         raise ShapeError(f"scores must be {fault}; give the video's own")
     texts = len(scores)
     inputs = (
-        ("shown", shown, (texts,)),
+        ("shown", p_shown, (texts,)),
         ("prior", prior, scores.shape),
         ("before", before, (texts, texts)),
     )
@@ -379,7 +422,8 @@ def _check(scores: Matrix, shown: Array, prior: Array | None, before: Array | No
             continue
         if values.shape != shape:
             raise ShapeError(f"{name} must be {shape} for {texts} texts, not {values.shape}")
-        if not ((values >= 0) & (values <= 1)).all():
+        is_probability = (values >= 0) & (values <= 1)
+        if not is_probability.all():
             raise ShapeError(f"{name} holds chances outside [0, 1] or NaN; give probabilities")
     if not np.isfinite(scores).all():
         raise ShapeError("scores hold NaN or infinity; align again from finite features")
@@ -404,17 +448,22 @@ def posterior_spans(
     video where the last row covers less than a whole one.
     """
     settings = settings or AlignerSettings()
-    last = at.shape[1] / rate if end is None else end
+    if end is None:
+        end = at.shape[1] / rate
     spans = []
     if settings.spans == "grown":
         for row in window_sums(at, settings.smooth):
-            first, stop = grow_window(row.astype(np.float32), int(row.argmax()), settings.grow)
-            spans.append(_inside(first / rate, stop / rate, last))
+            best = int(row.argmax())
+            first, stop = grow_window(row.astype(np.float32), best, settings.grow)
+            spans.append(_inside(first / rate, stop / rate, end))
         return spans
     length = settings.duration * rate
-    back = 0.0 if settings.spans == "start" else (length - 1) / 2
+    back = 0.0
+    if settings.spans != "start":
+        back = (length - 1) / 2
     for best in at.argmax(axis=1).tolist():
-        spans.append(_inside((best - back) / rate, (best - back + length) / rate, last))
+        first_row = best - back
+        spans.append(_inside(first_row / rate, (first_row + length) / rate, end))
     return spans
 
 
@@ -427,7 +476,9 @@ def best_seconds(at: Array, spans: Sequence[Span], rate: float, *, end: float) -
         stop = max(math.ceil(span.end * rate), first + 1)
         best = first + int(row[first:stop].argmax())
         # of what the video shows of the row
-        middle = min((best + 0.5) / rate, (best / rate + end) / 2)
+        middle_of_row = (best + 0.5) / rate
+        middle_to_end = (best / rate + end) / 2
+        middle = min(middle_of_row, middle_to_end)
         seconds.append(min(max(middle, span.start), span.end))
     return seconds
 

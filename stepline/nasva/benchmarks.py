@@ -74,14 +74,15 @@ class TextVectors:
         asked_texts = [text.strip() for text in texts]
         if stored_texts == asked_texts:  # also where two texts are worded alike
             return stored.values
-        rows = {text: number for number, text in enumerate(stored_texts)}
-        absent = [text for text in asked_texts if text not in rows]
+        row_of = {text: number for number, text in enumerate(stored_texts)}
+        absent = [text for text in asked_texts if text not in row_of]
         if absent:
             counts = f"{len(absent)} of {len(texts)} texts have no vector"
             raise StoreError(
                 f"{self._path}: {counts}, first {absent[0]!r}; extract them with the same encoder"
             )
-        return np.ascontiguousarray(stored.values[[rows[text] for text in asked_texts]])
+        rows = [row_of[text] for text in asked_texts]
+        return np.ascontiguousarray(stored.values[rows])
 
     @cached_property
     def _whole(self) -> TextFeatures:
@@ -93,7 +94,7 @@ class TextVectors:
         lines = self._store.texts(video)
         if lines is None:
             raise StoreError(
-                f"{self._path}: {video} holds no texts beside its vectors; import text features"
+                f"{self._path}: {video} holds no texts next to its vectors; import text features"
             )
         return TextFeatures(lines.texts, self._store.matrix(video))
 
@@ -112,13 +113,13 @@ UNSTORABLE_TEXT = "a text of it is empty or cannot be stored"
 class AlignmentQuestion:
     """One video of a benchmark and its texts: id keys the answer, video the features.
 
-    shown: (K,) the truth; None where it is hidden.
+    truth: (K,) whether each text is shown; None where that is hidden.
     """
 
     id: str
     video: str
     steps: tuple[Step, ...]
-    shown: tuple[bool, ...] | None
+    truth: tuple[bool, ...] | None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -139,19 +140,27 @@ def benchmark_questions(
 ) -> Questions[AlignmentQuestion]:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
     cannot be read."""
-    queries = find_queries(reference, subset) if name == "ht-step" else None
+    queries = None
+    if name == "ht-step":
+        queries = find_queries(reference, subset)
     if queries is not None:
         questions, unasked = _server_questions(queries, subset)
     else:
         questions, unasked = _annotated_questions(name, reference, subset)
-    with_texts = tuple(question for question in questions if question.steps)
-    unasked |= {question.id: NO_TEXT for question in questions if not question.steps}
+    with_texts = []
+    for question in questions:
+        if question.steps:
+            with_texts.append(question)
+        else:
+            unasked[question.id] = NO_TEXT
     if not with_texts:
-        where = f" of subset {subset!r}" if subset else ""
+        part = ""
+        if subset:
+            part = f" of subset {subset!r}"
         raise DatasetError(
-            f"{reference}: no video{where} names a text to place; give the annotations of {name}"
+            f"{reference}: no video{part} names a text to place; give the annotations of {name}"
         )
-    return Questions(with_texts, unasked)
+    return Questions(tuple(with_texts), unasked)
 
 
 def _annotated_questions(
@@ -159,9 +168,11 @@ def _annotated_questions(
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
     """Return what annotations ask, and by id why other videos of them ask nothing."""
     reading = read(name, reference, subset=subset)
-    questions = []
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    rows = dict(read_rows(reference)) if name == "htm-align" else {}
+    rows = {}
+    if name == "htm-align":
+        rows = dict(read_rows(reference))
+    questions = []
     for record in reading.records:
         id = record.id
         # its evaluators count every sentence, also one that is shown for a moment (start = end)
@@ -177,8 +188,8 @@ def _annotated_questions(
         if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
             steps = tuple(sorted(steps, key=lambda step: int(step.id)))
         texts = tuple(Step(id=step.id, text=step.text) for step in steps)
-        shown = tuple(bool(step.spans) for step in steps)
-        questions.append(AlignmentQuestion(id, record.video.id, texts, shown))
+        truth = tuple(bool(step.spans) for step in steps)
+        questions.append(AlignmentQuestion(id, record.video.id, texts, truth))
     return questions, unasked
 
 
@@ -193,10 +204,10 @@ def _server_questions(
         steps = _plain_steps(headlines)
         if steps:
             questions.append(AlignmentQuestion(id, id, steps, None))
+        elif headlines:
+            unasked[id] = UNSTORABLE_TEXT
         else:
-            unasked[id] = (
-                UNSTORABLE_TEXT if headlines else "the server's file names no headlines of it"
-            )
+            unasked[id] = "the server's file names no headlines of it"
     return questions, unasked
 
 
@@ -240,7 +251,7 @@ def write_answers(
     can be answered.
     """
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
-    if out.suffix == ".csv" and any(question.shown is None for question in questions):
+    if out.suffix == ".csv" and any(question.truth is None for question in questions):
         raise DatasetError(
             f"{out}: the server's queries do not number their steps as a .csv does; name a .json"
         )
@@ -256,12 +267,12 @@ def write_answers(
         # of the best row of each text, as the released code counts
         seconds = [float(row / fit.rate) for row in placing.chances.best]
         if name == "ht-step":
-            records.append(_placed(question, placing, seconds))
+            records.append(_placed_record(question, placing, seconds))
         elif name == "htm-align":
             tree[question.id] = {
                 "seconds": seconds,
                 "spans": [[span.start, span.end] for span in placing.spans],
-                "alignability": [float(np.round(p, 6)) for p in placing.chances.shown],
+                "alignability": [float(np.round(p, 6)) for p in placing.chances.p_shown],
             }
         else:
             tree[question.id] = seconds
@@ -274,14 +285,13 @@ def write_answers(
     return answers
 
 
-def _placed(
+def _placed_record(
     question: AlignmentQuestion, placing: StepPlacement, seconds: Sequence[float]
 ) -> Record:
     """Return a record in which every step is placed: HT-Step takes no abstention."""
-    placed = []
-    for step, span, second, p in zip(
-        question.steps, placing.spans, seconds, placing.chances.shown, strict=True
-    ):
+    steps = []
+    p_shown = placing.chances.p_shown
+    for step, span, second, p in zip(question.steps, placing.spans, seconds, p_shown, strict=True):
         changes = {"spans": (span,), "at": second, "score": float(p)}
-        placed.append(step.model_copy(update=changes))
-    return Record(id=question.id, video=Video(id=question.id), steps=tuple(placed))
+        steps.append(step.model_copy(update=changes))
+    return Record(id=question.id, video=Video(id=question.id), steps=tuple(steps))

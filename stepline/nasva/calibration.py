@@ -1,9 +1,9 @@
 """P(a text is shown at all), calibrated: a logistic regression on features of its row of scores.
 
 The best cosine alone says little: it differs from text to text, and from one training to the next.
-What tells more is how far the best row stands out, measured in six ways (`calibration_features`).
+What says more is how far the best row stands out, measured in six ways (`calibration_features`).
 The regression is fitted on held-out videos whose truth is known, one a mode (`fit_calibration`),
-and kept beside the network that it belongs to. Letters: K texts, T rows, N texts of many videos.
+and stored next to the network that it belongs to. Letters: K texts, T rows, N texts of many videos.
 """
 
 import json
@@ -49,18 +49,24 @@ def calibration_features(fit: TextScores) -> Array:
     at = scores.argmax(axis=1)
     text = np.arange(texts)
     best = scores[text, at]
+    rise = best - np.median(scores, axis=1)
+
     p = softmax(scores / SCORE_TEMPERATURE)
-    spread = -(p * np.log(p + 1e-12)).sum(axis=1) / max(1e-9, np.log(rows))
-    far = np.abs(np.arange(rows) - at[:, None]) > NEAR_ROWS
-    second = np.where(far, scores, -1.0).max(axis=1)
+    entropy = -(p * np.log(p + 1e-12)).sum(axis=1)
+    spread = entropy / max(1e-9, np.log(rows))
+
+    distance = np.abs(np.arange(rows) - at[:, None])
+    far_scores = np.where(distance > NEAR_ROWS, scores, -1.0)
+    lead = best - far_scores.max(axis=1)
+
     others = scores[:, at].copy()  # (K, K) others[j, k]: text j in the best row of text k
     others[text, text] = -1.0
-    rival = others.max(axis=0, initial=-1.0)
+    uncontested = best - others.max(axis=0, initial=-1.0)
+
     alignable = np.zeros(texts)
     if fit.alignable is not None:
         alignable = fit.alignable.astype(np.float64)
-    rise = best - np.median(scores, axis=1)
-    return np.stack([best, rise, spread, best - second, best - rival, alignable], axis=1)
+    return np.stack([best, rise, spread, lead, uncontested, alignable], axis=1)
 
 
 def uncalibrated_probability(fit: TextScores) -> Array:
@@ -68,7 +74,8 @@ def uncalibrated_probability(fit: TextScores) -> Array:
     none below 0."""
     if fit.alignable is not None:
         return sigmoid(fit.alignable.astype(np.float64))
-    return np.asarray(np.clip(fit.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
+    best = fit.scores.max(axis=1)
+    return np.asarray(np.clip(best, 0.0, 1.0), dtype=np.float64)
 
 
 def shown_fraction(own: npt.NDArray[np.floating], foreign: npt.NDArray[np.floating]) -> float:
@@ -76,7 +83,8 @@ def shown_fraction(own: npt.NDArray[np.floating], foreign: npt.NDArray[np.floati
 
     Source: Storey's estimate of the share of true null hypotheses (2002) with lambda 0.5.
     """
-    return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
+    below = np.mean(own < np.median(foreign))
+    return float(np.clip(1 - 2 * below, 0.0, 1.0))
 
 
 def calibration_path(aligner: Path) -> Path:
@@ -106,9 +114,9 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         return None
     try:
         tree = parse_json(path.read_bytes())
-        modes = {
-            mode: read_logistic(part, len(FEATURE_NAMES)) for mode, part in tree["modes"].items()
-        }
+        modes = {}
+        for mode, part in tree["modes"].items():
+            modes[mode] = read_logistic(part, len(FEATURE_NAMES))
         if tuple(tree["evidence"]) != FEATURE_NAMES:
             raise ValueError(f"evidence {tree['evidence']}")
         calibration = Calibration(tree["aligner"], modes)
@@ -117,8 +125,7 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
             f"{path}: not a calibration ({error}); fit it again with `stepline calibrate`"
         ) from error
     if calibration.aligner != aligner:
+        other = calibration.aligner[:12]
         cure = "fit it again with `stepline calibrate`, or remove it"
-        raise ModelError(
-            f"{path}: fitted on another network, of sha256 {calibration.aligner[:12]}; {cure}"
-        )
+        raise ModelError(f"{path}: fitted on another network, of sha256 {other}; {cure}")
     return calibration

@@ -111,8 +111,10 @@ class LoadedAligner:
         Raises ModelError where only files hold such vectors.
         """
         width = self.aligner.settings.text_width
-        text = self.space.text if self.space else ""
-        if self.space is None and width == MINILM_WIDTH:
+        text = ""
+        if self.space is not None:
+            text = self.space.text
+        elif width == MINILM_WIDTH:
             return "minilm"
         # "clip", "internvideo" and the like name vectors that only their files hold
         if text in UNKNOWN_SOURCES or not (text in known_weights() or Path(text).is_dir()):
@@ -125,7 +127,9 @@ class LoadedAligner:
 
     @property
     def _trained_on(self) -> TrainedOn:
-        names = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
+        names = ""
+        if self.space is not None:
+            names = f" ({self.space.video}, texts {self.space.text})"
         cure = f"use the backbone that it was trained with{names}, or another --aligner"
         return TrainedOn(self.path, cure)
 
@@ -194,9 +198,9 @@ def write_weights(
     """Write the weights of a network, its settings and its space in one file, whole or not at
     all."""
     header: Header = {"settings": settings.model_dump(mode="json")}
-    NETWORK_FILE.write(
-        path, weights, header if space is None else header | {"space": asdict(space)}
-    )
+    if space is not None:
+        header["space"] = asdict(space)
+    NETWORK_FILE.write(path, weights, header)
 
 
 def _read(file: Path) -> "tuple[FeatureSpace | None, Aligner]":
@@ -330,8 +334,11 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     check_weights(lambda: Aligner(settings), weights, path)
     if POSITIONS_KEY in stored:
         theirs = stored[POSITIONS_KEY].float()
-        count = theirs.shape[1] if theirs.ndim == 3 else 1
-        ours = sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
+        count = 1
+        if theirs.ndim == 3:
+            count = theirs.shape[1]
+        positions = sine_positions(count, settings.width, theirs.device)
+        ours = positions[None]  # (1, N, D)
         same_shape = theirs.shape == ours.shape
         if not same_shape or float((theirs - ours).abs().max()) > MAX_POSITION_ERROR:
             cure = "such a network cannot be imported"

@@ -45,7 +45,8 @@ def labelled_sample(
         raise ShapeError(
             f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
         )
-    return Sample(name, features.values, vectors, label_matrix(spans, features, rule), ordered)
+    labels = label_matrix(spans, features, rule)
+    return Sample(name, features.values, vectors, labels, ordered)
 
 
 def label_matrix(
@@ -69,9 +70,11 @@ def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "cove
     """Return the rows that a span labels; past the last row, or empty, where it labels none."""
     if rule == "inclusive":
         first = math.ceil(span.start * features.rate)
-        return slice(first, math.floor(span.end * features.rate) + 1)
+        last = math.floor(span.end * features.rate)
+        return slice(first, last + 1)
     rows = features.rows(span)
-    return slice(rows.start, max(rows.stop, rows.start + 1))
+    stop = max(rows.stop, rows.start + 1)
+    return slice(rows.start, stop)
 
 
 RowIndices: TypeAlias = npt.NDArray[np.int32]
@@ -114,7 +117,8 @@ class AlignerSamples(LazySamples[Sample]):
         as_asked: bool = False,
     ) -> None:
         shards = [features[part.video].shard for part in parts]
-        super().__init__(self._read, [part.length for part in parts], shards)
+        lengths = [part.length for part in parts]
+        super().__init__(self._read, lengths, shards)
         self._parts = parts
         self._features = features
         self._vectors = vectors
@@ -130,7 +134,8 @@ class AlignerSamples(LazySamples[Sample]):
         """Return a sample as it lies on disk now."""
         part = self._parts[index]
         video = self._features.matrix(part.video, slice(part.length))  # (T, C)
-        vectors = self._vectors[part.kind].matrix(part.video)[part.rows]  # (K, C)
+        stored_vectors = self._vectors[part.kind].matrix(part.video)
+        vectors = stored_vectors[part.rows]  # (K, C)
         positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
         for text, start, stop in part.labels.tolist():
             positive[text, start:stop] = True
@@ -146,7 +151,9 @@ class AlignerSamples(LazySamples[Sample]):
                 f"no sample is left of {len(self.omitted)}: {reasons}; mend the sources"
             )
         part = self._parts[0]
-        return self._features[part.video].width, self._vectors[part.kind][part.video].width
+        video = self._features[part.video]
+        text = self._vectors[part.kind][part.video]
+        return video.width, text.width
 
     def space(self) -> FeatureSpace:
         """Return whose features these are. Raises ShapeError without any sample."""
@@ -169,14 +176,15 @@ class AlignerSamples(LazySamples[Sample]):
         training: list[_PendingSample] = []
         held_out: list[_PendingSample] = []
         for part in self._parts:
-            side = held_out if is_held_out(part.video, fraction) else training
-            side.append(part)
+            if is_held_out(part.video, fraction):
+                held_out.append(part)
+            else:
+                training.append(part)
         stores = (self._features, self._vectors, self._settings)
         del held_out[self._settings.held_out_most :]
-        return (
-            AlignerSamples(training, *stores, self.omitted),
-            AlignerSamples(held_out, *stores, as_asked=True),
-        )
+        to_train_on = AlignerSamples(training, *stores, self.omitted)
+        to_score = AlignerSamples(held_out, *stores, as_asked=True)
+        return to_train_on, to_score
 
 
 def gather_samples(
@@ -197,17 +205,18 @@ def gather_samples(
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
     parts = []
     for labelled in texts:
-        key = (labelled.video, labelled.kind)
+        video = labelled.video
+        key = (video, labelled.kind)
         lack = None if labelled.texts else NO_TEXT
         store = vectors[labelled.kind]
-        flaw = join.flaw(labelled.video, labelled.duration, key=key, lack=lack, vectors=store)
+        flaw = join.flaw(video, labelled.duration, key=key, lack=lack, vectors=store)
         if flaw is None:
-            part = _labelled_part(labelled, features[labelled.video], store, settings)
+            part = _labelled_part(labelled, features[video], store, settings)
             if isinstance(part, _PendingSample):
                 parts.append(part)
                 continue
             flaw = part
-        join.omit(labelled.kind, labelled.video, flaw)
+        join.omit(labelled.kind, video, flaw)
     for store in vectors.values():
         store.forget_texts()
     return AlignerSamples(parts, features, vectors, settings, join.omitted)
@@ -231,7 +240,8 @@ def _labelled_part(
         return other_texts(labelled, vectors)
     length = min(stored.rows, settings.longest)
     # which rows a span labels follows from the rate and their count alone
-    visible = FeatureSequence(np.zeros((length, 1), dtype=np.float32), stored.rate, stored.backbone)
+    blank = np.zeros((length, 1), dtype=np.float32)
+    visible = FeatureSequence(blank, stored.rate, stored.backbone)
     inside = []
     for text, spans in enumerate(labelled.spans):
         for span in spans:
@@ -252,12 +262,15 @@ def _labelled_part(
 def _small(indices: RowIndices) -> SmallIndices:
     """Return indices in half the bytes, where they are no greater than fits: a dataset has a
     hundred million."""
-    return indices.astype(np.int16) if indices.max() <= np.iinfo(np.int16).max else indices
+    if indices.max() > np.iinfo(np.int16).max:
+        return indices
+    return indices.astype(np.int16)
 
 
 def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
     """Return that stored vectors are not those of a video's texts."""
-    return OTHER_TEXTS, f"{len(labelled.texts)} texts, {vectors[labelled.video].rows} vectors"
+    stored = vectors[labelled.video]
+    return OTHER_TEXTS, f"{len(labelled.texts)} texts, {stored.rows} vectors"
 
 
 def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
@@ -269,7 +282,9 @@ def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices 
     digests = vectors.text_digests(labelled.video)
     if digests is None:
         count = len(labelled.texts)
-        return np.arange(count, dtype=np.int32) if vectors[labelled.video].rows == count else None
+        if vectors[labelled.video].rows != count:
+            return None
+        return np.arange(count, dtype=np.int32)
     rows: list[int] = []
     stored = enumerate(digests.tolist())
     for text in labelled.texts:

@@ -14,7 +14,7 @@ foreign texts are easier to refuse than own ones that are not shown. Own and for
 scored together: what a text's rivals are would else tell the two sets apart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +58,7 @@ class CalibrationQuality:
 
     videos: int
     texts: int
-    shown: float
+    shown_share: float
     error_before: float
     error_after: float
     area_before: float
@@ -72,13 +72,13 @@ def calibrate(
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> tuple[CalibrationQuality, dict[str, str]]:
-    """Fit P(shown) to all videos, store it beside the network, and return its quality and why
+    """Fit P(shown) to all videos, store it next to the network, and return its quality and why
     videos are missing.
 
     Raises DatasetError where the truth is hidden, and with too few texts of either kind in a half
     of the videos.
     """
-    if any(question.shown is None for question in questions):
+    if any(question.truth is None for question in questions):
         raise DatasetError(
             f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen"
         )
@@ -87,15 +87,19 @@ def calibrate(
     looks = []
     for question in questions:
         if question.id in answers.by_id:
-            looks.append((answers.by_id[question.id], np.array(question.shown, dtype=bool)))
+            truth = np.array(question.truth, dtype=bool)
+            looks.append((answers.by_id[question.id], truth))
     if len(looks) < MIN_VIDEOS:
         count = f"{len(looks)} videos with features and texts"
         raise DatasetError(f"{count}; a calibration needs {MIN_VIDEOS} at least")
     quality = cross_validate(looks)
-    modes: Mapping[Mode, Logistic] = loaded.calibration.modes if loaded.calibration else {}
-    calibration = Calibration(
-        loaded.sha256, {**modes, settings.mode: fit_logistic(*_evidence(looks))}
-    )
+
+    # the other modes' regressions stay
+    modes: dict[Mode, Logistic] = {}
+    if loaded.calibration:
+        modes.update(loaded.calibration.modes)
+    modes[settings.mode] = fit_logistic(*_evidence(looks))
+    calibration = Calibration(loaded.sha256, modes)
     write_calibration(calibration, calibration_path(loaded.path))
     return quality, answers.missing
 
@@ -105,18 +109,24 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
 
     Raises DatasetError with too few texts of either kind in a half.
     """
-    halves = looks[::2], looks[1::2]
-    for half in halves:
+    first_half = looks[::2]
+    second_half = looks[1::2]
+    for half in (first_half, second_half):
         _, flags = _evidence(half)
-        count, absent = int(flags.sum()), int((~flags).sum())
+        count = int(flags.sum())
+        absent = int((~flags).sum())
         if min(count, absent) < MIN_ITEMS:
             counts = f"{count} texts shown and {absent} not in a half of the videos"
             rule = f"each half, fitted to judge the other, needs {MIN_ITEMS} of each kind"
             raise DatasetError(f"{counts}; {rule}: add videos")
-    after, judged_truth = [], []
-    for fitted, judged in (halves, halves[::-1]):
+
+    # each half by a fit to the other
+    after = []
+    judged_truth = []
+    for fitted, judged in ((first_half, second_half), (second_half, first_half)):
+        logistic = fit_logistic(*_evidence(fitted))
         rows, flags = _evidence(judged)
-        after.append(fit_logistic(*_evidence(fitted))(rows))
+        after.append(logistic(rows))
         judged_truth.append(flags)
     before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
     truth = np.concatenate([flags for _, flags in looks])
@@ -125,7 +135,7 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     return CalibrationQuality(
         videos=len(looks),
         texts=len(truth),
-        shown=float(truth.mean()),
+        shown_share=float(truth.mean()),
         error_before=calibration_error(truth, before),
         error_after=calibration_error(truth_after, p),
         area_before=roc_auc(truth.astype(np.float64), before),
@@ -136,7 +146,8 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
 def _evidence(looks: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
     """Return the evidence (N, E) on all texts of videos, and whether each is shown (N,)."""
     rows = np.concatenate([calibration_features(fit) for fit, _ in looks])
-    return rows, np.concatenate([flags for _, flags in looks])
+    flags = np.concatenate([flags for _, flags in looks])
+    return rows, flags
 
 
 VERDICT_DRAWS = 16  # of each text's verdict; the regression is fitted to all of them
@@ -152,11 +163,13 @@ def calibrate_by_foreign_texts(
 ) -> tuple[Calibration, float]:
     """Return a calibration of the network and the share of own texts that it takes for shown.
 
-    fits: how the texts of each video fit it alone, and beside foreign ones, which stand behind
+    fits: how the texts of each video fit it alone, and together with foreign ones, which come after
     them; one video's are held at a time. rate: that share, where it is known.
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
-    alone, own, foreign = [], [], []
+    alone = []
+    own = []
+    foreign = []
     for fit, fit_of_both in fits:
         rows = calibration_features(fit_of_both)
         count = len(fit.scores)
@@ -176,8 +189,10 @@ def fit_by_foreign_evidence(
 
     own: (N, E) of the same texts, as it is told from that of foreign ones (M, E).
     """
-    is_own = np.arange(len(own) + len(foreign)) < len(own)
-    own_or_foreign = fit_logistic(np.concatenate([own, foreign]), is_own)
+    # own texts or foreign ones
+    both = np.concatenate([own, foreign])
+    is_own = np.arange(len(both)) < len(own)
+    own_or_foreign = fit_logistic(both, is_own)
     p_own = own_or_foreign(own)
     share = rate
     if share is None:
@@ -185,9 +200,13 @@ def fit_by_foreign_evidence(
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
         raise DatasetError(f"{reason}, so P(shown) cannot be told; give the rate, or train longer")
+
+    # a regression on drawn verdicts
     p = shown_probability(p_own, len(own) / len(foreign), share)
-    verdicts = np.random.default_rng(2008).random((VERDICT_DRAWS, len(p))) < p
-    return fit_logistic(np.tile(alone, (VERDICT_DRAWS, 1)), verdicts.ravel()), share
+    rng = np.random.default_rng(2008)
+    verdicts = rng.random((VERDICT_DRAWS, len(p))) < p
+    evidence = np.tile(alone, (VERDICT_DRAWS, 1))
+    return fit_logistic(evidence, verdicts.ravel()), share
 
 
 def shown_probability(own: Array, odds: float, rate: float) -> Array:
@@ -195,4 +214,5 @@ def shown_probability(own: Array, odds: float, rate: float) -> Array:
     Mean near `rate`."""
     own = np.clip(own, 1 - MAX_PROBABILITY, MAX_PROBABILITY)
     ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
-    return np.asarray(np.clip(1 - (1 - rate) * ratio, 0.0, 1.0))
+    p = 1 - (1 - rate) * ratio
+    return np.asarray(np.clip(p, 0.0, 1.0))

@@ -41,7 +41,11 @@ def grounding_loss(
     every_layer = settings.every_layer
     if every_layer is None:
         every_layer = release
-    text = aligned.text if every_layer else aligned.text[-1:]  # (L or 1, B, K, d)
+
+    # the logits of the layers that count
+    text = aligned.text  # (L, B, K, d)
+    if not every_layer:
+        text = text[-1:]  # (1, B, K, d)
     positive = batch.real_positive()  # (B, K, T)
     labelled = positive.any(dim=2)  # (B, K)
     text = text / settings.temperature
@@ -51,24 +55,31 @@ def grounding_loss(
     else:
         seconds = logits.masked_fill(batch.video_pad[:, None], FAR_LOGIT)
         denominators = seconds.logsumexp(dim=3)  # (L, B, K)
+
     # (B, K, T); a text without a label keeps all seconds and counts 0 below
     others = labelled[:, :, None] & ~positive
-    numerators = logits.masked_fill(others, NEGATIVE_INFINITY).logsumexp(dim=3)  # (L, B, K)
+    own = logits.masked_fill(others, NEGATIVE_INFINITY)
+    numerators = own.logsumexp(dim=3)  # (L, B, K)
     losses = denominators - numerators
-    total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
-    count = torch.tensor(labelled.numel(), device=total.device) if release else labelled.sum()
-    return Loss(total, count)
+    by_text = torch.where(labelled, losses, 0.0).mean(dim=0)
+    total = by_text.sum()
+    if release:
+        return Loss(total, torch.tensor(labelled.numel(), device=total.device))
+    return Loss(total, labelled.sum())
 
 
 def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
     """Return log sum exp over all real seconds of the batch, (L, B, K), for texts divided by
     tau."""
-    far = NEGATIVE_INFINITY if use_cpu_kernels(text) else FAR_LOGIT
+    far = FAR_LOGIT
+    if use_cpu_kernels(text):
+        far = NEGATIVE_INFINITY
     # (B T,), added in the product itself: that matrix is large
     apart = torch.where(video_pad.flatten(), far, 0.0)
-    rows, seconds = text.flatten(0, 2), video.flatten(0, 1)  # (L B K, d), (B T, d)
-    # (L, B, K)
-    return log_sum_exp_of_products(rows, seconds, apart, floor=FAR_LOGIT).view(text.shape[:3])
+    rows = text.flatten(0, 2)  # (L B K, d)
+    seconds = video.flatten(0, 1)  # (B T, d)
+    sums = log_sum_exp_of_products(rows, seconds, apart, floor=FAR_LOGIT)
+    return sums.view(text.shape[:3])
 
 
 def alignability_loss(
@@ -78,21 +89,24 @@ def alignability_loss(
 
     Raises ShapeError when the network has no such head.
     """
-    if aligned.alignable is None:
+    logits = aligned.alignable
+    if logits is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
     if targets == "kept":
         alignable, has_target = labelled_texts(batch)  # (B, K) each
     else:
         alignable, has_target = agreeing_layers(aligned, batch)
-    losses = F.binary_cross_entropy_with_logits(
-        aligned.alignable, alignable.float(), reduction="none"
-    )  # (B, K)
-    return Loss(torch.where(has_target, losses, 0.0).sum(), has_target.sum())
+    target = alignable.float()
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # (B, K)
+    total = torch.where(has_target, losses, 0.0).sum()
+    return Loss(total, has_target.sum())
 
 
 def labelled_texts(batch: Batch) -> tuple[Tensor, Tensor]:
     """Return which texts have a label (B, K), and which are texts at all, no padding."""
-    return (batch.positive & ~batch.video_pad[:, None]).any(dim=2), ~batch.text_pad
+    seconds = ~batch.video_pad[:, None]
+    labels = batch.positive & seconds
+    return labels.any(dim=2), ~batch.text_pad
 
 
 def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -106,14 +120,18 @@ def agreeing_layers(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tenso
     """
     real = ~batch.text_pad
     with torch.no_grad():
-        scores = dot_products(aligned.text[[0, -1]], aligned.video)  # (2, B, K, T)
-        best = scores.masked_fill(batch.video_pad[:, None], -1.0).amax(dim=3)  # (2, B, K)
+        first_and_last = aligned.text[[0, -1]]
+        scores = dot_products(first_and_last, aligned.video)  # (2, B, K, T)
+        real_scores = scores.masked_fill(batch.video_pad[:, None], -1.0)
+        best = real_scores.amax(dim=3)  # (2, B, K)
         upper = best >= _median_score(best, real)
-    return upper.all(dim=0), (upper[0] == upper[1]) & real
+    agree = upper[0] == upper[1]
+    return upper.all(dim=0), agree & real
 
 
 def _median_score(best: Tensor, real: Tensor) -> Tensor:
     """Return the median of the real texts' scores per layer, (2, 1, 1); 0 where there is no text."""
     if not bool(real.any()):
         return best.new_zeros(len(best), 1, 1)
-    return best[:, real].quantile(0.5, dim=1)[:, None, None]
+    medians = best[:, real].quantile(0.5, dim=1)
+    return medians[:, None, None]

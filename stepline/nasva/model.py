@@ -45,7 +45,9 @@ class AlignerOutput:
     @property
     def scores(self) -> Tensor:
         """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
-        return dot_products(self.text[-1:], self.video)[0]  # (B, K, T)
+        last_layer = self.text[-1:]
+        by_layer = dot_products(last_layer, self.video)  # (1, B, K, T)
+        return by_layer[0]
 
     def layers(self, count: int) -> Tensor:
         """A of the last `count` decoder layers, cosines (count, B, K, T)."""
@@ -92,14 +94,18 @@ class PackedRows:
         if pad.device.type != "cpu":
             # To ask a GPU how much is padding would wait for all that it still has to do.
             return cls(batch, longest, full, None, visible_keys(pad))
-        keep = visible_keys(pad)[:, 0, 0] if never_none else ~pad  # (B, N)
+        keep = ~pad  # (B, N)
+        if never_none:
+            keep = visible_keys(pad)[:, 0, 0]
         padding = pad.numel() - int(keep.sum())
         if padding == 0:
             return cls(batch, longest, full, None, None)
         if padding < PACKING_PAYS * pad.numel():
             return cls(batch, longest, full, None, visible_keys(pad))
-        index = keep.flatten().nonzero().squeeze(1)  # (R,)
-        return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
+        rows = keep.flatten().nonzero()
+        index = rows.squeeze(1)  # (R,)
+        lengths = keep.sum(dim=1).tolist()
+        return cls(batch, longest, tuple(lengths), index, None)
 
     @property
     def even(self) -> bool:
@@ -109,20 +115,25 @@ class PackedRows:
     def pack(self, values: Tensor) -> Tensor:
         """Return values (B, N, D) as one matrix (R, D)."""
         flat = values.flatten(0, 1)
-        return flat if self.index is None else flat[self.index]
+        if self.index is None:
+            return flat
+        return flat[self.index]
 
     def unpack(self, rows: Tensor) -> Tensor:
         """Return rows (..., R, D) as (..., B, N, D), 0 on padding that was left out."""
         if self.index is not None:
-            apart = rows.new_zeros(*rows.shape[:-2], self.batch * self.longest, rows.shape[-1])
-            rows = apart.index_copy(-2, self.index, rows)
+            *outer, _, width = rows.shape
+            padded = rows.new_zeros(*outer, self.batch * self.longest, width)
+            rows = padded.index_copy(-2, self.index, rows)
         return rows.unflatten(-2, (self.batch, self.longest))
 
 
 def visible_keys(pad: Tensor) -> Tensor:
     """Return the keys that attention may see, (B, 1, 1, N); where all are padding, all, so that
     nothing is NaN."""
-    return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
+    has_none = pad.all(dim=1, keepdim=True)
+    visible = ~pad | has_none
+    return visible[:, None, None, :]
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,9 @@ class RowsWithPositions:
     @property
     def with_positions(self) -> Tensor:
         """The rows with their positions added, (R, D)."""
-        return self.values if self.positions is None else self.values + self.positions
+        if self.positions is None:
+            return self.values
+        return self.values + self.positions
 
 
 class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -179,7 +192,9 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         """Return parts `first` to `end` of query, key and value, each (R, D)."""
         width = rows.shape[-1]
         part = slice(first * width, end * width)
-        projected = linear(rows, self.project.weight[part], self.project.bias[part])
+        weight = self.project.weight[part]
+        bias = self.project.bias[part]
+        projected = linear(rows, weight, bias)
         parts: tuple[Tensor, ...] = projected.chunk(end - first, dim=-1)
         return parts
 
@@ -187,33 +202,48 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, memory: PackedRows
     ) -> Tensor:
         if layout.even and memory.even:
-            query, key, value = (
-                part.unflatten(0, (memory.batch, -1)) for part in (query, key, value)
-            )  # (B, N or M, D)
-            return self.out(self._attention(query, key, value, memory.key_keep).flatten(0, 1))
+            shape = (memory.batch, -1)
+            query = query.unflatten(0, shape)  # (B, N, D)
+            key = key.unflatten(0, shape)  # (B, M, D)
+            value = value.unflatten(0, shape)
+            mixed = self._attention(query, key, value, memory.key_keep)
+            return self.out(mixed.flatten(0, 1))
+
         # video by video
-        keeps = [None] * memory.batch if memory.key_keep is None else memory.key_keep.split(1)
+        keeps = [None] * memory.batch
+        if memory.key_keep is not None:
+            keeps = memory.key_keep.split(1)
         queries = query.split(layout.lengths)
         keys = key.split(memory.lengths)
         values = value.split(memory.lengths)
-        mixed = []
+        by_video = []
         for rows, own_keys, own_values, keep in zip(queries, keys, values, keeps, strict=True):
             if len(rows):
-                rows = self._attention(rows[None], own_keys[None], own_values[None], keep)[0]
-            mixed.append(rows)  # (N, D)
-        return self.out(torch.cat(mixed))  # (R, D)
+                mixed = self._attention(rows[None], own_keys[None], own_values[None], keep)
+                rows = mixed[0]
+            by_video.append(rows)  # (N, D)
+        joined = torch.cat(by_video)  # (R, D)
+        return self.out(joined)
 
     def _attention(
         self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
     ) -> Tensor:
         """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
         M, D)."""
-        query, key, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value)
-        )
-        rate = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, key_keep, rate)  # (B, H, N, D/H)
-        return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
+        queries = self._by_head(query)
+        keys = self._by_head(key)
+        values = self._by_head(value)
+        rate = 0.0
+        if self.training:
+            rate = self.dropout
+        mixed = F.scaled_dot_product_attention(queries, keys, values, key_keep, rate)
+        by_row = mixed.transpose(1, 2)  # (B, N, H, D/H)
+        return by_row.flatten(2)  # (B, N, D)
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        """Return (B, N, D) as (B, H, N, D/H)."""
+        by_head = rows.unflatten(-1, (self.heads, -1))
+        return by_head.transpose(1, 2)
 
 
 def _attention_layer(settings: AlignerNetworkSettings) -> AlignerAttention:
@@ -233,9 +263,10 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
 
     def forward(self, seconds: RowsWithPositions) -> RowsWithPositions:
         """Return the seconds after the layer."""
-        attended = self.dropout(self.attention.self_attend(seconds))  # (R, D)
-        rows = self.attention_norm(seconds.values + attended)
-        rows = self.feed_norm(rows + self.dropout(self.feed(rows)))
+        attended = self.attention.self_attend(seconds)  # (R, D)
+        rows = self.attention_norm(seconds.values + self.dropout(attended))
+        update = self.feed(rows)
+        rows = self.feed_norm(rows + self.dropout(update))
         return replace(seconds, values=rows)
 
 
@@ -255,11 +286,13 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
 
     def forward(self, texts: RowsWithPositions, seconds: RowsWithPositions) -> RowsWithPositions:
         """Return the texts after the layer."""
-        attended = self.dropout(self.self_attention.self_attend(texts))  # (R, D)
-        texts = replace(texts, values=self.self_norm(texts.values + attended))
-        attended = self.dropout(self.cross_attention.cross_attend(texts, seconds))  # (R, D)
-        rows = self.cross_norm(texts.values + attended)
-        rows = self.feed_norm(rows + self.dropout(self.feed(rows)))
+        attended = self.self_attention.self_attend(texts)  # (R, D)
+        rows = self.self_norm(texts.values + self.dropout(attended))
+        texts = replace(texts, values=rows)
+        attended = self.cross_attention.cross_attend(texts, seconds)  # (R, D)
+        rows = self.cross_norm(texts.values + self.dropout(attended))
+        update = self.feed(rows)
+        rows = self.feed_norm(rows + self.dropout(update))
         return replace(texts, values=rows)
 
 
@@ -269,34 +302,45 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
         self.settings = settings
+        width = settings.width
         self.video_in = _projection(settings.video_width, settings)
         self.text_in = _projection(settings.text_width, settings)
         # `text_place` is the name in files: their learned positions.
-        self.text_place = nn.Embedding(settings.text_positions, settings.width)
-        self.encoder = nn.ModuleList(
-            AlignerEncoderLayer(settings) for _ in range(settings.encoder_layers)
-        )
-        self.decoder = nn.ModuleList(
-            AlignerDecoderLayer(settings) for _ in range(settings.decoder_layers)
-        )
-        self.decoder_norm = nn.LayerNorm(settings.width)
-        self.video_out = nn.Linear(settings.width, settings.projection)
-        self.text_out = nn.Linear(settings.width, settings.projection)
-        self.alignable = nn.Linear(settings.width, 1) if settings.alignability else None
+        self.text_place = nn.Embedding(settings.text_positions, width)
+        self.encoder = nn.ModuleList()
+        for _ in range(settings.encoder_layers):
+            self.encoder.append(AlignerEncoderLayer(settings))
+        self.decoder = nn.ModuleList()
+        for _ in range(settings.decoder_layers):
+            self.decoder.append(AlignerDecoderLayer(settings))
+        self.decoder_norm = nn.LayerNorm(width)
+        self.video_out = nn.Linear(width, settings.projection)
+        self.text_out = nn.Linear(width, settings.projection)
+        self.alignable: nn.Linear | None = None
+        if settings.alignability:
+            self.alignable = nn.Linear(width, 1)
         self.apply(_init_weights)
 
     def forward(self, batch: Batch) -> AlignerOutput:
         """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not
         fit."""
         self._check(batch)
+
+        # the seconds see each other
         layout = PackedRows.of(batch.video_pad, never_none=True)
-        video = self.video_in(self._scale(layout.pack(batch.video)))  # (R, D)
-        seconds = self._placed(video, self._video_positions(batch), layout)
+        features = self._scale(layout.pack(batch.video))
+        video = self.video_in(features)  # (R, D)
+        positions = self._video_positions(batch)
+        seconds = self._placed(video, positions, layout)
         for layer in self.encoder:
             seconds = layer(seconds)
+
+        # the texts see each other and the seconds
         layout = PackedRows.of(batch.text_pad, never_none=False)
-        text = self.text_in(self._scale(layout.pack(batch.text)))  # (R, D)
-        texts = self._placed(text, self._text_positions(batch), layout)
+        vectors = self._scale(layout.pack(batch.text))
+        text = self.text_in(vectors)  # (R, D)
+        positions = self._text_positions(batch)
+        texts = self._placed(text, positions, layout)
         outputs = []
         for layer in self.decoder:
             texts = layer(texts, seconds)
@@ -312,12 +356,14 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             text = text.float()  # (L, R, D)
             alignable = None
             if self.alignable is not None:
-                alignable = layout.unpack(self.alignable(text[-1])).squeeze(-1)  # (B, K)
+                logits = self.alignable(text[-1])
+                alignable = layout.unpack(logits).squeeze(-1)  # (B, K)
             text_vectors = _unit_vectors(self.text_out(text))
-            video_vectors = _unit_vectors(self.video_out(seconds.values.float()))
-            return AlignerOutput(
-                layout.unpack(text_vectors), seconds.layout.unpack(video_vectors), alignable
-            )
+            video = self.video_out(seconds.values.float())
+            video_vectors = _unit_vectors(video)
+            texts = layout.unpack(text_vectors)
+            rows = seconds.layout.unpack(video_vectors)
+            return AlignerOutput(texts, rows, alignable)
 
     def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> RowsWithPositions:
         """Return the rows (R, D) with positions (B, N, D) that every attention is to add; the paper
@@ -329,8 +375,8 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
     def _video_positions(self, batch: Batch) -> Tensor:
         """Return the fixed positions of seconds, (B, T, D)."""
-        # (T, D)
-        positions = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)
+        count = batch.video.shape[1]
+        positions = sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
         return positions.expand(len(batch.video), -1, -1)  # (B, T, D)
 
     def _text_positions(self, batch: Batch) -> Tensor:
@@ -338,14 +384,18 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         count = batch.text.shape[1]
         # (K, D) or fewer: `_check` lets it be unordered only
         learned = self.text_place.weight[:count]
-        learned = nn.functional.pad(learned, (0, 0, 0, count - len(learned)))  # (K, D)
+        missing = count - len(learned)
+        learned = nn.functional.pad(learned, (0, 0, 0, missing))  # (K, D)
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale(self, rows: Tensor) -> Tensor:
         """Return the rows with mean square 1 each, or as they are; a row of zeros stays."""
         if self.settings.feature_scale == "none":
             return rows
-        return rows * rows.square().mean(dim=-1, keepdim=True).clamp(min=MIN_LENGTH**2).rsqrt()
+        squares = rows.square()
+        mean_square = squares.mean(dim=-1, keepdim=True)
+        factor = mean_square.clamp(min=MIN_LENGTH**2).rsqrt()
+        return rows * factor
 
     def _check(self, batch: Batch) -> None:
         settings = self.settings
@@ -357,14 +407,14 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             if rows.shape[-1] != width:
                 fault = f"have width {rows.shape[-1]}, the model takes {width}"
                 raise ShapeError(f"{name} features {fault}; use its own")
-        if not batch.video.shape[0] or not batch.video.shape[1]:
-            raise ShapeError(
-                f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}"
-            )
-        if batch.text.shape[1] > settings.text_positions and bool(batch.ordered.any()):
+        videos, seconds, _ = batch.video.shape
+        if not videos or not seconds:
+            raise ShapeError(f"the video needs at least one feature row, not {(videos, seconds)}")
+        texts = batch.text.shape[1]
+        if texts > settings.text_positions and bool(batch.ordered.any()):
             positions = f"the {settings.text_positions} positions that the model has learned"
             raise ShapeError(
-                f"{batch.text.shape[1]} texts in order are more than {positions}; "
+                f"{texts} texts in order are more than {positions}; "
                 "give fewer at a time, or in no order"
             )
 
@@ -373,10 +423,13 @@ def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base
     10000."""
     steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
-    angles = torch.arange(count, device=device, dtype=torch.float32)[:, None] * torch.exp(
-        steps * (-LOG_10000 / width)
-    )
-    return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
+    numbers = torch.arange(count, device=device, dtype=torch.float32)
+    frequencies = torch.exp(steps * (-LOG_10000 / width))
+    angles = numbers[:, None] * frequencies
+    sines = angles.sin()
+    cosines = angles.cos()
+    pairs = torch.stack((sines, cosines), dim=2)
+    return pairs.flatten(1)  # (count, width)
 
 
 def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
@@ -400,9 +453,9 @@ def _init_weights(module: nn.Module) -> None:
 def _unit_vectors(rows: Tensor) -> Tensor:
     """Return the rows at length 1; a row of no length stays 0 and passes no gradient, instead of a
     huge one."""
-    square = rows.square().sum(dim=-1, keepdim=True)
-    return torch.where(
-        square > MIN_LENGTH**2,
-        rows * square.clamp(min=MIN_LENGTH**2).rsqrt(),
-        torch.zeros_like(rows),
-    )
+    squares = rows.square()
+    square = squares.sum(dim=-1, keepdim=True)
+    has_direction = square > MIN_LENGTH**2
+    factor = square.clamp(min=MIN_LENGTH**2).rsqrt()
+    scaled = rows * factor
+    return torch.where(has_direction, scaled, torch.zeros_like(rows))

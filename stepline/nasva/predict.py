@@ -60,7 +60,9 @@ class AlignerReport:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What the user should know before trusting P(shown)."""
-        return () if self.calibrated else (UNCALIBRATED_NOTE,)
+        if self.calibrated:
+            return ()
+        return (UNCALIBRATED_NOTE,)
 
 
 @dataclass(frozen=True)
@@ -93,25 +95,39 @@ def place_steps(
         raise ShapeError(
             f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step"
         )
-    logistic = calibration.modes.get(settings.mode) if calibration is not None else None
+
+    # whether each step is shown, by itself
+    logistic = None
+    if calibration is not None:
+        logistic = calibration.modes.get(settings.mode)
     if logistic is None:
         p_shown = uncalibrated_probability(fit)
         floor = 0.0
+        note = UNCALIBRATED_NOTE
     else:
         p_shown = logistic(calibration_features(fit))
         floor = settings.shown_threshold
-    chances = posterior(fit.scores, p_shown, settings, prior=_prior(steps, fit), before=before)
-    end = fit.scores.shape[1] / fit.rate if duration is None else duration
-    spans = posterior_spans(chances.at, fit.rate, settings, end=end)
-    seconds = best_seconds(chances.at, spans, fit.rate, end=end)
-    rows = zip(steps, spans, seconds, chances.shown.tolist(), strict=True)
-    placed = tuple(_placed(step, span, second, p, floor) for step, span, second, p in rows)
-    at = np.minimum(chances.at * chances.shown[:, None], 1.0).astype(np.float32)
-    alignment = Alignment(tuple(step.text for step in steps), at, fit.rate, "probability")
-    count = sum(step.status == "shown" for step in placed)
-    log.info("aligner: %d of %d steps shown", count, len(placed))
-    note = UNCALIBRATED_NOTE if logistic is None else None
-    return StepPlacement(placed, alignment, chances, tuple(spans), tuple(seconds), note)
+        note = None
+
+    # where and whether, with regard to the other steps
+    prior = _prior(steps, fit)
+    chances = posterior(fit.scores, p_shown, settings, prior=prior, before=before)
+    if duration is None:
+        duration = fit.scores.shape[1] / fit.rate
+    spans = posterior_spans(chances.at, fit.rate, settings, end=duration)
+    seconds = best_seconds(chances.at, spans, fit.rate, end=duration)
+    placed_steps = []
+    for step, span, second, p in zip(steps, spans, seconds, chances.p_shown.tolist(), strict=True):
+        placed_steps.append(_placed(step, span, second, p, floor))
+
+    at = np.minimum(chances.at * chances.p_shown[:, None], 1.0)
+    texts = tuple(step.text for step in steps)
+    alignment = Alignment(texts, at.astype(np.float32), fit.rate, "probability")
+    count = sum(step.status == "shown" for step in placed_steps)
+    log.info("aligner: %d of %d steps shown", count, len(placed_steps))
+    return StepPlacement(
+        tuple(placed_steps), alignment, chances, tuple(spans), tuple(seconds), note
+    )
 
 
 def ground_by_aligner(
@@ -132,38 +148,38 @@ def ground_by_aligner(
     """
     settings = settings or AlignerSettings()
     loaded.check(features)
-    said = [step.said for step in steps if step.said is not None]
-    fit = score_texts(
-        loaded.aligner,
-        features,
-        vectors,
-        said=said if len(said) == len(steps) else None,
-        settings=settings,
-    )
+    known_spans = [step.said for step in steps if step.said is not None]
+    said_spans = None
+    if len(known_spans) == len(steps):
+        said_spans = known_spans
+    fit = score_texts(loaded.aligner, features, vectors, said_spans=said_spans, settings=settings)
     placing = place_steps(
         steps, fit, loaded.calibration, settings=settings, duration=duration, before=before
     )
     report = AlignerReport(loaded.sha256, placing.note is None)
-    placed = placing.steps
+    placed_steps = placing.steps
     if settings.spans == "grown":
-        placed = part_neighbours(placed)
-    return AlignerGrounding(placed, placing.alignment, report)
+        placed_steps = part_neighbours(placed_steps)
+    return AlignerGrounding(placed_steps, placing.alignment, report)
 
 
 def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
     """Return the step with its verdict; one that is not shown, with P(shown) below the floor, has
     no spans."""
-    if p < floor:
-        status: Status = "not found" if step.said is None else "said"
-        return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
-    return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
+    if p >= floor:
+        return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
+    status: Status = "said"
+    if step.said is None:
+        status = "not found"
+    return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
 
 
 def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
     """Return (K, T) P(shown in a row | when the step is said); None where no step is said."""
     if all(step.said is None for step in steps):
         return None
-    second = (np.arange(fit.scores.shape[1]) / fit.rate).astype(np.int64)  # (T,)
+    rows = np.arange(fit.scores.shape[1])
+    second = (rows / fit.rate).astype(np.int64)  # (T,)
     seconds = int(second[-1]) + 1
     curves = []
     for step in steps:
@@ -173,6 +189,7 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
             start = min(step.said.start, seconds - 1.0)
             end = max(step.said.end, step.said.start + 1e-3)
             spans = [Span(start, min(end, float(seconds)))]
-        curve = load_prior().distribution(spans, seconds)[second]
+        distribution = load_prior().distribution(spans, seconds)
+        curve = distribution[second]
         curves.append(curve / curve.sum())
     return np.array(curves)

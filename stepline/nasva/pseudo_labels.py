@@ -80,11 +80,15 @@ def label_candidates(
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
         agreed = teachers_agree(matrices, settings.agree * rate)
-        best_seconds = (mean.argmax(axis=1) + 0.5) / rate
+        best_rows = mean.argmax(axis=1)
+        best_seconds = (best_rows + 0.5) / rate
         for spans_of_record in places:
             agreed &= lie_near(best_seconds, spans_of_record, settings.agree)
-    labels = [label_span(row, rate, settings) for row in mean]
-    spans = np.array([(span.start, span.end) for span in labels], dtype=np.float64).reshape(-1, 2)
+    pairs = []
+    for row in mean:
+        span = label_span(row, rate, settings)
+        pairs.append((span.start, span.end))
+    spans = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return LabelCandidates(spans, best_scores(mean), agreed)
 
 
@@ -99,9 +103,16 @@ def choose_labels(
     floor = score_threshold([video.best for video in candidates], settings)
     labels: list[StepSpans] = []
     for video in candidates:
-        keeps = ((video.best >= floor) & video.agreed).tolist()
-        rows = zip(video.spans.tolist(), keeps, strict=True)
-        labels.append(tuple(Span(*ends) if keep else None for ends, keep in rows))
+        keeps = (video.best >= floor) & video.agreed
+        spans: list[Span | None] = []
+        for ends, keep in zip(video.spans.tolist(), keeps.tolist(), strict=True):
+            span = None
+            if keep:
+                span = Span(*ends)
+            spans.append(span)
+        labels.append(tuple(spans))
+
+    # whether enough are left to train on
     flags = [span is not None for spans in labels for span in spans]
     share = labelled_fraction(labels)
     if not any(flags) or share < settings.least_kept:
@@ -121,16 +132,18 @@ def choose_labels(
 def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     """Return the label of a text with these scores (T,), in seconds; never past the video."""
     best = int(row.argmax())
-    duration = len(row) / rate
     if settings.seconds is None:
-        start, end = (best, best + 1)
+        start = best
+        end = best + 1
         if row[best] > 0:
             start, end = grow_window(row, best, settings.grow)
         return Span(start / rate, end / rate)
     first = best / rate
     if settings.position == "center":
         first = (best + 0.5) / rate - settings.seconds / 2
-    return Span(max(0.0, first), min(duration, first + settings.seconds))
+    last = first + settings.seconds
+    duration = len(row) / rate
+    return Span(max(0.0, first), min(duration, last))
 
 
 def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
@@ -154,7 +167,8 @@ def best_scores(matrix: Matrix) -> Matrix:
 def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
     """Return for each text (K,) whether all networks' best rows lie at most `rows` apart."""
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
-    return np.asarray(np.ptp(best, axis=0) <= rows)
+    distances = np.ptp(best, axis=0)
+    return np.asarray(distances <= rows)
 
 
 def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -> Mask:
@@ -162,33 +176,37 @@ def lie_near(times: npt.NDArray[np.float64], spans: StepSpans, seconds: float) -
     never without one."""
     near = np.zeros(len(times), np.bool_)
     for k, (time, span) in enumerate(zip(times.tolist(), spans, strict=True)):
-        near[k] = span is not None and span.start - seconds <= time <= span.end + seconds
+        if span is not None:
+            first = span.start - seconds
+            last = span.end + seconds
+            near[k] = first <= time <= last
     return near
 
 
 @dataclass(frozen=True, slots=True)
 class StepVideo:
-    """A video and the steps written for it; said: where each of the K is said, None where nobody
-    says it.
+    """A video and the steps written for it; said_spans: where each of the K is said, None where
+    nobody says it.
 
-    shown: where the record has each shown, None where it does not; or (), where that is not asked.
-    rows: of its features, rate a second. read: returns the features and the step vectors (K, C),
-    from disk where they lie there, and then in that shard. truth: (K, T) where each step is really
-    shown, of simulated videos; reports use it, nothing else does.
+    shown_spans: where the record has each shown, None where it does not; or (), where that is not
+    asked. rows: of its features, rate per second. read_inputs: returns the features and the step
+    vectors (K, C), from disk where they are there, and then in that shard. truth: (K, T) where each
+    step is really shown, of simulated videos; reports use it, nothing else does.
     """
 
     id: str
-    said: StepSpans
+    said_spans: StepSpans
     rows: int
     rate: float
-    read: Callable[[], tuple[FeatureSequence, Matrix]]
+    read_inputs: Callable[[], tuple[FeatureSequence, Matrix]]
     truth: Mask | None = None
     shard: int = 0
-    shown: StepSpans = ()
+    shown_spans: StepSpans = ()
 
     def places(self, kinds: Sequence[RecordPlace]) -> list[StepSpans]:
         """Return the record's places of each kind, each K long."""
-        return [{"said": self.said, "shown": self.shown}[kind] for kind in kinds]
+        by_kind = {"said": self.said_spans, "shown": self.shown_spans}
+        return [by_kind[kind] for kind in kinds]
 
 
 def step_samples(
@@ -196,58 +214,79 @@ def step_samples(
 ) -> LazySamples[Sample]:
     """Return the steps as training samples: those with a label, or all; a video without any is left
     out."""
-    labelled = [
-        (video, spans)
-        for video, spans in zip(videos, labels, strict=True)
-        if any(keep_all or span is not None for span in spans)
-    ]
+    labelled = []
+    for video, spans in zip(videos, labels, strict=True):
+        if any(keep_all or span is not None for span in spans):
+            labelled.append((video, spans))
 
     def make(index: int) -> Sample:
         video, spans = labelled[index]
-        texts = [text for text, span in enumerate(spans) if keep_all or span is not None]
+        texts = []
         places = []
-        for text in texts:
-            span = spans[text]
-            places.append([] if span is None else [span])
-        features, vectors = video.read()
+        for text, span in enumerate(spans):
+            if span is not None:
+                texts.append(text)
+                places.append([span])
+            elif keep_all:
+                texts.append(text)
+                places.append([])
+        features, vectors = video.read_inputs()
         return labelled_sample(video.id, features, vectors[texts], places, ordered=True)
 
     lengths = [video.rows for video, _ in labelled]
-    return LazySamples(make, lengths, [video.shard for video, _ in labelled])
+    shards = [video.shard for video, _ in labelled]
+    return LazySamples(make, lengths, shards)
 
 
 def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
     """Return all steps of all videos as samples without a label, for a network to place."""
-    longest = (None,) * max((len(video.said) for video in videos), default=0)
-    # one for all videos of as many steps
-    nowhere = [longest[:count] for count in range(len(longest) + 1)]
-    return step_samples(videos, [nowhere[len(video.said)] for video in videos], keep_all=True)
+    most_steps = max((len(video.said_spans) for video in videos), default=0)
+    # no places of 0, 1, ... steps: one for all videos of as many
+    nowhere = [(None,) * count for count in range(most_steps + 1)]
+    labels = [nowhere[len(video.said_spans)] for video in videos]
+    return step_samples(videos, labels, keep_all=True)
 
 
 def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
     """Return each video with the texts of the one half the way round, which it does not show."""
-    half = max(1, len(videos) // 2)
-    others = [videos[(index + half) % len(videos)] for index in range(len(videos))]
+    count = len(videos)
+    half = max(1, count // 2)
+    others = [videos[(index + half) % count] for index in range(count)]
     return [_with_texts_of(video, other) for video, other in zip(videos, others, strict=True)]
 
 
 def _with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
-    def read() -> tuple[FeatureSequence, Matrix]:
-        return video.read()[0], other.read()[1]
+    def read_both() -> tuple[FeatureSequence, Matrix]:
+        features, _ = video.read_inputs()
+        _, vectors = other.read_inputs()
+        return features, vectors
 
-    return replace(video, said=other.said, shown=other.shown, read=read, truth=None)
+    return replace(
+        video,
+        said_spans=other.said_spans,
+        shown_spans=other.shown_spans,
+        read_inputs=read_both,
+        truth=None,
+    )
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
     """Write where the texts of each video are placed."""
-    tree = {}
+    tree: dict[str, list[list[float] | None]] = {}
     for id, spans in zip(ids, labels, strict=True):
-        tree[id] = [None if span is None else [span.start, span.end] for span in spans]
+        tree[id] = []
+        for span in spans:
+            pair = None
+            if span is not None:
+                pair = [span.start, span.end]
+            tree[id].append(pair)
     write_atomic(path, json.dumps(tree) + "\n")
 
 
 def _span_of_pair(pair: Sequence[float] | None) -> Span | None:
-    return None if pair is None else Span(*pair)
+    if pair is None:
+        return None
+    return Span(*pair)
 
 
 def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
@@ -255,14 +294,15 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpan
     do not fit."""
     try:
         tree = parse_json(path.read_text(encoding="utf-8"))
-        labels = tuple(tuple(map(_span_of_pair, tree[id])) for id, _ in videos)
+        labels = [tuple(map(_span_of_pair, tree[id])) for id, _ in videos]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
             f"{path}: no labels of these videos ({error}); remove the folder to start again"
         ) from error
-    if [len(places) for places in labels] != [count for _, count in videos]:
+    lengths = [len(places) for places in labels]
+    if lengths != [count for _, count in videos]:
         raise StoreError(f"{path}: labels of other texts; remove the folder to start again")
-    return labels
+    return tuple(labels)
 
 
 VIDEOS_PER_BATCH = 16  # that are seen together
@@ -280,7 +320,8 @@ def iterate_matrices(
     for indices, videos, outputs in aligned_batches(networks, samples, rank=rank, of=of):
         scores = [output.scores.cpu().numpy() for output in outputs]
         for row, (index, sample) in enumerate(zip(indices, videos, strict=True)):
-            texts, rows = len(sample.text), len(sample.video)
+            texts = len(sample.text)
+            rows = len(sample.video)
             yield index, [matrix[row, :texts, :rows].copy() for matrix in scores]
 
 
@@ -300,8 +341,11 @@ def aligned_batches(
     for indices in islice(batches, rank, None, of):
         videos = [samples[index] for index in indices]
         batch = collate(videos, longest)
+        outputs = []
         with torch.inference_mode():
-            outputs = [network(batch.to(device_of(network))) for network in networks]
+            for network in networks:
+                own_batch = batch.to(device_of(network))
+                outputs.append(network(own_batch))
         yield indices, videos, outputs
 
 
@@ -343,7 +387,8 @@ def label_shift(
 ) -> tuple[float | None, float | None]:
     """Return the median seconds between the middles of two rounds' labels, and their mean IoU, of
     texts with both."""
-    moves, overlaps = [], []
+    moves = []
+    overlaps = []
     for old_spans, new_spans in zip(before, after, strict=True):
         for old, new in zip(old_spans, new_spans, strict=True):
             if old is not None and new is not None:
@@ -363,7 +408,9 @@ def teacher_agreement(
     for old, new, limit in zip(before, after, rows, strict=True):
         near.append(abs(old - new) <= limit)
     flags = np.concatenate([np.zeros(0, np.bool_), *near])
-    return float(flags.mean()) if len(flags) else None
+    if not len(flags):
+        return None
+    return float(flags.mean())
 
 
 def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
@@ -388,15 +435,18 @@ def fraction_inside(
 
     truth: (K, T) of each video, True where the text is shown. NaN without labels.
     """
-    inside, shown = [], []
+    inside_flags = []
+    shown_flags = []
     for spans, rows, rate in zip(labels, truth, rates, strict=True):
         for span, row in zip(spans, rows, strict=True):
             if span is None:
                 continue
-            shown.append(bool(row.any()))
+            shown_flags.append(bool(row.any()))
             start = int(span.start * rate)
-            part = row[start : max(start + 1, math.ceil(span.end * rate))]
-            inside.append(part.size > 0 and part.mean() >= INSIDE_FRACTION)
-    if not inside:
+            end = max(start + 1, math.ceil(span.end * rate))
+            part = row[start:end]
+            is_inside = part.size > 0 and part.mean() >= INSIDE_FRACTION
+            inside_flags.append(is_inside)
+    if not inside_flags:
         return math.nan, math.nan
-    return float(np.mean(inside)), float(np.mean(shown))
+    return float(np.mean(inside_flags)), float(np.mean(shown_flags))

@@ -77,7 +77,9 @@ class RefineSources:
             return self.narration_vectors
         if self.narrations and is_feature_store(self.narrations):
             return self.narrations
-        return LINKING_ENCODER if is_feature_store(self.step_vectors) else self.step_vectors
+        if is_feature_store(self.step_vectors):
+            return LINKING_ENCODER
+        return self.step_vectors
 
 
 @dataclass(frozen=True)
@@ -115,14 +117,17 @@ def refine_dataset(
             videos.append(video)
     vectors.forget_texts()
     narrations = _gather_narrations(sources, folder, settings, features, excluded)
-    omitted = (*reader.omitted, *(narrations.omitted if narrations else ()))
+    omitted = tuple(reader.omitted)
+    if narrations:
+        omitted += narrations.omitted
     if is_first():
         write_omitted(folder, map(omitted_row, omitted))
     if not videos:
         raise ShapeError(
             f"{sources.dataset}: no video has steps and features; see {folder / OMITTED_FILE}"
         )
-    stored, text = features[videos[0].id], vectors[videos[0].id]
+    stored = features[videos[0].id]
+    text = vectors[videos[0].id]
     if narrations is not None:
         _check_same_encoder(narrations, text)
     widths = {"video_width": stored.width, "text_width": text.width}
@@ -138,9 +143,11 @@ def refine_dataset(
         FeatureSpace(stored.backbone, text.backbone, stored.rate),
         progress,
     ).run()
-    labels = dict(zip((video.id for video in videos), trained.labels, strict=True))
+    ids = [video.id for video in videos]
+    labels = dict(zip(ids, trained.labels, strict=True))
     if is_first():
-        write_parquet(refined_records(read_records(sources.dataset), labels), folder / REFINED_FILE)
+        records = refined_records(read_records(sources.dataset), labels)
+        write_parquet(records, folder / REFINED_FILE)
     wait_for_all()
     return RefineResult(trained, len(labels), omitted)
 
@@ -222,14 +229,18 @@ class _VideoReader:
         lack = None if record.steps else NO_TEXT
         flaw = self._join.flaw(id, record.video.duration, key=id, lack=lack, vectors=self._vectors)
         texts = next(labelled_texts([record], "step"))
-        rows = matching_rows(texts, self._vectors) if flaw is None else None
+        rows = None
+        if flaw is None:
+            rows = matching_rows(texts, self._vectors)
         if rows is None:
             self._join.omit("step", id, flaw or other_texts(texts, self._vectors))
             return None
         max_rows = self._settings.data.longest
 
-        def read() -> tuple[FeatureSequence, Matrix]:
-            return self._features.read(id, slice(max_rows)), self._vectors.matrix(id)[rows]
+        def read_inputs() -> tuple[FeatureSequence, Matrix]:
+            video = self._features.read(id, slice(max_rows))
+            stored_vectors = self._vectors.matrix(id)
+            return video, stored_vectors[rows]
 
         stored = self._features[id]
         length = min(stored.rows, max_rows)
@@ -238,7 +249,13 @@ class _VideoReader:
         if self._settings.rounds.asks_where_shown:
             shown_spans = tuple(map(_best_span, record.steps))
         return StepVideo(
-            id, said_spans, length, stored.rate, read, shard=stored.shard, shown=shown_spans
+            id,
+            said_spans,
+            length,
+            stored.rate,
+            read_inputs,
+            shard=stored.shard,
+            shown_spans=shown_spans,
         )
 
     def _said(self, record: Record, seconds: float) -> StepSpans:
@@ -256,7 +273,12 @@ class _VideoReader:
         if record.sentences and (unknown or self._settings.said == "likeness"):
             by_step = self._said_by_likeness(record)
             spans = [by_step.get(step.id) for step in record.steps]
-        return tuple(None if span is None or span.start >= seconds else span for span in spans)
+        inside: list[Span | None] = []
+        for span in spans:
+            if span is not None and span.start >= seconds:
+                span = None
+            inside.append(span)
+        return tuple(inside)
 
     def _said_by_likeness(self, record: Record) -> dict[str, Span | None]:
         """Return where the sentences most like each step are said, by the step's id."""
@@ -269,16 +291,17 @@ class _VideoReader:
 
             step_probabilities = transcript_step_probabilities(record.transcript)
         sentences = record.sentences
-        placed, _ = place_steps(
+        last_end = max(sentence.span.end for sentence in sentences)
+        steps, _ = place_steps(
             record.steps,
             sentences,
             self._encode([step.text for step in record.steps]),
             self._encode([sentence.text for sentence in sentences]),
-            duration=record.video.duration or max(sentence.span.end for sentence in sentences),
+            duration=record.video.duration or last_end,
             settings=settings,
             step_probabilities=step_probabilities,
         )
-        return {step.id: step.said for step in placed}
+        return {step.id: step.said for step in steps}
 
 
 def _best_span(step: Step) -> Span | None:

@@ -1,4 +1,4 @@
-"""Self-training: label where the steps are said, train, label anew by the network's own matrix,
+"""Self-training: label where the steps are said, train, label again by the network's own matrix,
 train (section 3.3).
 
 Everything a round makes is on disk, so that a killed run goes on where it was:
@@ -59,7 +59,7 @@ from stepline.nasva.pseudo_labels import (
 from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, SelfTrainSettings
 from stepline.nasva.train import FINAL_FILE, train_aligner
 from stepline.numeric import cosine_matrix
-from stepline.records import Matrix
+from stepline.records import Matrix, Span
 from stepline.training.batches import Sample, joined_samples
 from stepline.training.distributed import (
     first_says,
@@ -166,8 +166,8 @@ class SelfTraining:
         truths = [video.truth for video in self.videos if video.truth is not None]
         if len(truths) == len(self.videos):  # of simulated videos
             rates = [video.rate for video in self.videos]
-            inside, shown = fraction_inside(labels, truths, rates)
-            report = replace(report, inside=inside, shown=shown)
+            inside_share, shown_share = fraction_inside(labels, truths, rates)
+            report = replace(report, inside=inside_share, shown=shown_share)
         return replace(report, cpu_seconds=time.process_time() - began)
 
     def _judge(self, number: int, report: RoundReport) -> RoundReport:
@@ -190,27 +190,31 @@ class SelfTraining:
         """Return the labels of a round, from disk where they are."""
         path = self.folder / f"round-{number}" / "labels.json"
         if first_says(path.exists()):
-            return read_labels(path, [(video.id, len(video.said)) for video in self.videos])
+            counts = [(video.id, len(video.said_spans)) for video in self.videos]
+            return read_labels(path, counts)
         labels = self._new_labels(number) if number else self._first()
         if is_first():
-            write_labels(path, [video.id for video in self.videos], labels)
+            ids = [video.id for video in self.videos]
+            write_labels(path, ids, labels)
         wait_for_all()
         return labels
 
     def _new_labels(self, number: int) -> tuple[StepSpans, ...]:
         """Return the labels by the last round's teachers."""
         refine = self.settings.refinement(number)
+        teachers = self._teachers(number - 1)
         candidates: dict[int, LabelCandidates] = {}
-        for index, matrices in self._matrices(self._teachers(number - 1), self.videos):
+        for index, matrices in self._matrices(teachers, self.videos):
             video = self.videos[index]
             places = video.places(refine.agree_with)
             candidates[index] = label_candidates(matrices, video.rate, refine, places)
         candidates = gather_from_all(candidates)
-        return choose_labels([candidates[index] for index in range(len(candidates))], refine)
+        in_order = [candidates[index] for index in range(len(candidates))]
+        return choose_labels(in_order, refine)
 
     def _first(self) -> tuple[StepSpans, ...]:
         if self.settings.first == "asr":
-            return tuple(video.said for video in self.videos)
+            return tuple(video.said_spans for video in self.videos)
         if self.settings.first == "agreed":
             return tuple(self._agreed(video) for video in self.videos)
         # by likeness to the pictures: all texts, each grown around its best second
@@ -224,34 +228,42 @@ class SelfTraining:
         grown = self.settings.refine.model_copy(update=changes)
         candidates = []
         for video in self.videos:
-            features, vectors = video.read()
+            features, vectors = video.read_inputs()
             cosines = cosine_matrix(vectors, features.values)  # (K, T)
             candidates.append(label_candidates([cosines], video.rate, grown))
         return choose_labels(candidates, grown)
 
     def _agreed(self, video: StepVideo) -> StepSpans:
         """Return where a video's steps are said, of those that the record has shown there too."""
-        middles = np.array([math.nan if span is None else span.center for span in video.said])
-        near = lie_near(middles, video.shown, self.settings.refine.agree or 0.0).tolist()
-        rows = zip(video.said, near, strict=True)
-        return tuple(span if is_near else None for span, is_near in rows)
+        middles = np.full(len(video.said_spans), math.nan)
+        for step, span in enumerate(video.said_spans):
+            if span is not None:
+                middles[step] = span.center
+        tolerance = self.settings.refine.agree or 0.0
+        near = lie_near(middles, video.shown_spans, tolerance)
+        agreed: list[Span | None] = []
+        for span, is_near in zip(video.said_spans, near.tolist(), strict=True):
+            agreed.append(span if is_near else None)
+        return tuple(agreed)
 
     def _teachers(self, number: int) -> list[Aligner]:
         """Return the networks that a round's labels trained, all but the held-out videos, from disk
         where they are."""
         held_out = set(self._held_out())
-        labels = self._labels(number)
-        training = [index for index in range(len(self.videos)) if index not in held_out]
-        videos = [self.videos[index] for index in training]
-        samples = step_samples(videos, [labels[index] for index in training])
+        videos = []
+        labels = []
+        for index, (video, spans) in enumerate(zip(self.videos, self._labels(number), strict=True)):
+            if index not in held_out:
+                videos.append(video)
+                labels.append(spans)
+        samples = step_samples(videos, labels)
         teachers = []
         for which in range(self.settings.teachers):
-            changes = {
-                "epochs": self.settings.teacher_epochs,
-                "seed": self.training.seed + SEED_STEP * which,
-            }
+            seed = self.training.seed + SEED_STEP * which
+            changes = {"epochs": self.settings.teacher_epochs, "seed": seed}
+            settings = self.training.model_copy(update=changes)
             path = self.folder / f"round-{number}" / f"teacher-{which}.safetensors"
-            network = self._trained(path, samples, self.training.model_copy(update=changes))
+            network = self._trained(path, samples, settings)
             if is_first():
                 self._write(network, path)
             wait_for_all()
@@ -293,11 +305,13 @@ class SelfTraining:
     def _identity(self) -> dict[str, Any]:
         """Return what tells this run from another, plain."""
         digest = hashlib.sha256(b"[")
-        for number, video in enumerate(self.videos):  # as of the list's whole repr
-            content: tuple[object, ...] = (video.id, video.rows, video.said)
+        separator = ""  # as in the repr of the whole list
+        for video in self.videos:
+            content: tuple[object, ...] = (video.id, video.rows, video.said_spans)
             if self.settings.asks_where_shown:
-                content += (video.shown,)
-            digest.update(f"{', ' if number else ''}{content!r}".encode())
+                content += (video.shown_spans,)
+            digest.update(f"{separator}{content!r}".encode())
+            separator = ", "
         digest.update(b"]")
         parts = {
             "model": self.model,
@@ -332,8 +346,10 @@ class SelfTraining:
         if not self.settings.rounds:
             return []
         count = len(self.videos)
-        order = np.random.default_rng([self.training.seed, count]).permutation(count)
-        return sorted(order[: round(self.settings.held_out * count)].tolist())
+        rng = np.random.default_rng([self.training.seed, count])
+        order = rng.permutation(count)
+        held_out_count = round(self.settings.held_out * count)
+        return sorted(order[:held_out_count].tolist())
 
     def _matrices(
         self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
@@ -341,7 +357,8 @@ class SelfTraining:
         """Yield this process's share of the videos, each by its place, and every network's matrix
         of it."""
         rank, size = rank_and_world_size()
-        return iterate_matrices(networks, unlabelled_samples(videos), rank=rank, of=size)
+        samples = unlabelled_samples(videos)
+        return iterate_matrices(networks, samples, rank=rank, of=size)
 
     def _best(
         self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
@@ -351,10 +368,15 @@ class SelfTraining:
         best: dict[int, tuple[Matrix, RowIndices]] = {}
         for index, matrices in self._matrices(networks, videos):
             mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
-            best[index] = best_scores(mean), mean.argmax(axis=1)
+            best[index] = (best_scores(mean), mean.argmax(axis=1))
         best = gather_from_all(best)
-        order = range(len(videos))
-        return [best[index][0] for index in order], [best[index][1] for index in order]
+        scores = []
+        rows = []
+        for index in range(len(videos)):
+            video_scores, video_rows = best[index]
+            scores.append(video_scores)
+            rows.append(video_rows)
+        return scores, rows
 
 
 def _training_folder(network: Path) -> Path:

@@ -220,8 +220,8 @@ class SelfTrainSettings(Settings):
     def asks_where_shown(self) -> bool:
         """Whether the record's own places of what is shown have a say."""
         numbers = range(1, self.rounds + 1)
-        asked = any("shown" in self.refinement(number).agree_with for number in numbers)
-        return self.first == "agreed" or asked or "shown" in self.refine.agree_with
+        in_a_round = any("shown" in self.refinement(number).agree_with for number in numbers)
+        return self.first == "agreed" or in_a_round or "shown" in self.refine.agree_with
 
     def refinement(self, number: int) -> RefineSettings:
         """Return how the labels of a round are made: `refine`, and what the round has of its

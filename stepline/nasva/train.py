@@ -1,7 +1,7 @@
 """Training NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
 score, and whole runs.
 
-A run's folder is that of `training.run_folder`, and beside it:
+A run's folder is that of `training.run_folder`, and in it:
 
 vectors/{kind}        text vectors that the run made itself
 best.safetensors      the network that scored best on held-out samples, where some are held out
@@ -97,10 +97,17 @@ def shuffle_texts(
 ) -> list[Sample]:
     """Return the samples, some with their texts shuffled and so marked; supplement 6.3: half,
     whatever the source."""
-    count = len(samples) if settings.drawn == "sample" else 1
-    shuffled = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
-    rows = zip(samples, shuffled, strict=True)
-    return [sample.shuffled(rng) if loses_order else sample for sample, loses_order in rows]
+    count = 1
+    if settings.drawn == "sample":
+        count = len(samples)
+    draws = rng.random(count) < settings.shuffled
+    loses_order = np.broadcast_to(draws, len(samples))
+    augmented = []
+    for sample, is_shuffled in zip(samples, loses_order, strict=True):
+        if is_shuffled:
+            sample = sample.shuffled(rng)
+        augmented.append(sample)
+    return augmented
 
 
 HELD_OUT_SAMPLES = 8  # that are scored together
@@ -134,7 +141,9 @@ def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]
     positive = batch.real_positive()  # (B, K, T)
     scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
     best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
-    return positive.gather(2, best).sum(), positive.any(dim=2).sum()
+    hits = positive.gather(2, best)
+    labelled = positive.any(dim=2)
+    return hits.sum(), labelled.sum()
 
 
 BEST_FILE, FINAL_FILE = NETWORK_FILE.names
@@ -161,16 +170,20 @@ class AlignerSources:
 
     def texts(self, kind: TextKind) -> str | None:
         """Return where the texts of a kind come from."""
-        return self.narrations if kind == "narration" else self.steps
+        sources = {"narration": self.narrations, "step": self.steps}
+        return sources[kind]
 
     def vectors(self, kind: TextKind) -> str:
         """Return where their vectors come from: the store itself where texts come from one, else
         MiniLM."""
-        option = self.narration_vectors if kind == "narration" else self.step_vectors
+        options = {"narration": self.narration_vectors, "step": self.step_vectors}
+        option = options[kind]
         if option:
             return option
         source = self.texts(kind) or ""
-        return source if is_feature_store(source) else "minilm"
+        if is_feature_store(source):
+            return source
+        return "minilm"
 
 
 @dataclass(frozen=True)
@@ -295,9 +308,12 @@ def starting_network(
     network = read_aligner(start)
     own = settings_to_train_on(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
     if (own.video_width, own.text_width) != widths:
-        takes = f"takes video and text features {own.video_width} and {own.text_width} wide"
+        own_widths = f"{own.video_width} and {own.text_width} wide"
         cure = "give the features that it was trained on"
-        raise ShapeError(f"{start}: {takes}, not {widths[0]} and {widths[1]}; {cure}")
+        raise ShapeError(
+            f"{start}: takes video and text features {own_widths}, "
+            f"not {widths[0]} and {widths[1]}; {cure}"
+        )
     if own == network.settings:
         return network
     changed = Aligner(own)

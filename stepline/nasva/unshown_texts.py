@@ -29,17 +29,19 @@ def unshown_texts(
     """Yield for each of V videos another one, and which of its texts stand for what the video does
     not show.
 
-    vectors_of: the vectors (K, D) of a video's texts. A video whose task is not known, or that alone has
-    its task, takes the one whose texts are on average most like its own; a video that is alone,
-    none of its own texts.
+    vectors_of: the vectors (K, D) of a video's texts. A video whose task is not known, or that
+    alone has its task, takes the one whose texts are on average most like its own. Where there is
+    no other video, it takes none of its own texts.
     """
     for index, other in enumerate(other_videos(tasks, vectors_of, kind)):
         if other == index:
             yield other, np.zeros(0, np.int64)
-        elif kind == "unlike":
-            yield other, least_like(vectors_of(index), vectors_of(other))
+            continue
+        texts = vectors_of(other)
+        if kind == "unlike":
+            yield other, least_like(vectors_of(index), texts)
         else:
-            yield other, np.arange(len(vectors_of(other)))
+            yield other, np.arange(len(texts))
 
 
 def other_videos(
@@ -53,14 +55,19 @@ def other_videos(
     for index, task in enumerate(tasks):
         if task is not None:
             videos_of.setdefault(task, []).append(index)
+
+    # the next video of the same task
     others: dict[int, int] = {}
     for videos in videos_of.values():
-        if len(videos) > 1:  # the next one of the same task
-            others.update(zip(videos, (*videos[1:], videos[0]), strict=True))
+        if len(videos) > 1:
+            next_videos = (*videos[1:], videos[0])
+            others.update(zip(videos, next_videos, strict=True))
+
+    # for those that have none, the one with the nearest texts
     alone = [index for index in range(count) if index not in others]
     if alone:
-        means = np.stack([_mean(vectors_of(index)) for index in range(count)])
-        others |= _nearest(alone, means)
+        means = [_mean(vectors_of(index)) for index in range(count)]
+        others |= _nearest(alone, np.stack(means))
     return [others[index] for index in range(count)]
 
 
@@ -69,14 +76,18 @@ def least_like(own: Matrix, other: Matrix) -> RowIndices:
     is farthest."""
     if not len(own) or not len(other):
         return np.arange(len(other))
-    nearest = (unit_rows(other) @ unit_rows(own).T).max(axis=1)
-    return np.sort(np.argsort(nearest, kind="stable")[: (len(other) + 1) // 2])
+    cosines = unit_rows(other) @ unit_rows(own).T  # (K', K)
+    nearest = cosines.max(axis=1)
+    order = np.argsort(nearest, kind="stable")
+    half = (len(other) + 1) // 2
+    return np.sort(order[:half])
 
 
 def _half_way_round(index: int, tasks: Sequence[str | None]) -> int:
     """Return the video half the way round, or the next one behind it that has another task."""
     count = len(tasks)
-    first = (index + max(1, count // 2)) % count
+    half = max(1, count // 2)
+    first = (index + half) % count
     for step in range(count):
         other = (first + step) % count
         if tasks[index] is None or tasks[other] != tasks[index]:
@@ -89,13 +100,16 @@ def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
     itself where there is no other."""
     rng = np.random.default_rng(0)
     nearest = {}
+    numbers = np.arange(len(means))
     for index in videos:
-        others = np.delete(np.arange(len(means)), index)
+        others = np.delete(numbers, index)
         if len(others) > MAX_CANDIDATES:
             others = rng.choice(others, MAX_CANDIDATES, replace=False)
         nearest[index] = index
         if len(others):
-            nearest[index] = int(others[(means[others] @ means[index]).argmax()])
+            cosines = means[others] @ means[index]
+            best = others[cosines.argmax()]
+            nearest[index] = int(best)
     return nearest
 
 
@@ -103,5 +117,6 @@ def _mean(vectors: Matrix) -> Matrix:
     """Return the direction (D,) of the mean of unit vectors; 0 of none."""
     if not len(vectors):
         return np.zeros(vectors.shape[1], np.float32)
-    mean: Matrix = unit_rows(unit_rows(vectors).mean(axis=0, keepdims=True))[0]
+    means = unit_rows(vectors).mean(axis=0, keepdims=True)  # (1, D)
+    mean: Matrix = unit_rows(means)[0]
     return mean

@@ -29,10 +29,10 @@ def resize_rows(values: Matrix, size: int) -> Matrix:
     Raises ShapeError when there is no row, or `size` is not positive.
     """
     if values.ndim != 2 or not len(values):
-        raise ShapeError(
-            f"features must be (rows, width) with a row at least, not {values.shape}; extract them again"
-        )
-    return np.asarray(values[nearest_rows(len(values), size)], dtype=np.float32)
+        expected = f"(rows, width) with a row at least, not {values.shape}"
+        raise ShapeError(f"features must be {expected}; extract them again")
+    rows = nearest_rows(len(values), size)
+    return np.asarray(values[rows], dtype=np.float32)
 
 
 def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
@@ -44,9 +44,11 @@ def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
     if length < 1 or size < 1:
         raise ShapeError(f"{length} rows cannot be resized to {size}; both must be at least 1")
     gaps = max(1, size - 1)
+    positions = np.arange(size, dtype=np.int64)
     # 2 (place - 1/2), times `gaps`
-    doubled = 2 * np.arange(size, dtype=np.int64) * (length - 1) - gaps
-    return np.maximum(0, -(-doubled // (2 * gaps)))
+    doubled = 2 * positions * (length - 1) - gaps
+    rows = -(-doubled // (2 * gaps))
+    return np.maximum(0, rows)
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,15 @@ class StepSample:
             raise ShapeError(
                 f"{self.id}: features must be finite, (rows, width), not {self.values.shape}"
             )
+        texts: dict[str, Sequence[object]] = {"sentences": self.sentences}
+        if self.speech is not None:
+            texts["texts of speech"] = self.speech
+        if self.alternatives:
+            texts["alternatives"] = self.alternatives
         count = len(self.spans)
-        speech = ("",) * count if self.speech is None else self.speech
-        alternatives = self.alternatives or ((),) * count
-        names = ("sentences", "texts of speech", "alternatives")
-        for name, texts in zip(names, (self.sentences, speech, alternatives), strict=True):
-            if len(texts) != count:
-                raise ShapeError(f"{self.id}: {count} spans need as many {name}, not {len(texts)}")
+        for name, rows in texts.items():
+            if len(rows) != count:
+                raise ShapeError(f"{self.id}: {count} spans need as many {name}, not {len(rows)}")
 
     @property
     def order(self) -> list[int]:
@@ -130,7 +134,8 @@ class StepBatch(TensorRecord):
     def rows(self, video: Tensor, step: Tensor) -> Tensor:
         """Return which caption belongs to each step of each video, both (M,): (M,)."""
         counts = self.targets.counts
-        return (counts.cumsum(0) - counts)[video] + step
+        firsts = counts.cumsum(0) - counts
+        return firsts[video] + step
 
 
 def stack_videos(
@@ -149,11 +154,18 @@ def stack_videos(
             f"features of one batch must have one width, not {sorted(widths)}; use one backbone"
         )
     blank = np.zeros((rows, widths.pop()), dtype=np.float32)
-    # (B, R, C)
-    stacked = np.stack([resize_rows(matrix, rows) if len(matrix) else blank for matrix in values])
-    empty = torch.tensor([not len(matrix) for matrix in values])
+    resized = []
+    for matrix in values:
+        if len(matrix):
+            resized.append(resize_rows(matrix, rows))
+        else:
+            resized.append(blank)
+    stacked = torch.from_numpy(np.stack(resized))  # (B, R, C)
     seconds = torch.tensor(list(durations), dtype=torch.float32)
-    return Videos(torch.from_numpy(stacked), seconds, empty if bool(empty.any()) else None)
+    is_empty = [not len(matrix) for matrix in values]
+    if not any(is_empty):
+        return Videos(stacked, seconds)
+    return Videos(stacked, seconds, torch.tensor(is_empty))
 
 
 def collate(
@@ -166,27 +178,33 @@ def collate(
     """
     if not samples:
         raise ShapeError("a batch needs at least one video, not 0")
-    ordered = [(sample, step) for sample in samples for step in sample.order]
+
+    # what is seen, and where the steps are
+    ids = [sample.id for sample in samples]
+    values = [sample.values for sample in samples]
+    durations = [sample.duration for sample in samples]
+    videos = stack_videos(values, durations, settings.rows, settings.features)
+    spans = [[sample.spans[step] for step in sample.order] for sample in samples]
+    targets = build_targets(spans, durations)
+
+    # what should be said of them, and what is said around them
     longest = settings.captioner.longest
-    speech, speech_pad = None, None
+    ordered = [(sample, step) for sample in samples for step in sample.order]
+    sentences = [sample.sentences[step] for sample, step in ordered]
+    captions = tokenize(sentences, vocabulary, longest)
+    speech = None
+    speech_pad = None
     if any(sample.speech is not None for sample in samples if sample.spans):
         max_tokens = settings.captioner.longest_transcript
-        texts = [sample.speech[step] if sample.speech else "" for sample, step in ordered]
-        speech, speech_pad = pad_tokens([vocabulary.encode(text)[:max_tokens] for text in texts])
-    durations = [sample.duration for sample in samples]
-    spans = [[sample.spans[step] for step in sample.order] for sample in samples]
-    sentences = [sample.sentences[step] for sample, step in ordered]
-    return StepBatch(
-        tuple(sample.id for sample in samples),
-        stack_videos(
-            [sample.values for sample in samples], durations, settings.rows, settings.features
-        ),
-        build_targets(spans, durations),
-        tokenize(sentences, vocabulary, longest),
-        speech,
-        speech_pad,
-        _alternative_captions(samples, vocabulary, longest),
-    )
+        transcripts = []
+        for sample, step in ordered:
+            text = ""
+            if sample.speech:
+                text = sample.speech[step]
+            transcripts.append(vocabulary.encode(text)[:max_tokens])
+        speech, speech_pad = pad_tokens(transcripts)
+    alternatives = _alternative_captions(samples, vocabulary, longest)
+    return StepBatch(tuple(ids), videos, targets, captions, speech, speech_pad, alternatives)
 
 
 def _alternative_captions(
@@ -205,4 +223,5 @@ def _alternative_captions(
     if not texts:
         return None
     videos, steps = torch.tensor(places).T  # (O,) each
-    return AlternativeCaptions(tokenize(texts, vocabulary, longest), videos, steps)
+    sentences = tokenize(texts, vocabulary, longest)
+    return AlternativeCaptions(sentences, videos, steps)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline.procx.captioner import CaptionContext
+from stepline.procx.caption_context import CaptionContext
 from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
 
@@ -68,9 +68,11 @@ def generate(
     settings = settings or SearchSettings()
     if not len(context.queries):
         return []
-    longest = min(decoder.longest, settings.longest or decoder.longest)
-    search = greedy_search if settings.beam == 1 else beam_search
-    return search(decoder, context, longest, settings)
+    longest = settings.longest or decoder.longest
+    longest = min(decoder.longest, longest)
+    if settings.beam == 1:
+        return greedy_search(decoder, context, longest, settings)
+    return beam_search(decoder, context, longest, settings)
 
 
 def greedy_search(
@@ -78,21 +80,24 @@ def greedy_search(
 ) -> list[Caption]:
     """Return captions of the likeliest next tokens."""
     state = decoder.begin(context)
-    count, device = len(context.queries), context.queries.device
+    count = len(context.queries)
+    device = context.queries.device
     last = torch.full((count,), BEGIN_TOKEN, device=device)  # (M,)
     total = torch.zeros(count, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
     tokens: list[Tensor] = []
     for length in range(longest):
-        # (M,) each
-        best, last = _log_probability(decoder.step(last, state), length, settings).max(dim=1)
+        logits = decoder.step(last, state)
+        scores = _log_probability(logits, length, settings)  # (M, V)
+        best, last = scores.max(dim=1)  # (M,) each
         total = torch.where(ended, total, total + best)
         last = torch.where(ended, PAD_TOKEN, last)
         tokens.append(last)
         ended = ended | (last == END_TOKEN)
         if bool(ended.all()):
             break
-    return _captions_of(torch.stack(tokens, dim=1), total, ended)
+    rows = torch.stack(tokens, dim=1)
+    return _captions_of(rows, total, ended)
 
 
 def beam_search(
@@ -105,8 +110,10 @@ def beam_search(
     among the k likeliest of all and beats the best before it. The search stops when no hypothesis
     can rank above those, however it goes on.
     """
-    k, penalty = settings.beam, settings.length_penalty
-    captions, device = len(context.queries), context.queries.device
+    k = settings.beam
+    captions = len(context.queries)
+    device = context.queries.device
+    most_divisor = longest**settings.length_penalty
     state = decoder.begin(context)
     total = torch.full((captions, k), IMPOSSIBLE_LOG_P, device=device)
     total[:, 0] = 0.0  # all k begin alike: one of them counts
@@ -114,34 +121,61 @@ def beam_search(
     last = torch.full((captions, k), BEGIN_TOKEN, device=device)
     best = _BestEnded.none(captions, longest, device)
     first = torch.arange(captions, device=device)[:, None]  # (M, 1)
+    beam = 1  # hypotheses of a caption so far
     for length in range(longest):
-        beam = 1 if length == 0 else k  # hypotheses of a caption so far
-        logits = decoder.step(last[:, :beam].flatten(), state)
+        last_words = last[:, :beam].flatten()
+        logits = decoder.step(last_words, state)
         scores = _log_probability(logits, length, settings)  # (M beam, V)
-        scores = scores.view(captions, beam, -1) + total[:, :beam, None]  # (M, beam, V)
+        scores = scores.view(captions, beam, -1)
+        scores = scores + total[:, :beam, None]  # (M, beam, V)
 
         # the 2 k likeliest next tokens, of which k go on: (M, 2 k)
-        top, index = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)
-        parent, token = index // scores.shape[2], index % scores.shape[2]
+        vocabulary = scores.shape[2]
+        count = min(2 * k, beam * vocabulary)
+        top, index = scores.flatten(1).topk(count, dim=1)
+        parent = index // vocabulary
+        token = index % vocabulary
         ends = token == END_TOKEN
         ending = top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE_LOG_P)
-        best.offer(ending, tokens, parent[:, :k], length, penalty)
+        best.offer(ending, tokens, parent[:, :k], length, settings.length_penalty)
 
-        # those that go on first, in their order; a vocabulary may have fewer tokens than the beam
-        going = ends.int().argsort(dim=1, stable=True)[:, :k]
-        missing = (0, k - going.shape[1])
-        total = top.masked_fill(ends, IMPOSSIBLE_LOG_P).gather(1, going)
-        total = F.pad(total, missing, value=IMPOSSIBLE_LOG_P)  # (M, k)
-        parent = F.pad(parent.gather(1, going), missing)
-        last = F.pad(token.gather(1, going), missing, value=PAD_TOKEN)
+        total, parent, last = _continuing(top, parent, token, k)
         tokens = tokens[first, parent]
         tokens[:, :, length] = last
-        state.take((first * beam + parent).flatten())
-        if bool((total[:, 0] / longest**penalty <= best.rank).all()):
+        rows = first * beam + parent
+        state.take(rows.flatten())
+        beam = k
+        highest_ranks = total[:, 0] / most_divisor
+        if bool((highest_ranks <= best.rank).all()):
             break
-    ended = best.rank >= total[:, 0] / longest**penalty
+
+    # a caption that is cut at the most tokens competes with those that ended
+    longest_total = total[:, 0]
+    ended = best.rank >= longest_total / most_divisor
     tokens = torch.where(ended[:, None], best.tokens, tokens[:, 0])
-    return _captions_of(tokens, torch.where(ended, best.total, total[:, 0]), ended)
+    total = torch.where(ended, best.total, longest_total)
+    return _captions_of(tokens, total, ended)
+
+
+def _continuing(
+    total: Tensor, parent: Tensor, token: Tensor, beam: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log P, parent and token of the hypotheses that go on, (M, k) each, of (M, 2 k).
+
+    They keep their order. A vocabulary may have fewer tokens than the beam, which is then padded.
+    """
+    ends = token == END_TOKEN
+    order = ends.int().argsort(dim=1, stable=True)
+    going = order[:, :beam]
+    missing = (0, beam - going.shape[1])
+    going_on = total.masked_fill(ends, IMPOSSIBLE_LOG_P)
+    totals = going_on.gather(1, going)
+    totals = F.pad(totals, missing, value=IMPOSSIBLE_LOG_P)
+    parents = parent.gather(1, going)
+    parents = F.pad(parents, missing)
+    tokens = token.gather(1, going)
+    tokens = F.pad(tokens, missing, value=PAD_TOKEN)
+    return totals, parents, tokens
 
 
 @dataclass
@@ -155,7 +189,8 @@ class _BestEnded:
     @staticmethod
     def none(captions: int, longest: int, device: torch.device) -> "_BestEnded":
         never = torch.full((captions,), IMPOSSIBLE_LOG_P, device=device)
-        return _BestEnded(never, never, torch.full((captions, longest), PAD_TOKEN, device=device))
+        tokens = torch.full((captions, longest), PAD_TOKEN, device=device)
+        return _BestEnded(never, never, tokens)
 
     def offer(
         self, total: Tensor, tokens: Tensor, parent: Tensor, length: int, penalty: float
@@ -163,10 +198,12 @@ class _BestEnded:
         """Take hypotheses that end here where they rank higher. total: (M, k), IMPOSSIBLE_LOG_P for
         those that do not end."""
         value, which = total.max(dim=1)  # all are of one length
-        rank = value / (length + 1) ** penalty
+        divisor = (length + 1) ** penalty
+        rank = value / divisor
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)
-        ended = tokens[rows, parent[rows, which]]
+        parents = parent[rows, which]
+        ended = tokens[rows, parents]
         ended[:, length] = END_TOKEN
         self.rank = torch.where(better, rank, self.rank)
         self.total = torch.where(better, value, self.total)
@@ -186,8 +223,12 @@ def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> T
 def _captions_of(tokens: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     """Return rows of tokens (M, W) as captions without marks; what follows the end mark is left
     out."""
+    marks = {PAD_TOKEN, BEGIN_TOKEN, END_TOKEN}
     captions = []
-    for row, log_p, has_end in zip(tokens.tolist(), total.tolist(), ended.tolist(), strict=True):
-        words = [token for token in row if token not in (PAD_TOKEN, BEGIN_TOKEN, END_TOKEN)]
-        captions.append(Caption(tuple(words), log_p, has_end))
+    totals = total.tolist()
+    endings = ended.tolist()
+    for row, log_p, has_end in zip(tokens.tolist(), totals, endings, strict=True):
+        words = tuple(token for token in row if token not in marks)
+        caption = Caption(words, log_p, has_end)
+        captions.append(caption)
     return captions

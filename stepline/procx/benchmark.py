@@ -9,7 +9,7 @@ from stepline.errors import DatasetError, ShapeError
 from stepline.procx.checkpoint import LoadedProcx
 from stepline.procx.inference import StepDescriber, VideoToDescribe
 from stepline.procx.settings import DescribeSettings
-from stepline.records import Record, Transcript, Video
+from stepline.records import Record, Sentence, Transcript, Video
 from stepline.training.benchmark_answers import (
     BenchmarkAnswers,
     Questions,
@@ -25,10 +25,16 @@ def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Q
     or holds none."""
     reading = read(name, reference, subset=subset)
     if not reading.records:
-        where = f" of subset {subset!r}" if subset else ""
-        raise DatasetError(f"{reference}: holds no video{where} to describe; give another")
-    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    return Questions(tuple(record.id for record in reading.records), unasked)
+        part = ""
+        if subset:
+            part = f" of subset {subset!r}"
+        raise DatasetError(f"{reference}: holds no video{part} to describe; give another")
+    ids = [record.id for record in reading.records]
+    unasked = {}
+    for row in reading.rejected:
+        if row.what == "video":
+            unasked[row.id] = row.reason
+    return Questions(tuple(ids), unasked)
 
 
 def write_predictions(
@@ -55,7 +61,9 @@ def write_predictions(
         loaded.check(rows)
         if not len(rows.values):
             raise ShapeError(NO_ROWS)
-        sentences = transcripts[id].sentences if id in transcripts else ()
+        sentences: tuple[Sentence, ...] = ()
+        if id in transcripts:
+            sentences = transcripts[id].sentences
         return VideoToDescribe(rows.values, rows.duration, rows.duration, sentences)
 
     around = loaded.trained.around or 0.0
@@ -67,7 +75,9 @@ def write_predictions(
         answers.missing.update(videos.missing)
         descriptions = describer.describe(list(videos.by_id.values()))
         for id, description in zip(videos.by_id, descriptions, strict=True):
-            answers.by_id[id] = Record(id=id, video=Video(id=id), steps=description.steps)
+            video = Video(id=id)
+            answers.by_id[id] = Record(id=id, video=video, steps=description.steps)
     answers.require_any(" videos")
-    write_densevid(segments(list(answers.by_id.values())), out)
+    records = list(answers.by_id.values())
+    write_densevid(segments(records), out)
     return answers

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
+from stepline.procx.caption_context import CaptionContext, CaptionerOutput
 from stepline.procx.settings import CaptionerSettings
 from stepline.training.layers import Dropout, Linear, linear
 
@@ -54,7 +55,8 @@ class KeyValueCache:
     def attend(self, query: Tensor, keep: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H). keep: (M, 1, W, S) in place
         of its own."""
-        keep = self.keep if keep is None else keep
+        if keep is None:
+            keep = self.keep
         mixed: Tensor = F.scaled_dot_product_attention(
             query, self.keys, self.values, keep, is_causal=causal
         )
@@ -62,24 +64,33 @@ class KeyValueCache:
 
     def concat(self, later: "KeyValueCache") -> "KeyValueCache":
         """Return the cache with what comes after it, (M, H, S + S', D/H)."""
-        keys = torch.cat((self.keys, later.keys), dim=2)
-        values = torch.cat((self.values, later.values), dim=2)
+        both_keys = (self.keys, later.keys)
+        both_values = (self.values, later.values)
+        keys = torch.cat(both_keys, dim=2)
+        values = torch.cat(both_values, dim=2)
         if self.keep is None and later.keep is None:
             return KeyValueCache(keys, values)
-        keep = torch.cat((self._full_keep(), later._full_keep()), dim=3)
+        own_mask = self._full_keep()
+        later_mask = later._full_keep()
+        keep = torch.cat((own_mask, later_mask), dim=3)
         return KeyValueCache(keys, values, keep)
 
     def take(self, rows: Tensor) -> "KeyValueCache":
         """Return the keys and values of these captions, (R,) indices."""
-        keep = None if self.keep is None else self.keep[rows]
-        return KeyValueCache(self.keys[rows], self.values[rows], keep)
+        keep = self.keep
+        if keep is not None:
+            keep = keep[rows]
+        keys = self.keys[rows]
+        values = self.values[rows]
+        return KeyValueCache(keys, values, keep)
 
     def _full_keep(self) -> Tensor:
         """Return the mask, (M, 1, 1, S), also where everything is kept."""
         if self.keep is not None:
             return self.keep
         captions, _, length, _ = self.keys.shape
-        return torch.ones(captions, 1, 1, length, dtype=torch.bool, device=self.keys.device)
+        ones = self.keys.new_ones(captions, 1, 1, length)
+        return ones.bool()
 
 
 @dataclass(frozen=True)
@@ -96,12 +107,15 @@ class VideoSlots:
     def of(video: Tensor, videos: int) -> "VideoSlots":
         """Return the slots of captions whose videos these are, (M,), in any order; M above 0."""
         same = video[:, None] == video  # (M, M)
-        slot = same.tril(-1).sum(dim=1)  # (M,) captions of the video before it
-        return VideoSlots(video, slot, videos, int(slot.max()) + 1)
+        earlier = same.tril(-1)
+        slot = earlier.sum(dim=1)  # (M,) captions of the video before it
+        slots = int(slot.max()) + 1
+        return VideoSlots(video, slot, videos, slots)
 
     def scatter(self, rows: Tensor) -> Tensor:
         """Return rows (M, ...) as a table (B, K, ...), the empty slots zero."""
-        empty = rows.new_zeros(self.videos, self.slots, *rows.shape[1:])
+        shape = rows.shape[1:]
+        empty = rows.new_zeros(self.videos, self.slots, *shape)
         return empty.index_put((self.video, self.slot), rows)
 
     def gather(self, table: Tensor) -> Tensor:
@@ -127,27 +141,33 @@ class VideoKeyValues:
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
         table = self.slots.scatter(query).transpose(1, 2)  # (B, H, K, W, D/H)
+        queries = table.flatten(2, 3)  # (B, H, K W, D/H)
         keys = self._with_own(self.shared.keys, self.own.keys)  # (B, H, T + K, D/H)
         values = self._with_own(self.shared.values, self.own.values)
-        # (B, H, K W, D/H)
-        mixed = F.scaled_dot_product_attention(table.flatten(2, 3), keys, values, self._keep(query))
-        return self.slots.gather(mixed.view(table.shape).transpose(1, 2))
+        keep = self._keep(query)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, keep)
+        by_slot = mixed.view(table.shape).transpose(1, 2)  # (B, K, H, W, D/H)
+        return self.slots.gather(by_slot)
 
     def _with_own(self, shared: Tensor, own: Tensor) -> Tensor:
         """Return the rows of the videos and of their captions' queries, (B, H, T + K, D/H)."""
-        return torch.cat((shared, self.slots.scatter(own[:, :, 0]).transpose(1, 2)), dim=2)
+        table = self.slots.scatter(own[:, :, 0])  # (B, K, H, D/H)
+        by_head = table.transpose(1, 2)
+        return torch.cat((shared, by_head), dim=2)
 
     def _keep(self, query: Tensor) -> Tensor:
         """Return the attention mask, (B or 1, 1, K W, T + K): a word sees the video's rows and its
         own query."""
-        slots, rows = self.slots.slots, self.shared.keys.shape[2]
+        rows = self.shared.keys.shape[2]
+        slots = self.slots.slots
         itself = torch.eye(slots, dtype=torch.bool, device=query.device)
         itself = itself.repeat_interleave(query.shape[2], dim=0)  # (K W, K)
         real = self.shared.keep  # (B or 1, 1, 1, T)
         if real is None:
             real = itself.new_ones(1, 1, 1, rows)
-        parts = real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)
-        return torch.cat(parts, dim=3)
+        sees_video = real.expand(-1, -1, len(itself), -1)
+        sees_query = itself.expand(len(real), 1, -1, -1)
+        return torch.cat((sees_video, sees_query), dim=3)
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -156,23 +176,34 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query, self.remembered = Linear(width, width), Linear(width, 2 * width)
+        self.query = Linear(width, width)
+        self.remembered = Linear(width, 2 * width)
         self.out = Linear(width, width)
 
     def key_values(self, rows: Tensor, pad: Tensor | None = None) -> KeyValueCache:
         """Return rows (M, S, D) as keys and values. pad: (M, S), True where a row is padding."""
-        keys, values = self.remembered(rows).chunk(2, dim=-1)  # (M, S, D) each
-        keep = None if pad is None else ~pad[:, None, None]  # (M, 1, 1, S)
-        return KeyValueCache(self._split_heads(keys), self._split_heads(values), keep)
+        both = self.remembered(rows)
+        keys, values = both.chunk(2, dim=-1)  # (M, S, D) each
+        keep = None
+        if pad is not None:
+            keep = ~pad[:, None, None]  # (M, 1, 1, S)
+        keys = self._split_heads(keys)
+        values = self._split_heads(values)
+        return KeyValueCache(keys, values, keep)
 
     def forward(self, rows: Tensor, context: Attendable) -> Tensor:
         """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption
         by caption."""
-        beam = len(rows) // len(context) if len(context) else 1  # R/M
-        # (M, R/M W, D)
-        by_caption = rows.reshape(len(context), beam * rows.shape[1], rows.shape[2])
-        mixed = context.attend(self._split_heads(self.query(by_caption)))  # (M, H, R/M W, D/H)
-        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+        captions = len(context)
+        count, words, width = rows.shape
+        beam = 1  # R/M
+        if captions:
+            beam = count // captions
+        by_caption = rows.reshape(captions, beam * words, width)  # (M, R/M W, D)
+        query = self._split_heads(self.query(by_caption))
+        mixed = context.attend(query)  # (M, H, R/M W, D/H)
+        joined = mixed.transpose(1, 2).reshape(rows.shape)
+        return self.out(joined)
 
     def self_attend(
         self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False
@@ -180,12 +211,15 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W); causal: row w attends
         up to w alone."""
         query = self._split_heads(self.query(rows))  # (M, H, W, D/H)
-        mixed = self.key_values(rows).attend(query, keep, causal=causal)  # (M, H, W, D/H)
-        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+        cache = self.key_values(rows)
+        mixed = cache.attend(query, keep, causal=causal)  # (M, H, W, D/H)
+        joined = mixed.transpose(1, 2).reshape(rows.shape)
+        return self.out(joined)
 
     def _split_heads(self, rows: Tensor) -> Tensor:
         """Return (M, S, D) as (M, H, S, D/H)."""
-        return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        by_head = rows.unflatten(-1, (self.heads, -1))
+        return by_head.transpose(1, 2)
 
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
@@ -196,13 +230,18 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         self, width: int, heads: int, inner: int, dropout: float, *, crosses: bool
     ) -> None:
         super().__init__()
-        self.within, self.within_norm = Attention(width, heads), nn.LayerNorm(width)
-        self.across = Attention(width, heads) if crosses else None
-        self.across_norm = nn.LayerNorm(width) if crosses else None
-        self.feed = nn.Sequential(
-            Linear(width, inner), nn.GELU(), Dropout(dropout), Linear(inner, width)
-        )
-        self.feed_norm, self.drop = nn.LayerNorm(width), Dropout(dropout)
+        self.within = Attention(width, heads)
+        self.within_norm = nn.LayerNorm(width)
+        self.across: Attention | None = None
+        self.across_norm: nn.LayerNorm | None = None
+        if crosses:
+            self.across = Attention(width, heads)
+            self.across_norm = nn.LayerNorm(width)
+        wide = Linear(width, inner)
+        narrow = Linear(inner, width)
+        self.feed = nn.Sequential(wide, nn.GELU(), Dropout(dropout), narrow)
+        self.feed_norm = nn.LayerNorm(width)
+        self.drop = Dropout(dropout)
 
     def forward(
         self,
@@ -214,9 +253,9 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return rows (M, W, D) after the layer; keep and causal as in `Attention.self_attend`, of
         the words."""
-        rows = rows + self.drop(
-            self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal)
-        )
+        normed = self.within_norm(rows)
+        attended = self.within.self_attend(normed, keep=keep, causal=causal)
+        rows = rows + self.drop(attended)
         return self._cross_and_feed(rows, context)
 
     def step(
@@ -225,46 +264,21 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         """Return the next word's row (R, 1, D) after the layer, and the past (R, H, S, D/H) with
         that word in it."""
         normed = self.within_norm(rows)
-        here = self.within.key_values(normed)
-        past = here if past is None else past.concat(here)
-        return self._cross_and_feed(rows + self.drop(self.within(normed, past)), context), past
+        cache = self.within.key_values(normed)
+        if past is not None:
+            cache = past.concat(cache)
+        attended = self.within(normed, cache)
+        rows = rows + self.drop(attended)
+        return self._cross_and_feed(rows, context), cache
 
     def _cross_and_feed(self, rows: Tensor, context: Attendable | None) -> Tensor:
         """Return rows after cross-attention and feed-forward."""
         if self.across is not None and self.across_norm is not None and context is not None:
-            rows = rows + self.drop(self.across(self.across_norm(rows), context))
-        return rows + self.drop(self.feed(self.feed_norm(rows)))
-
-
-@dataclass(frozen=True)
-class CaptionContext:
-    """What M captions are about.
-
-    queries: (M, D). features: (B, T, D) fused rows of the videos, or None; video: (M,) whose each
-    caption is; feature_pad: (B, T). transcript: (M, A) tokens of what is said around each, or None;
-    transcript_pad: (M, A). For the LSTM alone: levels (B, P, D), `lengths` positions of each one
-    after the other, feature_pad (B, P) then, and boxes (M, 2), the center and length of each
-    caption's step.
-    """
-
-    queries: Tensor
-    features: Tensor | None = None
-    video: Tensor | None = None
-    feature_pad: Tensor | None = None
-    transcript: Tensor | None = None
-    transcript_pad: Tensor | None = None
-    levels: Tensor | None = None
-    lengths: tuple[int, ...] = ()
-    boxes: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class CaptionerOutput:
-    """logits (M, W, V) of each next token; text_vectors (M, d), unit vectors of the sentences, None
-    without any."""
-
-    logits: Tensor
-    text_vectors: Tensor | None
+            normed = self.across_norm(rows)
+            attended = self.across(normed, context)
+            rows = rows + self.drop(attended)
+        normed = self.feed_norm(rows)
+        return rows + self.drop(self.feed(normed))
 
 
 @dataclass
@@ -277,9 +291,14 @@ class DecoderState:
     length: int = 0
 
     def take(self, rows: Tensor) -> None:
-        """Go on with these rows, (R,) indices into the present ones; those of a caption stand
-        together."""
-        self.pasts = [None if past is None else past.take(rows) for past in self.pasts]
+        """Go on with these rows, (R,) indices into the present ones; those of a caption are next to
+        each other."""
+        pasts: list[KeyValueCache | None] = []
+        for past in self.pasts:
+            if past is not None:
+                past = past.take(rows)
+            pasts.append(past)
+        self.pasts = pasts
 
 
 class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -287,28 +306,31 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def __init__(self, settings: CaptionerSettings, vocabulary: int) -> None:
         super().__init__()
-        self.settings, self.longest = settings, settings.longest
+        self.settings = settings
+        self.longest = settings.longest
         width = settings.width
+
+        # words, and the layers on them
         self.words = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(settings.longest, width)
-        # CLS: stands after the words, has no position
-        self.whole = nn.Parameter(torch.randn(width) * EMBEDDING_STD)
-        self.text_layers = nn.ModuleList(
-            _layer(settings, crosses=False) for _ in range(settings.text_layers)
-        )
-        self.joint_layers = nn.ModuleList(
-            _layer(settings, crosses=True) for _ in range(settings.joint_layers)
-        )
-        self.norm, self.text_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        # CLS: comes after the words, has no position
+        whole = torch.randn(width) * EMBEDDING_STD
+        self.whole = nn.Parameter(whole)
+        self.text_layers = _layers(settings, settings.text_layers, crosses=False)
+        self.joint_layers = _layers(settings, settings.joint_layers, crosses=True)
+        self.norm = nn.LayerNorm(width)
+        self.text_norm = nn.LayerNorm(width)
+
+        # what comes out
         self.text_out = nn.Linear(width, settings.projection, bias=False)
         self.query_out = nn.Linear(width, settings.projection, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+        # the transcript, and what tells query, features and transcript apart
         self.transcript_places = nn.Embedding(settings.longest_transcript, width)
-        self.transcript_layers = nn.ModuleList(
-            _layer(settings, crosses=False) for _ in range(settings.transcript_layers)
-        )
-        # added to query, features, transcript
-        self.kinds = nn.Parameter(torch.randn(3, width) * EMBEDDING_STD)
+        self.transcript_layers = _layers(settings, settings.transcript_layers, crosses=False)
+        kinds = torch.randn(3, width) * EMBEDDING_STD
+        self.kinds = nn.Parameter(kinds)
         self.drop = Dropout(settings.dropout)
         for table in (self.words, self.places, self.transcript_places):
             nn.init.normal_(table.weight, std=EMBEDDING_STD)
@@ -324,17 +346,20 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         """
         self._check(tokens, context)
         rows, text = self._encode_words(tokens, token_pad)  # (M, W, D), (M, d)
-        for layer, keys in zip(self.joint_layers, self._training_context(context), strict=True):
+        contexts = self._training_context(context)
+        for layer, keys in zip(self.joint_layers, contexts, strict=True):
             rows = layer(rows, keys, causal=True)  # (M, W, D)
         return CaptionerOutput(self._logits(rows), text)
 
     def sentence_vectors(self, tokens: Tensor, token_pad: Tensor) -> Tensor:
         """Return unit vectors (M, d) of sentences alone, (M, W) tokens as `forward` takes them."""
-        return self._encode_words(tokens, token_pad)[1]
+        _, vectors = self._encode_words(tokens, token_pad)
+        return vectors
 
     def query_vectors(self, queries: Tensor) -> Tensor:
         """Return unit vectors (M, d) of queries (M, D), to be compared with those of sentences."""
-        return F.normalize(self.query_out(queries).float(), dim=-1)
+        projected = self.query_out(queries)
+        return F.normalize(projected.float(), dim=-1)
 
     def begin(self, context: CaptionContext) -> DecoderState:
         """Return the state from which captions of this context are written."""
@@ -345,10 +370,13 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,); `state` then holds
         them."""
-        rows = self.words(tokens)[:, None] + self.places.weight[state.length]  # (R, 1, D)
-        contexts: list[KeyValueCache | None] = [None] * len(self.text_layers) + list(state.contexts)
+        words = self.words(tokens)[:, None]
+        rows = words + self.places.weight[state.length]  # (R, 1, D)
+        contexts: list[KeyValueCache | None] = [None] * len(self.text_layers)
+        contexts += state.contexts
         for index, layer in enumerate((*self.text_layers, *self.joint_layers)):
-            rows, state.pasts[index] = layer.step(rows, state.pasts[index], contexts[index])
+            past = state.pasts[index]
+            rows, state.pasts[index] = layer.step(rows, past, contexts[index])
         state.length += 1
         return self._logits(rows)[:, 0]
 
@@ -356,32 +384,42 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         """Return each word's row (M, W, D) after the layers on words alone, and the sentences' unit
         vectors (M, d)."""
         captions, width = tokens.shape
-        rows = self.drop(self.words(tokens) + self.places.weight[:width])  # (M, W, D)
-        rows = torch.cat((rows, self.whole.expand(captions, 1, -1)), dim=1)  # (M, W + 1, D)
+        words = self.words(tokens) + self.places.weight[:width]
+        rows = self.drop(words)  # (M, W, D)
+        cls = self.whole.expand(captions, 1, -1)
+        rows = torch.cat((rows, cls), dim=1)  # (M, W + 1, D)
+
         # the mask (M, 1, W + 1, W + 1): words see earlier ones and themselves, CLS all real ones
         itself = torch.eye(width + 1, dtype=torch.bool, device=token_pad.device)
+        earlier = torch.ones_like(itself).tril()
         real = F.pad(~token_pad, (0, 1), value=True)  # (M, W + 1)
-        keep = (torch.ones_like(itself).tril() & real[:, None, None]) | itself
+        keep = (earlier & real[:, None, None]) | itself
         for layer in self.text_layers:
             rows = layer(rows, keep=keep)
-        whole = self.text_out(self.text_norm(rows[:, -1]))  # (M, d)
-        return rows[:, :-1], F.normalize(whole.float(), dim=-1)
+        whole = self.text_norm(rows[:, -1])
+        whole = self.text_out(whole)  # (M, d)
+        vectors = F.normalize(whole.float(), dim=-1)
+        return rows[:, :-1], vectors
 
     def _logits(self, rows: Tensor) -> Tensor:
         """Return logits (M, W, V) by the embedding of the words itself."""
-        return linear(self.norm(rows), self.words.weight, self.bias)
+        normed = self.norm(rows)
+        return linear(normed, self.words.weight, self.bias)
 
     def _training_context(self, context: CaptionContext) -> Sequence[Attendable]:
         """Return what each joint layer's captions attend to, by video where they can share its
         rows."""
-        features, video = context.features, context.video
+        features = context.features
+        video = context.video
         if features is None or video is None or context.transcript is not None or not len(video):
             return self._context_caches(context)
         slots = VideoSlots.of(video, len(features))
         caches = []
         for layer in self.joint_layers:
-            shared = layer.across.key_values(features + self.kinds[1], context.feature_pad)
-            own = layer.across.key_values((context.queries + self.kinds[0])[:, None])
+            video_rows = features + self.kinds[1]
+            shared = layer.across.key_values(video_rows, context.feature_pad)
+            queries = context.queries + self.kinds[0]
+            own = layer.across.key_values(queries[:, None])
             caches.append(VideoKeyValues(shared, own, slots))
         return caches
 
@@ -392,30 +430,34 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         caches = []
         for layer in self.joint_layers:
             attention: Attention = layer.across
-            # (M, H, 1, D/H)
-            cache = attention.key_values((context.queries + self.kinds[0])[:, None])
+            queries = context.queries + self.kinds[0]
+            cache = attention.key_values(queries[:, None])  # (M, H, 1, D/H)
             if context.features is not None and context.video is not None:
                 rows = context.features + self.kinds[1]
                 features = attention.key_values(rows, context.feature_pad)
-                cache = cache.concat(features.take(context.video))  # (M, H, 1 + T, D/H)
+                by_caption = features.take(context.video)
+                cache = cache.concat(by_caption)  # (M, H, 1 + T, D/H)
             if transcript is not None:
                 rows = transcript + self.kinds[2]
-                cache = cache.concat(attention.key_values(rows, context.transcript_pad))
+                words = attention.key_values(rows, context.transcript_pad)
+                cache = cache.concat(words)
             caches.append(cache)
         return caches
 
     def _encode_transcript(self, context: CaptionContext) -> Tensor | None:
         """Return the transcript's words as rows (M, A, D), after layers in which they see each
         other."""
-        if context.transcript is None or not context.transcript.shape[1]:
+        tokens = context.transcript
+        if tokens is None or not tokens.shape[1]:
             return None
-        tokens, pad = context.transcript, context.transcript_pad
-        # (M, A, D)
-        rows = self.drop(self.words(tokens) + self.transcript_places.weight[: tokens.shape[1]])
+        pad = context.transcript_pad
+        places = self.transcript_places.weight[: tokens.shape[1]]
+        rows = self.drop(self.words(tokens) + places)  # (M, A, D)
         keep = None
         if pad is not None:
             # every word sees itself, so that a row of padding alone has no NaN
-            itself = torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)
+            length = pad.shape[1]
+            itself = torch.eye(length, dtype=torch.bool, device=pad.device)
             keep = ~pad[:, None, None] | itself  # (M, 1, A, A)
         for layer in self.transcript_layers:
             rows = layer(rows, keep=keep)
@@ -423,29 +465,34 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def _check(self, tokens: Tensor | None, context: CaptionContext) -> None:
         captions = len(context.queries)
-        if tokens is not None and (tokens.shape[1] > self.longest or len(tokens) != captions):
-            raise ShapeError(
-                f"tokens must be ({captions}, at most {self.longest}), captions by tokens, not {tuple(tokens.shape)}"
-            )
+        if tokens is not None:
+            count, length = tokens.shape
+            if length > self.longest or count != captions:
+                expected = f"({captions}, at most {self.longest}), captions by tokens"
+                raise ShapeError(f"tokens must be {expected}, not {(count, length)}")
         if context.queries.shape[1:] != (self.settings.width,):
+            expected = f"(captions, {self.settings.width})"
             shape = tuple(context.queries.shape)
-            raise ShapeError(
-                f"queries must be (captions, {self.settings.width}), not {shape}; set captioner.width"
-            )
+            raise ShapeError(f"queries must be {expected}, not {shape}; set captioner.width")
         if (context.features is None) != (context.video is None):
             raise ShapeError(
                 "features need the video of each caption, and it them; give both or neither"
             )
         transcript = context.transcript
         most = self.settings.longest_transcript
-        if transcript is not None and (len(transcript) != captions or transcript.shape[1] > most):
-            shape = tuple(transcript.shape)
-            raise ShapeError(
-                f"a transcript must be ({captions}, at most {most}), captions by tokens, not {shape}"
-            )
+        if transcript is not None:
+            count, length = transcript.shape
+            if count != captions or length > most:
+                expected = f"({captions}, at most {most}), captions by tokens"
+                raise ShapeError(f"a transcript must be {expected}, not {(count, length)}")
 
 
-def _layer(settings: CaptionerSettings, *, crosses: bool) -> CaptionerLayer:
-    return CaptionerLayer(
-        settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses
-    )
+def _layers(settings: CaptionerSettings, count: int, *, crosses: bool) -> nn.ModuleList:
+    """Return this many layers of the captioner's sizes."""
+    layers = nn.ModuleList()
+    for _ in range(count):
+        layer = CaptionerLayer(
+            settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses
+        )
+        layers.append(layer)
+    return layers

@@ -63,9 +63,8 @@ class LoadedProcx:
     def check_scale(self, *, unit: bool) -> None:
         """Raise ModelError where rows were scaled to length 1 for a network that takes them as they
         are."""
-        self._trained_on.check_scale(
-            unit=unit, any_length=self.trained.unit or self.model.settings.standardise
-        )
+        any_length = self.trained.unit or self.model.settings.standardise
+        self._trained_on.check_scale(unit=unit, any_length=any_length)
 
     def check_speech(self) -> None:
         """Raise ModelError where it never read what is said."""
@@ -75,7 +74,8 @@ class LoadedProcx:
 
     @property
     def _trained_on(self) -> TrainedOn:
-        cure = f"use the backbone that it was trained with ({self.trained.backbone}), or another network"
+        own = self.trained.backbone
+        cure = f"use the backbone that it was trained with ({own}), or another network"
         return TrainedOn(self.path, cure)
 
 
@@ -95,20 +95,23 @@ def load_model(path: Path) -> LoadedProcx:
     """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming
     what does not fit."""
     file = PROCX_FILE.find(path)
-    header, model = PROCX_FILE.load(file, _parse, lambda parsed: ProcX(parsed[0], len(parsed[1])))
-    return LoadedProcx(model, *header[1:], file, sha256(file))
+
+    def make_network(parsed: tuple[ModelSettings, Vocabulary, TrainingFeatures]) -> ProcX:
+        settings, vocabulary, _ = parsed
+        return ProcX(settings, len(vocabulary))
+
+    parsed, model = PROCX_FILE.load(file, _parse, make_network)
+    _, vocabulary, trained = parsed
+    return LoadedProcx(model, vocabulary, trained, file, sha256(file))
 
 
 def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, TrainingFeatures]:
     tree = SETTINGS_OF_OLDER_FILES | header["settings"]
     settings = ModelSettings.model_validate_json(json.dumps(tree))
     tokens = tuple(header["vocabulary"]["tokens"])
-    if tokens[: len(MARK_TOKENS)] != MARK_TOKENS or not all(
-        isinstance(token, str) for token in tokens
-    ):
+    has_marks = tokens[: len(MARK_TOKENS)] == MARK_TOKENS
+    if not has_marks or not all(isinstance(token, str) for token in tokens):
         raise ValueError("its vocabulary is none")
-    return (
-        settings,
-        Vocabulary(tokens, bool(header["vocabulary"]["lower"])),
-        TrainingFeatures(**header["trained"]),
-    )
+    vocabulary = Vocabulary(tokens, bool(header["vocabulary"]["lower"]))
+    trained = TrainingFeatures(**header["trained"])
+    return settings, vocabulary, trained

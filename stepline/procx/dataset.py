@@ -54,14 +54,18 @@ def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
         return
     steps: tuple[Step, ...] = getattr(record, target)
     for step in steps:
-        best = step.spans[:1] or ((step.said,) if step.said is not None else ())
-        for span in best if target == "steps" else step.spans:
-            # the texts that are right for a step, the one to be said first
-            texts = {
-                "own": (step.text,),
-                "said": ((*step.alternatives, step.text)[0],),
-                "any": (step.text, *step.alternatives),
-            }
+        # the texts that are right for a step, the one to be said first
+        texts = {
+            "own": (step.text,),
+            "said": ((*step.alternatives, step.text)[0],),
+            "any": (step.text, *step.alternatives),
+        }
+        spans = step.spans
+        if target == "steps":
+            spans = step.spans[:1]
+            if not spans and step.said is not None:
+                spans = (step.said,)
+        for span in spans:
             yield Event(span.start, span.end, texts[settings.wording])
 
 
@@ -70,15 +74,21 @@ TimedText: TypeAlias = tuple[float, float, str]  # start, end, and what is said 
 
 def timed_texts(sentences: Iterable[Sentence]) -> list[TimedText]:
     """Return the seconds and the text of each sentence."""
-    return [(sentence.span.start, sentence.span.end, sentence.text) for sentence in sentences]
+    texts = []
+    for sentence in sentences:
+        span = sentence.span
+        texts.append((span.start, span.end, sentence.text))
+    return texts
 
 
 def speech_window(speech: Iterable[TimedText], around: float, start: float, end: float) -> str:
     """Return what is said from `around` seconds before the start until as many after the end, as
     one text."""
-    return " ".join(
-        text for first, last, text in speech if last > start - around and first < end + around
-    )
+    texts = []
+    for first, last, text in speech:
+        if last > start - around and first < end + around:
+            texts.append(text)
+    return " ".join(texts)
 
 
 NO_STEP = "it has no step with a place and a text"
@@ -103,12 +113,14 @@ class _PendingSample:
     def pack(
         cls, video: str, events: Sequence[Event], speech: Sequence[TimedText]
     ) -> "_PendingSample":
-        plain = [[(event.start, event.end, event.texts) for event in events], speech]
-        return cls(video, len(events), zlib.compress(json.dumps(plain).encode()))
+        plain_events = [(event.start, event.end, event.texts) for event in events]
+        plain = json.dumps([plain_events, speech])
+        return cls(video, len(events), zlib.compress(plain.encode()))
 
     def unpack(self) -> tuple[list[Event], list[TimedText]]:
-        events, speech = json.loads(zlib.decompress(self.packed))
-        return [Event(start, end, tuple(texts)) for start, end, texts in events], speech
+        plain_events, speech = json.loads(zlib.decompress(self.packed))
+        events = [Event(start, end, tuple(texts)) for start, end, texts in plain_events]
+        return events, speech
 
 
 class StepDataset(LazySamples[StepSample]):
@@ -127,13 +139,14 @@ class StepDataset(LazySamples[StepSample]):
         spec: FeatureSpec | None,
         omitted: Sequence[Rejected] = (),
     ) -> None:
-        shards = (
-            [features[part.video].shard for part in parts]
-            if isinstance(features, FeatureStore)
-            else ()
-        )
+        shards = []
+        if isinstance(features, FeatureStore):
+            shards = [features[part.video].shard for part in parts]
         super().__init__(self._read, [1] * len(parts), shards)
-        self._parts, self._features, self._settings, self._spec = parts, features, settings, spec
+        self._parts = parts
+        self._features = features
+        self._settings = settings
+        self._spec = spec
         self.omitted = tuple(omitted)
         self.videos = tuple(part.video for part in parts)
         self.counts = tuple(part.count for part in parts)
@@ -143,15 +156,18 @@ class StepDataset(LazySamples[StepSample]):
         events, speech = part.unpack()
         features = read_features(self._features, part.video)
         spans = tuple((event.start, event.end) for event in events)
-        windows = (speech_window(speech, self._settings.around, *span) for span in spans)
+        windows: tuple[str, ...] | None = None
+        if self._settings.speech:
+            around = self._settings.around
+            windows = tuple(speech_window(speech, around, *span) for span in spans)
         return StepSample(
             part.video,
             features.values,
             features.duration,
             spans,
-            tuple(event.texts[0] for event in events),
-            tuple(windows) if self._settings.speech else None,
-            tuple(event.texts[1:] for event in events),
+            sentences=tuple(event.texts[0] for event in events),
+            speech=windows,
+            alternatives=tuple(event.texts[1:] for event in events),
         )
 
     @property
@@ -182,12 +198,14 @@ class StepDataset(LazySamples[StepSample]):
         training: list[_PendingSample] = []
         held_out: list[_PendingSample] = []
         for part in self._parts:
-            (held_out if is_held_out(part.video, fraction) else training).append(part)
-        about = self._features, self._settings, self._spec
-        return (
-            StepDataset(training, *about, self.omitted),
-            StepDataset(held_out[: self._settings.held_out_most], *about),
-        )
+            if is_held_out(part.video, fraction):
+                held_out.append(part)
+            else:
+                training.append(part)
+        about = (self._features, self._settings, self._spec)
+        to_train_on = StepDataset(training, *about, self.omitted)
+        to_score = StepDataset(held_out[: self._settings.held_out_most], *about)
+        return to_train_on, to_score
 
 
 def gather_samples(
@@ -215,26 +233,30 @@ def gather_samples(
             seconds = rows / spec.rate
             for event in record_events(record, settings):
                 text = event.texts[0]
+                start = f"{event.start:g} s"
                 if not text.strip():
-                    join.omit("step", video, (NO_TEXT, f"{event.start:g} s"), text)
+                    join.omit("step", video, (NO_TEXT, start), text)
                 elif event.start >= seconds:
-                    join.omit(
-                        "step", video, (STEP_AFTER_END, f"{event.start:g} s of {seconds:g} s"), text
-                    )
+                    value = f"{start} of {seconds:g} s"
+                    join.omit("step", video, (STEP_AFTER_END, value), text)
                 else:
                     events.append(event)
-        if events:
-            speech = timed_texts(record.sentences) if settings.speech else []
-            parts.append(_PendingSample.pack(video, events, speech))
-        else:
+        if not events:
             join.omit("video", video, flaw or (NO_STEP, ""))
+            continue
+        speech = []
+        if settings.speech:
+            speech = timed_texts(record.sentences)
+        parts.append(_PendingSample.pack(video, events, speech))
     return StepDataset(parts, features, settings, join.specs.get("video"), join.omitted)
 
 
 def read_features(features: Features, video: str) -> FeatureSequence:
     """Return the features of a video. Raises StoreError where there are none, ShapeError for
     NaN."""
-    return features.read(video) if isinstance(features, FeatureStore) else features[video]
+    if isinstance(features, FeatureStore):
+        return features.read(video)
+    return features[video]
 
 
 STEP_SOURCES: dict[str, StepSource] = {
@@ -248,4 +270,7 @@ def steps_given_by(source: str) -> StepSource:
     """Return what of a source's records are the steps, where nobody says it: what people annotated,
     else its steps."""
     dataset = dataset_of(source)
-    return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].gives]
+    if dataset is None:
+        return "steps"
+    name = dataset[0]
+    return STEP_SOURCES[DATASETS[name].gives]

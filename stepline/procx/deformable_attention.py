@@ -56,7 +56,7 @@ class SamplingPoints:
     def rows(self) -> tuple[Tensor, ...]:
         """Which rows are read, and by what, as `_WeightedGather` and `_GatherDotProducts` take
         it."""
-        return self.position, self.row, self.reader, self.order, self.start
+        return (self.position, self.row, self.reader, self.order, self.start)
 
 
 def sampling_points(
@@ -73,11 +73,14 @@ def sampling_points(
     heads = locations.shape[2]
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
     # of every head, level and point: long rows broadcast fast, short ones slowly
-    length = numbers[:, None].expand(locations.shape[2:]).flatten()  # (H L P,)
-    place = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
+    length = numbers[:, None].expand(locations.shape[2:])
+    length = length.flatten()  # (H L P,)
+    place = locations.flatten(2) * length
+    place = place - 0.5  # (B, N, H L P), in positions of its level
     if padding == "border":
         inside = (place > 0) & (place < length - 1)
-        nearest = place.detach().clamp(torch.zeros_like(length), length - 1)
+        zero = torch.zeros_like(length)
+        nearest = place.detach().clamp(zero, length - 1)
         place = torch.where(inside, place, nearest)
 
     # the positions on both sides of each place, and their weights by its fraction between them
@@ -86,8 +89,10 @@ def sampling_points(
     floor = floor.nan_to_num(0.0)
     below, below_exists = _nearest_position(floor, length)
     above, above_exists = _nearest_position(floor + 1, length)
-    left_weight = ((1 - fraction) * below_exists).unflatten(2, (heads, -1))  # (B, N, H, L P)
-    right_weight = (fraction * above_exists).unflatten(2, (heads, -1))
+    left_weight = (1 - fraction) * below_exists
+    right_weight = fraction * above_exists
+    left_weight = left_weight.unflatten(2, (heads, -1))  # (B, N, H, L P)
+    right_weight = right_weight.unflatten(2, (heads, -1))
 
     position, row = _table_rows(below, above, lengths, heads)
     readers = _readers(row, sum(lengths), backward=backward)
@@ -100,9 +105,13 @@ def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]
 
     In arithmetic, which on a CPU takes a tenth of what comparing takes.
     """
-    nearest = position.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
-    is_equal = (1 - (position - nearest).abs()).clamp(min=0)
-    return nearest, is_equal * (length > 0).to(length.dtype)
+    first = torch.zeros_like(length)
+    last = (length - 1).clamp(min=0)
+    nearest = position.clamp(first, last)
+    distance = (position - nearest).abs()
+    is_equal = (1 - distance).clamp(min=0)
+    has_rows = (length > 0).to(length.dtype)
+    return nearest, is_equal * has_rows
 
 
 def _table_rows(
@@ -110,17 +119,24 @@ def _table_rows(
 ) -> tuple[Tensor, Tensor]:
     """Return positions and table rows, both (B, N, H, K) int32, of whole positions (B, N, H L P) in
     their levels."""
+    device = below.device
+
+    # where each level begins; an empty one at the end needs some row
     total = sum(lengths)
-    # an empty one needs some row
     starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]
-    start = torch.tensor(starts, dtype=torch.int32, device=below.device)
+    start = torch.tensor(starts, dtype=torch.int32, device=device)
     points = below.shape[2] // (heads * len(lengths))
-    sides = [side.int().unflatten(2, (heads, -1)) for side in (below, above)]
-    # (B, N, H, K)
-    position = torch.cat(sides, dim=3) + start.repeat_interleave(points).repeat(2)
-    video = _int_range(len(below), below.device)[:, None]
-    first = video * (total * heads) + _int_range(heads, below.device)  # (B, H)
-    return position, position * heads + first[:, None, :, None]
+    start = start.repeat_interleave(points).repeat(2)  # (K,)
+
+    below_by_head = below.int().unflatten(2, (heads, -1))
+    above_by_head = above.int().unflatten(2, (heads, -1))
+    both = torch.cat((below_by_head, above_by_head), dim=3)
+    position = both + start  # (B, N, H, K)
+    video = _int_range(len(below), device)
+    video_first = video[:, None] * (total * heads)
+    first = video_first + _int_range(heads, device)  # (B, H)
+    row = position * heads + first[:, None, :, None]
+    return position, row
 
 
 def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,7 +148,8 @@ def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor
     ordered, order = row.flatten().sort(stable=True)
     rows = _int_range(videos * total * heads, row.device)
     start = torch.searchsorted(ordered, rows, out_int32=True)
-    return torch.div(order, count, rounding_mode="floor").int(), order, start
+    reader = torch.div(order, count, rounding_mode="floor")
+    return reader.int(), order, start
 
 
 def _int_range(end: int, device: torch.device) -> Tensor:
@@ -147,11 +164,12 @@ def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Te
     output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], w: weight times each
     side's own.
     """
-    # (B, N, H, K)
-    both = torch.cat((weight * points.left_weight, weight * points.right_weight), dim=3)
-    # (B, N, H, D)
-    total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.rows)
-    return total
+    on_left = weight * points.left_weight
+    on_right = weight * points.right_weight
+    both = torch.cat((on_left, on_right), dim=3)  # (B, N, H, K)
+    table = value.contiguous()
+    total: Tensor = _WeightedGather.apply(table, both, *points.rows)
+    return total  # (B, N, H, D)
 
 
 def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
@@ -161,10 +179,12 @@ def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> T
     output[b, n, h, p] = query[b, n, h] . key(location p), which is the products with the rows on
     its left and right, each times that side's weight. In the dtype of these weights.
     """
-    # (B, N, H, K)
     products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.rows)
-    on_left, on_right = products.to(points.left_weight.dtype).chunk(2, dim=3)  # (B, N, H, L P) each
-    between: Tensor = on_left * points.left_weight + on_right * points.right_weight
+    products = products.to(points.left_weight.dtype)  # (B, N, H, K)
+    on_left, on_right = products.chunk(2, dim=3)  # (B, N, H, L P) each
+    left_product = on_left * points.left_weight
+    right_product = on_right * points.right_weight
+    between: Tensor = left_product + right_product
     return between
 
 
@@ -180,11 +200,13 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         table, weight, position, _, *readers = context.saved_tensors
         gradient = gradient.contiguous()
-        to_table, to_weight = None, None
+        to_table = None
+        to_weight = None
         if context.needs_input_grad[0]:
             to_table = _scatter_sum(gradient, weight, table, *readers)
         if context.needs_input_grad[1]:
-            to_weight = _gather_products(gradient, table, position).to(weight.dtype)
+            products = _gather_products(gradient, table, position)
+            to_weight = products.to(weight.dtype)
         return to_table, to_weight, None, None, None, None, None
 
 
@@ -200,7 +222,8 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, table, _, row, *readers = context.saved_tensors
         gradient = gradient.contiguous()
-        to_query, to_table = None, None
+        to_query = None
+        to_table = None
         if context.needs_input_grad[0]:
             to_query = _gather_sum(table, gradient, row)
         if context.needs_input_grad[1]:
@@ -211,11 +234,14 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
 def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B,
     N, H, D)."""
-    flat = table.view(-1, table.shape[-1])  # (B M H, D)
-    weights = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
+    width = table.shape[-1]
+    flat = table.view(-1, width)  # (B M H, D)
+    reads = weight.shape[-1]
+    weights = weight.to(table.dtype)
+    weights = weights.view(-1, reads)  # (B N H, K)
     rows = row.view(weights.shape)
     bags = F.embedding_bag(rows, flat, mode="sum", per_sample_weights=weights)
-    return bags.view(*row.shape[:3], table.shape[-1])
+    return bags.view(*row.shape[:3], width)
 
 
 def _scatter_sum(
@@ -227,7 +253,8 @@ def _scatter_sum(
     Of the table's shape: the transpose of `_gather_sum`.
     """
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
-    weights = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
+    by_reader = weight.view(-1).index_select(0, order)
+    weights = by_reader.to(query.dtype)  # (B N H K,)
     bags = F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=weights)
     return bags.view_as(table)
 
@@ -238,22 +265,28 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
 
     On a CPU a head at a time, whose dense products stay in the cache.
     """
+    # the cells (B, H, N K) of a dense (N, M) table of products
     videos, count, heads, reads = position.shape
     positions = table.shape[1]
-    line = _int_range(count, position.device)[:, None] * positions  # (N, 1)
-    cells = (position.transpose(1, 2) + line).flatten(2)  # (B, H, N K), of a dense (N, M)
+    numbers = _int_range(count, position.device)
+    line = numbers[:, None] * positions  # (N, 1)
+    cells = position.transpose(1, 2) + line
+    cells = cells.flatten(2)
+
     if query.device.type != "cpu" or torch.compiler.is_compiling():
-        dense = torch.einsum("bnhd,bmhd->bhnm", query, table).flatten(2)  # (B, H, N M)
-        products = dense.gather(2, cells.long())
+        dense = torch.einsum("bnhd,bmhd->bhnm", query, table)
+        products = dense.flatten(2).gather(2, cells.long())
     else:
         products = query.new_empty(cells.shape)
         dense = query.new_empty(count, positions)
         for video in range(videos):
             for head in range(heads):
-                torch.mm(query[video, :, head], table[video, :, head].t(), out=dense)  # (N, M)
+                keys = table[video, :, head]
+                torch.mm(query[video, :, head], keys.t(), out=dense)  # (N, M)
                 out = products[video, head]
                 torch.index_select(dense.view(-1), 0, cells[video, head], out=out)
-    return products.view(videos, heads, count, reads).transpose(1, 2).contiguous()
+    by_head = products.view(videos, heads, count, reads)
+    return by_head.transpose(1, 2).contiguous()
 
 
 def deformable_attention(
@@ -274,11 +307,11 @@ def deformable_attention(
     """
     _check(value, locations, lengths)
     if weights.shape != locations.shape:
-        raise ShapeError(
-            f"weights must be {tuple(locations.shape)}, as the locations, not {tuple(weights.shape)}"
-        )
+        expected = f"{tuple(locations.shape)}, as the locations"
+        raise ShapeError(f"weights must be {expected}, not {tuple(weights.shape)}")
     points = _points_of(locations, lengths, padding, value)
-    return weighted_gather(value, weights.flatten(3).to(points.left_weight.dtype), points)
+    by_point = weights.flatten(3).to(points.left_weight.dtype)
+    return weighted_gather(value, by_point, points)
 
 
 def key_aware_attention(
@@ -299,13 +332,15 @@ def key_aware_attention(
     Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR have.
     """
     _check(value, locations, lengths)
-    if key.shape != value.shape or query.shape != (*locations.shape[:3], value.shape[-1]):
-        expected = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
-        raise ShapeError(
-            f"query and key must be {expected}, not {tuple(query.shape)} and {tuple(key.shape)}"
-        )
+    width = value.shape[-1]
+    query_shape = (*locations.shape[:3], width)
+    if key.shape != value.shape or query.shape != query_shape:
+        expected = f"{query_shape} and {tuple(value.shape)}"
+        shapes = f"{tuple(query.shape)} and {tuple(key.shape)}"
+        raise ShapeError(f"query and key must be {expected}, not {shapes}")
     points = _points_of(locations, lengths, padding, key, value)
-    logits = gather_dot_products(query, key, points) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
+    products = gather_dot_products(query, key, points)
+    logits = products / math.sqrt(width)  # (B, N, H, L P)
     return weighted_gather(value, logits.softmax(dim=-1), points)
 
 
@@ -320,12 +355,14 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
     def __init__(self, settings: AttentionSettings) -> None:
         super().__init__()
         self.settings = settings
-        width, count = settings.width, settings.heads * settings.levels * settings.points
+        width = settings.width
+        count = settings.heads * settings.levels * settings.points
         self.offsets = Linear(width, count)
         self.value = Linear(width, width)
         self.out = Linear(width, width)
         if settings.form == "key-aware":
-            self.query, self.key = Linear(width, width), Linear(width, width)
+            self.query = Linear(width, width)
+            self.key = Linear(width, width)
         else:
             self.weights = Linear(width, count)
         self._initialise()
@@ -342,13 +379,20 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
                 nn.init.zeros_(layer.weight)
             else:
                 nn.init.xavier_uniform_(layer.weight)
-        heads, levels, points = self.settings.heads, self.settings.levels, self.settings.points
-        angles = torch.arange(heads) * (2 * math.pi / heads)  # (H,)
+
         # the axis of time of directions on a square: the larger of cosine and sine is 1
-        side = angles.cos() / torch.maximum(angles.cos().abs(), angles.sin().abs())  # (H,)
-        spread = side[:, None, None] * torch.arange(1, points + 1)  # (H, 1, P)
+        heads = self.settings.heads
+        points = self.settings.points
+        turn = 2 * math.pi / heads
+        angles = torch.arange(heads) * turn  # (H,)
+        cosine = angles.cos()
+        sine = angles.sin()
+        side = cosine / torch.maximum(cosine.abs(), sine.abs())  # (H,)
+        numbers = torch.arange(1, points + 1)
+        spread = side[:, None, None] * numbers  # (H, 1, P)
+        spread = spread.expand(heads, self.settings.levels, points)
         with torch.no_grad():
-            self.offsets.bias.copy_(spread.expand(heads, levels, points).flatten())
+            self.offsets.bias.copy_(spread.flatten())
 
     def forward(
         self,
@@ -374,7 +418,8 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             by_head = self._by_head(self.query(query))  # (B, N, H, D)
             attended = key_aware_attention(by_head, key, value, locations, lengths, padding)
         else:
-            logits = self._by_head(self.weights(query).to(locations.dtype))  # (B, N, H, L P)
+            logits = self.weights(query).to(locations.dtype)
+            logits = self._by_head(logits)  # (B, N, H, L P)
             weights = logits.softmax(dim=-1).view_as(locations)
             attended = deformable_attention(value, locations, weights, lengths, padding)
         return self.out(attended.flatten(2))
@@ -383,26 +428,32 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         """Return where each query's points lie, (B, N, H, L, P) in [0, 1] of each level or outside;
         equation 9.
 
-        An offset of 1 is a position of its level beside a point, and 1 / P of half of its length
-        beside a box.
+        An offset of 1 is a position of its level from a point, and 1 / P of half of its length
+        from a box.
         """
-        levels, points = self.settings.levels, self.settings.points
+        levels = self.settings.levels
+        points = self.settings.points
         shape = (*query.shape[:2], levels)
-        shapes = (*shape, 1), (*shape, 2)
-        if references.shape not in shapes or len(lengths) != levels:
-            expected = f"{shapes[0]} or {shapes[1]}, for {levels} levels"
+        point_shape = (*shape, 1)
+        box_shape = (*shape, 2)
+        if references.shape not in (point_shape, box_shape) or len(lengths) != levels:
+            expected = f"{point_shape} or {box_shape}, for {levels} levels"
             raise ShapeError(
                 f"references must be {expected}, not {tuple(references.shape)} for {len(lengths)}"
             )
-        references = _exact(references)[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
+        references = _exact(references)
+        references = references[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
         offsets = offsets.unflatten(-1, (-1, levels, points))  # (B, N, H, L, P)
         if references.shape[4] == 2:
-            unit = references[..., 1, :] * (0.5 / points)
+            box_length = references[..., 1, :]
+            unit = box_length * (0.5 / points)
         else:
             length = torch.tensor(lengths, dtype=references.dtype, device=references.device)
-            unit = 1 / length.clamp(min=1)[:, None]  # (L, 1)
-        return references[..., 0, :] + offsets * unit
+            at_least_one = length.clamp(min=1)
+            unit = 1 / at_least_one[:, None]  # (L, 1)
+        center = references[..., 0, :]
+        return center + offsets * unit
 
     def _by_head(self, rows: Tensor, pad: Tensor | None = None) -> Tensor:
         """Return rows (B, M, C) by heads, (B, M, H, D), padding zero."""
@@ -413,14 +464,18 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
 def _exact(positions: Tensor) -> Tensor:
     """Return positions in float32 at least: half precision would round them to tenths of a row."""
-    return positions if positions.dtype == torch.float64 else positions.float()
+    if positions.dtype == torch.float64:
+        return positions
+    return positions.float()
 
 
 def _points_of(
     locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor
 ) -> SamplingPoints:
-    """Return the sampling points; `tables` tell whether gradients are wanted."""
-    backward = torch.is_grad_enabled() and any(table.requires_grad for table in tables)
+    """Return the sampling points, with what gradients of the `tables` need where they are
+    wanted."""
+    is_trained = any(table.requires_grad for table in tables)
+    backward = torch.is_grad_enabled() and is_trained
     return sampling_points(_exact(locations), lengths, padding, backward=backward)
 
 
@@ -429,11 +484,11 @@ def _check(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
     together."""
     total = sum(lengths)
     if not total or value.ndim != 4 or value.shape[1] != total:
-        raise ShapeError(
-            f"levels of {tuple(lengths)} positions need {total}, at least 1, not {tuple(value.shape)}"
-        )
+        expected = f"levels of {tuple(lengths)} positions need {total}, at least 1"
+        raise ShapeError(f"{expected}, not {tuple(value.shape)}")
     videos, _, heads, _ = value.shape
+    fitting = (videos, heads, len(lengths))
     shape = tuple(locations.shape)
-    if len(shape) != 5 or (shape[0], *shape[2:4]) != (videos, heads, len(lengths)):
+    if len(shape) != 5 or (shape[0], *shape[2:4]) != fitting:
         expected = f"({videos}, queries, {heads}, {len(lengths)}, points)"
         raise ShapeError(f"locations must be {expected}, not {shape}")

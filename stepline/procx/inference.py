@@ -24,7 +24,8 @@ from stepline.procx.batch import stack_videos
 from stepline.procx.beam_search import Caption, generate
 from stepline.procx.dataset import speech_window, timed_texts
 from stepline.procx.matcher import QueryIndex, boxes_to_spans
-from stepline.procx.model import ModelOutput, ProcX
+from stepline.procx.model import ProcX
+from stepline.procx.output import ModelOutput
 from stepline.procx.settings import DescribeSettings, SearchSettings
 from stepline.procx.vocabulary import Vocabulary, pad_tokens
 from stepline.records import FeatureSequence, Matrix, Rejected, Sentence, Span, Step
@@ -56,7 +57,9 @@ class Proposals:
     @property
     def scores(self) -> Floats:
         """What proposals are ranked by, (N,)."""
-        return self.confidence if self.likelihood is None else self.confidence + self.likelihood
+        if self.likelihood is None:
+            return self.confidence
+        return self.confidence + self.likelihood
 
     @property
     def count(self) -> int:
@@ -65,8 +68,10 @@ class Proposals:
 
     def usable(self, floor: float) -> npt.NDArray[np.intp]:
         """Return the numbers of proposals that are long enough and have a confidence of `floor`."""
-        long_enough = self.boxes[:, 1] - self.boxes[:, 0] >= MIN_STEP_SECONDS
-        return np.flatnonzero(long_enough & (self.confidence >= floor))
+        starts, ends = self.boxes.T
+        long_enough = ends - starts >= MIN_STEP_SECONDS
+        sure_enough = self.confidence >= floor
+        return np.flatnonzero(long_enough & sure_enough)
 
 
 # (number of the video, its proposals) -> which of them are steps, and their (k, 2) seconds
@@ -78,7 +83,9 @@ def place_steps(proposals: Proposals, settings: DescribeSettings) -> tuple[list[
     (k, 2) seconds."""
     queries = select_proposals(proposals, settings)
     spans = proposals.boxes[queries]
-    return queries, cut_overlaps(spans) if settings.choose == "apart" else spans
+    if settings.choose == "apart":
+        spans = cut_overlaps(spans)
+    return queries, spans
 
 
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
@@ -89,10 +96,13 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
     usable = proposals.usable(settings.floor)
     scores = proposals.scores[usable]
     if settings.choose == "surest":
-        rows = np.argsort(-scores, kind="stable")[:limit].tolist()
+        order = np.argsort(-scores, kind="stable")
+        rows = order[:limit].tolist()
     else:
-        rows = select_non_overlapping(proposals.boxes[usable], scores, limit, settings.overlap)
-    return sorted(usable[rows].tolist(), key=lambda query: (*proposals.boxes[query], query))
+        boxes = proposals.boxes[usable]
+        rows = select_non_overlapping(boxes, scores, limit, settings.overlap)
+    queries = usable[rows].tolist()
+    return sorted(queries, key=lambda query: (*proposals.boxes[query], query))
 
 
 def select_non_overlapping(
@@ -116,7 +126,9 @@ def select_non_overlapping(
 
     # which interval may come right before which: (N, N), row = the earlier one
     overlaps = ends[:, None] - starts
-    before = np.triu(overlaps <= overlap * np.minimum(lengths[:, None], lengths) + 1e-9, 1)
+    shorter = np.minimum(lengths[:, None], lengths)
+    is_apart = overlaps <= overlap * shorter + 1e-9
+    before = np.triu(is_apart, 1)
     before &= starts[:, None] <= starts  # an interval inside another does not come before it
 
     # best[k]: the greatest sum of k intervals that end with each one; parents: the one before it
@@ -124,7 +136,8 @@ def select_non_overlapping(
     best[1] = scores[order]
     parents = np.zeros(best.shape, dtype=np.int64)
     for count in range(2, limit + 1):
-        totals = np.where(before, best[count - 1][:, None], -np.inf)  # (N, N)
+        sums = best[count - 1][:, None]
+        totals = np.where(before, sums, -np.inf)  # (N, N)
         parents[count] = totals.argmax(axis=0)
         best[count] = totals.max(axis=0) + best[1]
 
@@ -132,7 +145,8 @@ def select_non_overlapping(
     count, last = divmod(int(best.argmax()), len(order))
     rows = [last]
     for size in range(count, 1, -1):
-        rows.append(int(parents[size, rows[-1]]))
+        parent = parents[size, rows[-1]]
+        rows.append(int(parent))
     return [int(order[row]) for row in reversed(rows)]
 
 
@@ -141,9 +155,12 @@ def cut_overlaps(spans: Floats) -> Floats:
     of the overlap."""
     cut: Floats = spans.copy()
     for first in range(len(cut) - 1):
-        if cut[first, 1] > cut[first + 1, 0]:
-            middle = (cut[first, 1] + cut[first + 1, 0]) / 2
-            cut[first, 1] = cut[first + 1, 0] = middle
+        end = cut[first, 1]
+        next_start = cut[first + 1, 0]
+        if end > next_start:
+            middle = (end + next_start) / 2
+            cut[first, 1] = middle
+            cut[first + 1, 0] = middle
     return cut
 
 
@@ -165,13 +182,17 @@ def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) 
     batch = stack_videos(values, durations, model.settings.rows, model.settings.features)
     with current_device().autocast():
         output = model(batch.to(device_of(model)))
+
+    # of the last decoder layer
     logits = output.predictions.logits[-1].float()  # (B, N)
-    spans = boxes_to_spans(output.predictions.boxes[-1].float()).clamp(0.0, 1.0)  # (B, N, 2)
+    boxes = output.predictions.boxes[-1].float()
+    spans = boxes_to_spans(boxes).clamp(0.0, 1.0)  # (B, N, 2)
     tensors = (logits.sigmoid(), spans, output.predictions.counts[-1])
     arrays = [tensor.double().cpu().numpy() for tensor in tensors]
     videos = []
     for duration, confidence, fractions, counts in zip(durations, *arrays, strict=True):
-        videos.append(Proposals(duration, confidence, fractions * duration, counts))
+        seconds = fractions * duration
+        videos.append(Proposals(duration, confidence, seconds, counts))
     return ProposalBatch(output, tuple(videos))
 
 
@@ -192,21 +213,27 @@ def generate_captions(
     """
     device = proposals.output.queries.device
     max_tokens = model.settings.captioner.longest_transcript
+
+    # all queries of all videos, a batch at a time
     pairs = [(video, query) for video, row in enumerate(queries) for query in row]
     texts = [text for row in speech or () for text in row]
     captions: list[Caption] = []
     for first in range(0, len(pairs), CAPTION_BATCH):
         part = slice(first, first + CAPTION_BATCH)
-        rows = torch.tensor(pairs[part], device=device)  # (M, 2)
+        video, query = torch.tensor(pairs[part], device=device).unbind(1)  # (M,) each
         tokens: Tensor | None = None
         pad: Tensor | None = None
         if speech is not None and vocabulary is not None:
             transcripts = [vocabulary.encode(text)[:max_tokens] for text in texts[part]]
-            tokens, pad = (tensor.to(device) for tensor in pad_tokens(transcripts))  # (M, A) each
+            tokens, pad = pad_tokens(transcripts)  # (M, A) each
+            tokens = tokens.to(device)
+            pad = pad.to(device)
         with current_device().autocast():
-            index = QueryIndex.last_layer(rows[:, 0], rows[:, 1])
+            index = QueryIndex.last_layer(video, query)
             context = model.context(proposals.output, index, tokens, pad)
             captions += generate(model.captioner, context, search)
+
+    # by video again
     rest = iter(captions)
     return [[next(rest) for _ in row] for row in queries]
 
@@ -233,9 +260,11 @@ def with_likelihood(
     )
     videos = []
     for video, captions in zip(proposals.videos, rows, strict=True):
-        lengths = np.array([max(caption.length, 1) for caption in captions], dtype=np.float64)
-        total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
-        likelihood = settings.caption_weight * total / lengths**settings.caption_power  # (N,)
+        lengths = [max(caption.length, 1) for caption in captions]
+        totals = [caption.log_probability for caption in captions]
+        total = np.array(totals, dtype=np.float64)  # (N,)
+        divisor = np.array(lengths, dtype=np.float64) ** settings.caption_power
+        likelihood = settings.caption_weight * total / divisor  # (N,)
         videos.append(replace(video, likelihood=likelihood))
     return replace(proposals, videos=tuple(videos))
 
@@ -257,10 +286,11 @@ class VideoToDescribe:
     speech: tuple[Sentence, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (self.seconds > 0 and self.end > 0) or not np.isfinite(self.values).all():
-            what = f"{self.seconds} s of features for {self.end} s"
+        has_length = self.seconds > 0 and self.end > 0
+        if not has_length or not np.isfinite(self.values).all():
+            length = f"{self.seconds} s of features for {self.end} s"
             raise ShapeError(
-                f"a video to describe needs finite features and a length above 0, not {what}"
+                f"a video to describe needs finite features and a length above 0, not {length}"
             )
 
 
@@ -291,9 +321,12 @@ def describe(
     if not len(features.values):
         return Description()
     seconds = features.duration
-    end = seconds if duration is None else min(seconds, duration)
+    end = seconds
+    if duration is not None:
+        end = min(seconds, duration)
     video = VideoToDescribe(features.values, seconds, end, tuple(speech))
-    return describe_many(model, vocabulary, [video], settings, around=around)[0]
+    (description,) = describe_many(model, vocabulary, [video], settings, around=around)
+    return description
 
 
 def describe_many(
@@ -313,7 +346,8 @@ def describe_many(
     to read speech that cannot.
     """
     settings = settings or DescribeSettings()
-    return StepDescriber(model, vocabulary, settings, around, selector).describe(videos)
+    describer = StepDescriber(model, vocabulary, settings, around, selector)
+    return describer.describe(videos)
 
 
 @dataclass(frozen=True)
@@ -342,45 +376,52 @@ class StepDescriber:
         """Return what the videos of one batch show; the first of them is number `first`."""
         # what the network proposes, ranked as the settings say
         values = [video.values for video in videos]
-        proposals = propose(self.model, values, [video.seconds for video in videos])
+        seconds = [video.seconds for video in videos]
+        batch = propose(self.model, values, seconds)
         if self.settings.caption_weight:
-            speech = self._speech(videos, proposals, _all_queries(proposals))
-            proposals = with_likelihood(
-                self.model, proposals, self.settings, speech, self.vocabulary
-            )
+            speech = self._speech(videos, batch, _all_queries(batch))
+            batch = with_likelihood(self.model, batch, self.settings, speech, self.vocabulary)
 
         # which of the proposals are steps, and where
         queries: list[list[int]] = []
         spans: list[Floats] = []
-        for number, (video, proposed) in enumerate(zip(videos, proposals.videos, strict=True)):
-            selection: tuple[list[int], Floats] = [], proposed.boxes[:0]
-            if len(video.values) and self.selector is not None:
-                selection = self.selector(first + number, proposed)
-            elif len(video.values):
-                selection = place_steps(proposed, self.settings)
-            queries.append(selection[0])
-            spans.append(selection[1])
+        for number, video in enumerate(videos, start=first):
+            steps, places = self._select(number, video, batch.videos[number - first])
+            queries.append(steps)
+            spans.append(places)
 
         # a sentence for each
         captions = generate_captions(
             self.model,
-            proposals,
+            batch,
             queries,
             self.settings.search,
-            speech=self._speech(videos, proposals, queries),
+            speech=self._speech(videos, batch, queries),
             vocabulary=self.vocabulary,
         )
         descriptions = []
-        rows = zip(videos, proposals.videos, queries, spans, captions, strict=True)
-        for video, proposed, steps, places, sentences in rows:
-            scores = proposed.confidence[steps]  # (k,)
-            descriptions.append(_description(video, scores, places, self.vocabulary, sentences))
+        rows = zip(videos, batch.videos, queries, spans, captions, strict=True)
+        for video, proposals, steps, places, sentences in rows:
+            scores = proposals.confidence[steps]  # (k,)
+            description = _description(video, scores, places, self.vocabulary, sentences)
+            descriptions.append(description)
         return descriptions
+
+    def _select(
+        self, number: int, video: VideoToDescribe, proposals: Proposals
+    ) -> tuple[list[int], Floats]:
+        """Return which proposals of the video of this number are steps, and where, (k, 2)
+        seconds."""
+        if not len(video.values):
+            return [], proposals.boxes[:0]
+        if self.selector is not None:
+            return self.selector(number, proposals)
+        return place_steps(proposals, self.settings)
 
     def _speech(
         self,
         videos: Sequence[VideoToDescribe],
-        proposals: ProposalBatch,
+        batch: ProposalBatch,
         queries: Sequence[Sequence[int]],
     ) -> list[list[str]] | None:
         """Return what is said around each video's `queries`; None where the settings do not read
@@ -388,9 +429,9 @@ class StepDescriber:
         if not self.settings.speech:
             return None
         windows = []
-        for video, proposed, row in zip(videos, proposals.videos, queries, strict=True):
+        for video, proposals, row in zip(videos, batch.videos, queries, strict=True):
             texts = timed_texts(video.speech)
-            boxes = proposed.boxes.tolist()
+            boxes = proposals.boxes.tolist()
             windows.append([speech_window(texts, self.around, *boxes[query]) for query in row])
         return windows
 
@@ -411,14 +452,19 @@ def _description(
         text = vocabulary.decode(caption.tokens)
         start = round(start, ROUND_DECIMALS)
         end = round(min(end, video.end), ROUND_DECIMALS)
-        if not text or end - start < MIN_STEP_SECONDS:
-            reason = TOO_SHORT if text else NO_WORDS
-            dropped.append(Rejected(what="step", text=text, reason=reason))
+        if not text:
+            dropped.append(Rejected(what="step", text=text, reason=NO_WORDS))
+            continue
+        if end - start < MIN_STEP_SECONDS:
+            dropped.append(Rejected(what="step", text=text, reason=TOO_SHORT))
             continue
         span = Span(start, end)
         at = round(span.center, ROUND_DECIMALS)
         score = round(score, ROUND_DECIMALS)
-        steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
+        step = Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score)
+        steps.append(step)
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
-    numbered = (step.model_copy(update={"id": str(n)}) for n, step in enumerate(steps, start=1))
+    numbered = []
+    for number, step in enumerate(steps, start=1):
+        numbered.append(step.model_copy(update={"id": str(number)}))
     return Description(tuple(numbered), tuple(dropped))

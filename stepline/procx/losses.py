@@ -36,7 +36,8 @@ from stepline.errors import ShapeError
 from stepline.procx.batch import StepBatch
 from stepline.procx.captioner import Captioner
 from stepline.procx.matcher import Matches, Targets, boxes_to_spans, giou, hungarian_match, iou
-from stepline.procx.model import ModelOutput, Predictions, ProcX
+from stepline.procx.model import ProcX
+from stepline.procx.output import ModelOutput, Predictions
 from stepline.procx.settings import CaptionMean, CountForm, LossSettings
 from stepline.training.loop import Loss
 
@@ -98,34 +99,40 @@ def _text_losses(
     """Return the losses "caption" and "contrast" of the matches' sentences."""
     rows = batch.rows(matches.video, matches.step)  # (M,)
     captions = batch.captions.take(rows)
-    speech, speech_pad = None, None
+    speech = None
+    speech_pad = None
     if batch.speech is not None and batch.speech_pad is not None:
-        speech, speech_pad = batch.speech[rows], batch.speech_pad[rows]
+        speech = batch.speech[rows]
+        speech_pad = batch.speech_pad[rows]
     context = model.context(output, matches, speech, speech_pad)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
-    layers = len(output.queries) if settings.text_layers == "every" else 1
-    losses = {
-        "caption": caption_loss(
-            decoded.logits,
-            captions.targets,
-            captions.token_pad,
-            settings.label_smoothing,
-            layers=layers,
-            average=settings.caption_mean,
-        )
-    }
-    texts, captioner = decoded.text_vectors, model.captioner
+    layers = 1
+    if settings.text_layers == "every":
+        layers = len(output.queries)
+    caption = caption_loss(
+        decoded.logits,
+        captions.targets,
+        captions.token_pad,
+        settings.label_smoothing,
+        layers=layers,
+        average=settings.caption_mean,
+    )
+
+    # the contrast, of a captioner that has vectors
+    losses = {"caption": caption}
+    captioner = model.captioner
+    texts = decoded.text_vectors
     if texts is None or not isinstance(captioner, Captioner) or not settings.contrast_weight:
         return losses
     queries = captioner.query_vectors(context.queries)  # (M, d)
-    further, more = None, batch.alternatives
-    if more is not None and settings.contrast == "multiple":
-        sentences = more.sentences
+    alternatives = batch.alternatives
+    further = None
+    if alternatives is not None and settings.contrast == "multiple":
+        sentences = alternatives.sentences
         vectors = captioner.sentence_vectors(sentences.tokens, sentences.token_pad)  # (O, d)
-        further = AlternativeTexts(vectors, more.video, more.step)
-    losses["contrast"] = contrastive_loss(
-        queries, texts, matches, model.temperature(), settings, further
-    )
+        further = AlternativeTexts(vectors, alternatives.video, alternatives.step)
+    temperature = model.temperature()
+    losses["contrast"] = contrastive_loss(queries, texts, matches, temperature, settings, further)
     return losses
 
 
@@ -142,10 +149,11 @@ def localization_losses(
     """
     settings = settings or LossSettings()
     matches = hungarian_match(predictions.logits, predictions.boxes, targets, settings.match)
-    steps = targets.counts.sum()
     boxes = matches.of_queries(predictions.boxes).float()  # (M, 2)
     truth = matches.of_steps(targets.boxes)
     agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))  # (M,)
+    disagreement = (1 - agreement).sum()
+    distance = (boxes - truth).abs().sum()
     confidence = _confidence_loss(predictions.logits, matches, agreement, settings)
     count = count_loss(
         predictions.counts,
@@ -155,10 +163,11 @@ def localization_losses(
         spread=settings.count_spread,
         beta=settings.count_beta,
     )
+    steps = targets.counts.sum()
     videos = torch.tensor(len(targets.boxes), device=steps.device)
     losses = {
-        "giou": Loss((1 - agreement).sum(), steps),
-        "l1": Loss((boxes - truth).abs().sum(), steps),
+        "giou": Loss(disagreement, steps),
+        "l1": Loss(distance, steps),
         "confidence": Loss(confidence.sum(), steps.clamp(min=1)),
         "count": Loss(count.sum(), videos),
     }
@@ -177,9 +186,9 @@ def _confidence_loss(
         return focal_loss(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
     quality = torch.zeros_like(logits, dtype=torch.float32)
     quality[index] = 0.5 * (1 + agreement.detach())
-    return varifocal_loss(
-        logits, quality, alpha=settings.varifocal_alpha, gamma=settings.varifocal_gamma
-    )
+    alpha = settings.varifocal_alpha
+    gamma = settings.varifocal_gamma
+    return varifocal_loss(logits, quality, alpha=alpha, gamma=gamma)
 
 
 def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Tensor:
@@ -191,7 +200,9 @@ def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -
     correct = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
     # (1 - p_right)^gamma, whose gradient is finite everywhere
     modulation = (gamma * F.logsigmoid(-correct)).exp()
-    return torch.where(matched, alpha, 1 - alpha) * modulation * -F.logsigmoid(correct)
+    weight = torch.where(matched, alpha, 1 - alpha)
+    cross_entropy = -F.logsigmoid(correct)
+    return weight * modulation * cross_entropy
 
 
 def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
@@ -201,10 +212,13 @@ def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: floa
     one; it is a target and passes no gradient. Source: ProcX equation 13, mended; VarifocalNet
     (Zhang et al. 2021), alpha 0.75, gamma 2.
     """
-    logits, quality = logits.float(), quality.detach().float()
+    logits = logits.float()
+    quality = quality.detach().float()
     cross_entropy = F.binary_cross_entropy_with_logits(logits, quality, reduction="none")
-    without = alpha * (gamma * F.logsigmoid(logits)).exp()  # alpha p^gamma
-    return torch.where(quality > 0, quality, without) * cross_entropy
+    modulation = (gamma * F.logsigmoid(logits)).exp()  # p^gamma
+    without = alpha * modulation
+    weight = torch.where(quality > 0, quality, without)
+    return weight * cross_entropy
 
 
 def count_loss(
@@ -229,13 +243,19 @@ def count_loss(
         raise ShapeError(
             f"rates of counts must be ({classes},), one a count, not {tuple(rates.shape)}"
         )
-    logits, true = logits.float(), counts.clamp(max=classes - 1)
+    logits = logits.float()
+    true = counts.clamp(max=classes - 1)
     if form == "cross_entropy":
         index = true.expand(logits.shape[:-1])[..., None]  # (..., B, 1)
-        return -logits.log_softmax(dim=-1).gather(-1, index)[..., 0]
+        log_p = logits.log_softmax(dim=-1).gather(-1, index)
+        return -log_p[..., 0]
+
+    # a count near the true one is forgiven
     right = F.one_hot(true, classes).to(logits)  # (B, C)
-    distance = torch.arange(classes, device=logits.device) - true[:, None]  # (B, C)
-    wrong = (1 - (-distance.square() / (2 * spread**2)).exp()) ** beta
+    numbers = torch.arange(classes, device=logits.device)
+    distance = numbers - true[:, None]  # (B, C)
+    nearness = (-distance.square() / (2 * spread**2)).exp()
+    wrong = (1 - nearness) ** beta
     weight = torch.where(right > 0, 1.0, wrong)
     if rates is not None:
         weight = weight * (1 - rates)
@@ -253,13 +273,16 @@ def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
     number = torch.tensor(list(counts), dtype=torch.int64)
     if not len(number):
         raise ShapeError("no video to count the steps of; give at least one")
-    return number.clamp(max=classes - 1).bincount(minlength=classes) / len(number)
+    classed = number.clamp(max=classes - 1)
+    return classed.bincount(minlength=classes) / len(number)
 
 
 def caption_matches(matches: Matches, settings: LossSettings, layers: int) -> Matches:
     """Return the matches whose queries are captioned and contrasted: of the last of `layers`
     layers, or of all."""
-    return matches if settings.text_layers == "every" else matches.of_layer(layers - 1)
+    if settings.text_layers == "every":
+        return matches
+    return matches.of_layer(layers - 1)
 
 
 def caption_loss(
@@ -280,22 +303,24 @@ def caption_loss(
     caption's own mean, as PDVC's code. Raises ShapeError for shapes that do not fit.
     """
     if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
+        expected = "(captions, tokens, vocabulary), tokens and mask the first two"
         shapes = f"{tuple(logits.shape)}, {tuple(tokens.shape)} and {tuple(token_pad.shape)}"
-        raise ShapeError(
-            f"logits must be (captions, tokens, vocabulary), tokens and mask the first two, not {shapes}"
-        )
-    by_token = F.cross_entropy(
+        raise ShapeError(f"logits must be {expected}, not {shapes}")
+    targets = tokens.masked_fill(token_pad, IGNORED_TOKEN)
+    flat = F.cross_entropy(
         logits.float().flatten(0, 1),
-        tokens.masked_fill(token_pad, IGNORED_TOKEN).flatten(),  # (M W,)
+        targets.flatten(),  # (M W,)
         ignore_index=IGNORED_TOKEN,
         reduction="none",
         label_smoothing=smoothing,
-    ).view(tokens.shape)  # (M, W)
+    )
+    by_token = flat.view(tokens.shape)  # (M, W)
     real = (~token_pad).sum(dim=1)  # (M,)
     if average == "tokens":
         return Loss(by_token.sum() * layers, real.sum())
     by_caption = by_token.sum(dim=1) / real.clamp(min=1)  # (M,)
-    return Loss(by_caption.sum() * layers, (real > 0).sum())
+    captions = (real > 0).sum()
+    return Loss(by_caption.sum() * layers, captions)
 
 
 def overlap_loss(boxes: Tensor, targets: Targets, matches: Matches) -> Loss:
@@ -304,12 +329,15 @@ def overlap_loss(boxes: Tensor, targets: Targets, matches: Matches) -> Loss:
 
     boxes: (L, B, N, 2). Each pair of a layer counts once; steps that truly overlap may.
     """
-    spans = boxes_to_spans(matches.of_queries(boxes).float())  # (M, 2)
+    matched = matches.of_queries(boxes).float()
+    spans = boxes_to_spans(matched)  # (M, 2)
     truth = boxes_to_spans(matches.of_steps(targets.boxes))  # (M, 2)
     same_video = matches.video[:, None] == matches.video
     same_layer = matches.layer[:, None] == matches.layer
     pairs = (same_video & same_layer).triu(1)  # (M, M)
-    excess = F.relu(iou(spans[:, None], spans) - iou(truth[:, None], truth))  # (M, M)
+    overlaps = iou(spans[:, None], spans)  # (M, M)
+    true_overlaps = iou(truth[:, None], truth)
+    excess = F.relu(overlaps - true_overlaps)
     return Loss((excess * pairs).sum(), targets.counts.sum())
 
 
@@ -318,15 +346,19 @@ def role_loss(output: ModelOutput, matches: Matches, temperature: float) -> Loss
 
     The queries for places pass no gradient, so that words do not move boxes by it.
     """
-    places = F.normalize(matches.of_queries(output.queries).detach().float(), dim=-1)  # (M, D)
-    words = F.normalize(matches.of_queries(output.word_queries).float(), dim=-1)  # (M, D)
+    place_queries = matches.of_queries(output.queries).detach()
+    word_queries = matches.of_queries(output.word_queries)
+    places = F.normalize(place_queries.float(), dim=-1)  # (M, D)
+    words = F.normalize(word_queries.float(), dim=-1)  # (M, D)
     layers = matches.layer.unique().tolist()
     total = words.sum() * 0
     for layer in layers:
         rows = matches.layer == layer
-        own = torch.eye(int(rows.sum()), dtype=torch.bool, device=rows.device)
+        count = int(rows.sum())
+        own = torch.eye(count, dtype=torch.bool, device=rows.device)
         scale = torch.tensor(temperature, device=rows.device)
-        total = total + info_nce(words[rows], places[rows], own, scale) * len(layers)
+        layer_loss = info_nce(words[rows], places[rows], own, scale)
+        total = total + layer_loss * len(layers)
     return Loss(total, torch.tensor(len(matches), device=words.device))
 
 
@@ -360,7 +392,10 @@ def contrastive_loss(
     in time when neighbours count as right ("multiple"); so do `further` wordings of the steps then,
     if there are any.
     """
-    reach = settings.neighbours if settings.contrast == "multiple" else 0
+    is_multiple = settings.contrast == "multiple"
+    reach = 0
+    if is_multiple:
+        reach = settings.neighbours
     layers = matches.layer.unique().tolist()
     total = queries.sum() * 0
     for layer in layers:
@@ -368,10 +403,12 @@ def contrastive_loss(
         own = matches.of_layer(layer)
         sentences = texts[rows]
         positive = positive_mask(own, reach)
-        if further is not None and settings.contrast == "multiple":
+        if further is not None and is_multiple:
             sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
-            positive = torch.cat((positive, further.positives(own, reach)), dim=1)
-        total = total + info_nce(queries[rows], sentences, positive, temperature) * len(layers)
+            others = further.positives(own, reach)
+            positive = torch.cat((positive, others), dim=1)
+        layer_loss = info_nce(queries[rows], sentences, positive, temperature)
+        total = total + layer_loss * len(layers)
     return Loss(total, torch.tensor(len(matches), device=queries.device))
 
 
@@ -389,22 +426,24 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
     """
     shape = (len(queries), len(texts))
     if positive.shape != shape:
-        raise ShapeError(
-            f"positives must be {shape}, queries by sentences, not {tuple(positive.shape)}"
-        )
+        expected = f"{shape}, queries by sentences"
+        raise ShapeError(f"positives must be {expected}, not {tuple(positive.shape)}")
     if not positive.numel():
         return queries.sum() * 0 + texts.sum() * 0
     with torch.autocast(queries.device.type, enabled=False):
-        logits = queries.float() @ texts.float().T / temperature  # (M, P)
+        cosines = queries.float() @ texts.float().T
+        logits = cosines / temperature  # (M, P)
     to_text = _negative_log_positive(logits, positive, dim=1)  # (M,)
     to_query = _negative_log_positive(logits, positive, dim=0)  # (P,)
-    return 0.5 * (to_text.sum() + to_query.sum() * len(queries) / len(texts))
+    scaled = to_query.sum() * len(queries) / len(texts)
+    return 0.5 * (to_text.sum() + scaled)
 
 
 def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
     """Return -log of the positives' probability along `dim`; 0 where there is none."""
     right = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
-    return torch.where(positive.any(dim), logits.logsumexp(dim) - right, 0.0)
+    everything = logits.logsumexp(dim)
+    return torch.where(positive.any(dim), everything - right, 0.0)
 
 
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
@@ -419,5 +458,6 @@ def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
 
 def _of_same_steps(matches: Matches, video: Tensor, step: Tensor, neighbours: int) -> Tensor:
     """Return which of steps (P,) of videos (P,) are a match's own or its neighbours, (M, P)."""
-    same = matches.video[:, None] == video
-    return same & ((matches.step[:, None] - step).abs() <= neighbours)
+    is_same_video = matches.video[:, None] == video
+    distance = (matches.step[:, None] - step).abs()
+    return is_same_video & (distance <= neighbours)

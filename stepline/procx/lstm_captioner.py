@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.procx.captioner import CaptionContext, CaptionerOutput
+from stepline.procx.caption_context import CaptionContext, CaptionerOutput
 from stepline.procx.deformable_attention import sampling_points
 from stepline.procx.settings import AttentionSettings, CaptionerSettings
 from stepline.training.layers import Dropout, Linear
@@ -43,9 +43,9 @@ class AttendedLevels:
 
     def take(self, rows: Tensor) -> "AttendedLevels":
         """Return what these captions attend to, (R',) indices."""
-        return replace(
-            self, first=self.first[rows], boxes=self.boxes[rows], queries=self.queries[rows]
-        )
+        first = self.first[rows]
+        boxes = self.boxes[rows]
+        return replace(self, first=first, boxes=boxes, queries=self.queries[rows])
 
 
 class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -56,47 +56,66 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         self.settings = settings
         width = settings.width
         self.offsets = Linear(2 * width, settings.levels * settings.points)
-        self.value, self.hint, self.hidden = (Linear(width, width) for _ in range(3))
+        self.value = Linear(width, width)
+        self.hint = Linear(width, width)
+        self.hidden = Linear(width, width)
         self.share = Linear(width, 1)
         nn.init.xavier_uniform_(self.value.weight)
         nn.init.zeros_(self.value.bias)
         nn.init.zeros_(self.offsets.weight)
-        spread = 2 * torch.arange(settings.points) + 1 - settings.points  # -3, -1, 1, 3 of 4
+        numbers = torch.arange(settings.points)
+        spread = 2 * numbers + 1 - settings.points  # -3, -1, 1, 3 of 4
         with torch.no_grad():
             self.offsets.bias.copy_(spread.repeat(settings.levels))
 
     def attended_levels(self, context: CaptionContext) -> AttendedLevels:
         """Return what captions of this context attend to. Raises ShapeError when it holds no
         levels."""
-        levels, boxes, video = context.levels, context.boxes, context.video
+        levels = context.levels
+        boxes = context.boxes
+        video = context.video
         if levels is None or boxes is None or video is None:
             raise ShapeError(
-                "this captioner looks at the video; give the levels, and each caption's video and box"
+                "this captioner looks at the video; "
+                "give the levels, and each caption's video and box"
             )
         values = self.value(levels)  # (B, P, D)
         if context.feature_pad is not None:
             values = values.masked_fill(context.feature_pad[..., None], 0.0)
         values = values.flatten(0, 1)  # (B P, D)
-        hints, first = self.hint(values), video * levels.shape[1]
+        hints = self.hint(values)
+        first = video * levels.shape[1]
         return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
         """Return what each caption reads now, (R, D). hidden: (R, D) of the LSTM."""
-        offsets = self.offsets(torch.cat((hidden, attended.queries), dim=-1)).float()  # (R, L K)
+        # where it reads
+        state_and_query = torch.cat((hidden, attended.queries), dim=-1)
+        offsets = self.offsets(state_and_query).float()  # (R, L K)
         center, length = attended.boxes.float().unbind(-1)  # (R,) each
-        # (R, L K)
-        locations = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))
-        # (R, 1, 1, L, K)
-        by_level = locations.unflatten(1, (self.settings.levels, -1))[:, None, None]
+        unit = length[:, None] * (0.5 / self.settings.points)
+        locations = center[:, None] + offsets * unit  # (R, L K)
+        by_level = locations.unflatten(1, (self.settings.levels, -1))
+        by_level = by_level[:, None, None]  # (R, 1, 1, L, K)
         points = sampling_points(by_level, attended.lengths, self.settings.padding, backward=False)
         rows = points.position.flatten(1) + attended.first[:, None]  # (R, 2 L K)
-        sides = torch.cat((points.left_weight.flatten(1), points.right_weight.flatten(1)), dim=1)
+        left_weight = points.left_weight.flatten(1)
+        right_weight = points.right_weight.flatten(1)
+        sides = torch.cat((left_weight, right_weight), dim=1)  # (R, 2 L K)
+
+        # how much each point counts
         hints = F.embedding(rows, attended.hints) * sides[..., None]  # (R, 2 L K, D)
-        hints = torch.add(*hints.chunk(2, dim=1))  # (R, L K, D)
-        scores = self.share((hints + self.hidden(hidden)[:, None]).tanh())[..., 0]  # (R, L K)
-        weights = scores.float().softmax(dim=-1).repeat(1, 2) * sides  # (R, 2 L K)
+        left_hints, right_hints = hints.chunk(2, dim=1)
+        hints = torch.add(left_hints, right_hints)  # (R, L K, D)
+        own = self.hidden(hidden)[:, None]
+        scores = self.share((hints + own).tanh())[..., 0]  # (R, L K)
+        shares = scores.float().softmax(dim=-1)
+        weights = shares.repeat(1, 2) * sides  # (R, 2 L K)
+
+        # what it reads
         values = F.embedding(rows, attended.values)  # (R, 2 L K, D)
-        mixed: Tensor = (weights[:, None].to(values.dtype) @ values)[:, 0]  # (R, D)
+        weights = weights[:, None].to(values.dtype)
+        mixed: Tensor = (weights @ values)[:, 0]  # (R, D)
         return mixed
 
 
@@ -130,13 +149,17 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         attention: AttentionSettings | None = None,
     ) -> None:
         super().__init__()
-        self.settings, self.longest = settings, settings.longest
+        self.settings = settings
+        self.longest = settings.longest
         width = settings.width
         self.words = nn.Embedding(vocabulary, width)
-        self.looking = None if attention is None else DeformableSoftAttention(attention)
+        state_width = width
+        self.looking: DeformableSoftAttention | None = None
+        if attention is not None:
+            state_width = 2 * width  # what is seen, and the state
+            self.looking = DeformableSoftAttention(attention)
         self.fed = Linear(2 * width, 4 * width)  # word and query to the gates
-        # what is seen, and the state
-        self.kept = Linear(width if attention is None else 2 * width, 4 * width)
+        self.kept = Linear(state_width, 4 * width)
         self.out = Linear(width, vocabulary)
         self.drop = Dropout(settings.dropout)
         for table in (self.words, self.out):  # PDVC
@@ -155,34 +178,42 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
             raise ShapeError(
                 f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each"
             )
-        queries = context.queries[:, None].expand(-1, tokens.shape[1], -1)  # (M, W, D)
+        queries = context.queries[:, None]
+        queries = queries.expand(-1, tokens.shape[1], -1)  # (M, W, D)
         if not tokens.numel():
             return CaptionerOutput(self.out(queries), None)
         state = self.begin(context)
-        fed = self.fed(torch.cat((self.words(tokens), queries), dim=-1))  # (M, W, 4 D)
-        # (M, W, D)
-        rows = torch.stack([self._lstm_step(gates, state) for gates in fed.unbind(1)], dim=1)
-        return CaptionerOutput(self.out(self.drop(rows)), None)
+        words_and_queries = torch.cat((self.words(tokens), queries), dim=-1)
+        inputs = self.fed(words_and_queries)  # (M, W, 4 D)
+        rows = [self._lstm_step(gates, state) for gates in inputs.unbind(1)]
+        hidden = self.drop(torch.stack(rows, dim=1))  # (M, W, D)
+        return CaptionerOutput(self.out(hidden), None)
 
     def begin(self, context: CaptionContext) -> LstmState:
         """Return the state from which captions of this context are written."""
         empty = torch.zeros_like(context.queries)
-        attended = None if self.looking is None else self.looking.attended_levels(context)
+        attended = None
+        if self.looking is not None:
+            attended = self.looking.attended_levels(context)
         return LstmState(context.queries, empty, empty, attended)
 
     def step(self, tokens: Tensor, state: LstmState) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
-        fed = self.fed(torch.cat((self.words(tokens), state.queries), dim=-1))  # (R, 4 D)
-        return self.out(self._lstm_step(fed, state))
+        words_and_queries = torch.cat((self.words(tokens), state.queries), dim=-1)
+        gates = self.fed(words_and_queries)  # (R, 4 D)
+        hidden = self._lstm_step(gates, state)
+        return self.out(hidden)
 
-    def _lstm_step(self, fed: Tensor, state: LstmState) -> Tensor:
-        """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and
+    def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
+        """Return the layer's next hidden state (R, D), and keep it. inputs: (R, 4 D), what word and
         query add to gates."""
         recurrent = state.hidden
         if self.looking is not None:
             video_rows = self.looking(state.hidden, state.attended)  # (R, D)
             recurrent = torch.cat((video_rows, state.hidden), dim=-1)  # (R, 2 D)
-        enter, forget, new, show = (fed + self.kept(recurrent)).chunk(4, dim=-1)  # (R, D) each
-        state.cell = forget.sigmoid() * state.cell + enter.sigmoid() * new.tanh()
+        gates = inputs + self.kept(recurrent)
+        enter, forget, new, show = gates.chunk(4, dim=-1)  # (R, D) each
+        past = forget.sigmoid() * state.cell
+        state.cell = past + enter.sigmoid() * new.tanh()
         state.hidden = show.sigmoid() * state.cell.tanh()
         return state.hidden

@@ -25,13 +25,16 @@ LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
 def boxes_to_spans(boxes: Tensor) -> Tensor:
     """Return (start, end) for (center, length), both (..., 2)."""
     center, length = boxes.unbind(-1)
-    return torch.stack((center - 0.5 * length, center + 0.5 * length), dim=-1)
+    start = center - 0.5 * length
+    end = center + 0.5 * length
+    return torch.stack((start, end), dim=-1)
 
 
 def spans_to_boxes(spans: Tensor) -> Tensor:
     """Return (center, length) for (start, end), both (..., 2)."""
     start, end = spans.unbind(-1)
-    return torch.stack(((start + end) / 2, end - start), dim=-1)
+    center = (start + end) / 2
+    return torch.stack((center, end - start), dim=-1)
 
 
 def iou(first: Tensor, second: Tensor) -> Tensor:
@@ -48,7 +51,9 @@ def giou(first: Tensor, second: Tensor) -> Tensor:
     ends = torch.maximum(first[..., 1], second[..., 1])
     starts = torch.minimum(first[..., 0], second[..., 0])
     hull = (ends - starts).clamp(min=0)
-    return overlap / (union + UNION_EPSILON) - (hull - union) / (hull + UNION_EPSILON)
+    agreement = overlap / (union + UNION_EPSILON)
+    in_neither = (hull - union) / (hull + UNION_EPSILON)
+    return agreement - in_neither
 
 
 def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,7 +61,9 @@ def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     ends = torch.minimum(first[..., 1], second[..., 1])
     starts = torch.maximum(first[..., 0], second[..., 0])
     overlap = (ends - starts).clamp(min=0)
-    lengths = (first[..., 1] - first[..., 0]) + (second[..., 1] - second[..., 0])
+    first_length = first[..., 1] - first[..., 0]
+    second_length = second[..., 1] - second[..., 0]
+    lengths = first_length + second_length
     return overlap, lengths - overlap
 
 
@@ -87,18 +94,22 @@ def build_targets(
         raise ShapeError(
             f"{len(spans)} videos have spans, {len(durations)} a duration; give both for each"
         )
-    boxes = torch.zeros(len(spans), max(map(len, spans), default=0), 2)  # (B, K, 2)
+    most_steps = max(map(len, spans), default=0)
+    boxes = torch.zeros(len(spans), most_steps, 2)  # (B, K, 2)
     box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
-    for video, (steps, duration) in enumerate(zip(spans, durations, strict=True)):
+    videos = zip(spans, durations, strict=True)
+    for video, (steps, duration) in enumerate(videos):
         if not duration > 0:
             raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
         for number, (start, end) in enumerate(steps):
-            first, last = max(0.0, start) / duration, min(duration, end) / duration
-            if not start <= end or not first <= last:  # NaN too
-                raise ShapeError(
-                    f"step {start}-{end} does not lie in the video's 0-{duration} seconds; leave it out"
-                )
-            boxes[video, number] = torch.tensor([first, last])
+            first = max(0.0, start) / duration
+            last = min(duration, end) / duration
+            is_span = start <= end and first <= last
+            if not is_span:  # NaN too
+                video_span = f"the video's 0-{duration} seconds"
+                raise ShapeError(f"step {start}-{end} does not lie in {video_span}; leave it out")
+            span = torch.tensor([first, last])
+            boxes[video, number] = span
             box_pad[video, number] = False
     return Targets(spans_to_boxes(boxes), box_pad)
 
@@ -134,9 +145,9 @@ class Matches(QueryIndex):
     def of_layer(self, layer: int) -> "Matches":
         """Return the matches of one layer, whose number is not below 0."""
         rows = self.layer == layer
-        parts = (self.layer, self.video, self.query, self.step)
-        layers, videos, queries, steps = (part[rows] for part in parts)
-        return Matches(layers, videos, queries, steps, self.unmatched)
+        return Matches(
+            self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched
+        )
 
     def of_queries(self, values: Tensor) -> Tensor:
         """Return what (L, B, N, ...) holds for each match's query, (M, ...)."""
@@ -159,43 +170,59 @@ def hungarian_match(
     """
     from scipy.optimize import linear_sum_assignment
 
-    if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
-        shapes = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
-        raise ShapeError(
-            f"matching takes {shapes}, not {tuple(logits.shape)} and {tuple(boxes.shape)}"
-        )
+    box_shape = (*logits.shape, 2)
+    if logits.ndim != 3 or boxes.shape != box_shape:
+        expected = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
+        shapes = f"{tuple(logits.shape)} and {tuple(boxes.shape)}"
+        raise ShapeError(f"matching takes {expected}, not {shapes}")
     if logits.shape[1] != len(targets.boxes):
         raise ShapeError(
             f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}"
         )
-    costs = match_costs(logits, boxes, targets, settings or MatchSettings()).cpu()  # (L, B, N, K)
+    settings = settings or MatchSettings()
+    costs = match_costs(logits, boxes, targets, settings).cpu()  # (L, B, N, K)
     if not bool(torch.isfinite(costs).all()):
         raise ShapeError(
             "a confidence or box of the network is NaN or infinite; lower train.learning_rate"
         )
+
     # numbers of each video's steps
-    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]
+    real = []
+    for pad in targets.box_pad.cpu():
+        numbers = (~pad).nonzero().flatten()
+        real.append(numbers.tolist())
+
+    # the cheapest pairs of each layer and video
     rows: list[tuple[int, int, int, int]] = []
     for layer, videos in enumerate(costs.numpy()):
         for video, (cost, numbers) in enumerate(zip(videos, real, strict=True)):
             queries, columns = linear_sum_assignment(cost[:, numbers])
             for query, column in zip(queries.tolist(), columns, strict=True):
                 rows.append((layer, video, query, numbers[column]))
-    table = torch.tensor(rows, dtype=torch.int64, device=logits.device).view(-1, 4)  # (M, 4)
-    unmatched = sum(map(len, real)) * len(logits) - len(rows)
-    return Matches(table[:, 0], table[:, 1], table[:, 2], table[:, 3], unmatched)
+    table = torch.tensor(rows, dtype=torch.int64, device=logits.device)
+    table = table.view(-1, 4)  # (M, 4)
+    layers, batch_rows, queries, steps = table.unbind(1)
+    step_count = sum(map(len, real)) * len(logits)
+    return Matches(layers, batch_rows, queries, steps, step_count - len(rows))
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
     """Return the matching cost of each query and step, (L, B, N, K) float32; padded steps mean
     nothing."""
+    # the confidence, as in the focal loss
     p = logits.float().sigmoid()  # (L, B, N)
-    with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + LOG_EPSILON).log()
-    without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + LOG_EPSILON).log()
-    confidence = settings.confidence * (with_step - without)[..., None]  # (L, B, N, 1)
+    log_p = (p + LOG_EPSILON).log()
+    log_without = (1 - p + LOG_EPSILON).log()
+    with_step = settings.alpha * (1 - p) ** settings.gamma * -log_p
+    without = (1 - settings.alpha) * p**settings.gamma * -log_without
+    advantage = (with_step - without)[..., None]  # (L, B, N, 1)
+    confidence = settings.confidence * advantage
+
+    # the boxes
     boxes = boxes.float()[..., None, :]  # (L, B, N, 1, 2)
     truth = targets.boxes.float()[:, None]  # (B, 1, K, 2)
-    distance = (boxes - truth).abs().sum(dim=-1)  # (L, B, N, K)
+    difference = (boxes - truth).abs()
+    distance = difference.sum(dim=-1)  # (L, B, N, K)
     agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))
     return confidence + settings.l1 * distance - settings.giou * agreement

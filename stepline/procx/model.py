@@ -15,7 +15,6 @@ other, N queries, C counts, M captions, A tokens of what is said, H heads, D wid
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -23,11 +22,14 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.procx.batch import Videos
-from stepline.procx.captioner import CaptionContext, Captioner
+from stepline.procx.caption_context import CaptionContext
+from stepline.procx.captioner import Captioner
 from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.matcher import QueryIndex
+from stepline.procx.output import ModelOutput, Predictions
 from stepline.procx.settings import ModelSettings, PositionForm
+from stepline.procx.temperature import Temperature
 from stepline.training.layers import Dropout, FeedForward, Linear
 
 PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
@@ -40,7 +42,6 @@ SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
 LENGTH_EPSILON = 1e-6  # PDVC's code
 # rows from the beginning of a row to where it is said to be; 0.5: PDVC's code
 POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
-LEAST_TEMPERATURE = 0.01  # CLIP
 
 
 def standardise(values: Tensor) -> Tensor:
@@ -50,7 +51,9 @@ def standardise(values: Tensor) -> Tensor:
     Unit rows have numbers near 1 / sqrt(F), which the convolutions' biases outgrow before the
     contents are learned.
     """
-    size = values.float().square().mean(dim=(1, 2), keepdim=True).sqrt()  # (B, 1, 1)
+    squares = values.float().square()
+    mean = squares.mean(dim=(1, 2), keepdim=True)
+    size = mean.sqrt()  # (B, 1, 1)
     return values / size.clamp(min=1e-12)
 
 
@@ -60,12 +63,14 @@ class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to m
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        width, levels = settings.attention.width, settings.attention.levels
-        # the second level is made of the features too, as PDVC's code has it
-        inputs = [settings.features if level <= 1 else width for level in range(levels)]
-        self.steps = nn.ModuleList(
-            _pyramid_step(wide, width, level) for level, wide in enumerate(inputs)
-        )
+        width = settings.attention.width
+        self.steps = nn.ModuleList()
+        for level in range(settings.attention.levels):
+            # the second level is made of the features too, as PDVC's code has it
+            width_in = width
+            if level <= 1:
+                width_in = settings.features
+            self.steps.append(_pyramid_step(width_in, width, level))
 
     def forward(self, values: Tensor) -> list[Tensor]:
         """Return each level of rows (B, R, F), the finest first: (B, R / 2^level, D), halves
@@ -79,18 +84,18 @@ class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to m
 
 
 def _pyramid_step(width_in: int, width: int, level: int) -> nn.Sequential:
-    kernel = {"kernel_size": 1} if level == 0 else {"kernel_size": 3, "stride": 2, "padding": 1}
-    convolution = nn.Conv1d(width_in, width, **kernel)
+    if level == 0:
+        convolution = nn.Conv1d(width_in, width, kernel_size=1)
+    else:
+        convolution = nn.Conv1d(width_in, width, kernel_size=3, stride=2, padding=1)
     nn.init.xavier_uniform_(convolution.weight)
     nn.init.zeros_(convolution.bias)
-    return nn.Sequential(
-        convolution, nn.GroupNorm(width // math.gcd(CHANNELS_PER_GROUP, width), width)
-    )
+    groups = width // math.gcd(CHANNELS_PER_GROUP, width)
+    return nn.Sequential(convolution, nn.GroupNorm(groups, width))
 
 
 class PositionalEncoding(nn.Module):  # type: ignore[misc]
-    """What is added to say where a position stands, how long the video is, and which level it is
-    of.
+    """What is added to say where a position is, how long the video is, and which level it is of.
 
     Half of the width are sines of the fraction of the video that has passed, half a linear map of
     the duration as a row of ones; PDVC's code. With `longest_duration` 0 all are sines.
@@ -98,47 +103,64 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        width, self.longest = settings.attention.width, settings.longest_duration
+        width = settings.attention.width
+        self.longest = settings.longest_duration
         self.offset = POSITION_OFFSETS[settings.position_form]
-        self.sines = width // 2 if self.longest else width
-        self.duration = nn.Linear(self.longest, width - self.sines) if self.longest else None
-        self.level = nn.Parameter(torch.randn(settings.attention.levels, width))
+        self.sines = width
+        self.duration: nn.Linear | None = None
+        if self.longest:
+            self.sines = width // 2
+            self.duration = nn.Linear(self.longest, width - self.sines)
+        level = torch.randn(settings.attention.levels, width)
+        self.level = nn.Parameter(level)
 
     def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
         """Return the encoding of all levels' positions, (B, P, D) float32. durations: (B,)
         seconds."""
         device = durations.device
-        passed = torch.cat(
-            [
-                (torch.arange(length, device=device) + self.offset) / (length + LENGTH_EPSILON)
-                for length in lengths
-            ]
-        )
-        # (B, P, D / 2)
-        sines = sinusoidal_encoding(passed, self.sines).expand(len(durations), -1, -1)
+
+        # the fraction of the video that has passed
+        fractions = []
+        for length in lengths:
+            rows = torch.arange(length, device=device) + self.offset
+            fractions.append(rows / (length + LENGTH_EPSILON))
+        sines = sinusoidal_encoding(torch.cat(fractions), self.sines)
+        encoding = sines.expand(len(durations), -1, -1)  # (B, P, D / 2)
+
+        # how long the video is
         if self.duration is not None:
-            # (B, 256)
-            seconds = torch.arange(self.longest, device=device) < durations[:, None].floor()
-            duration = self.duration(seconds.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
-            sines = torch.cat((sines, duration.expand(-1, sines.shape[1], -1)), dim=-1)  # (B, P, D)
-        return sines + torch.repeat_interleave(
-            self.level, torch.tensor(lengths, device=device), dim=0, output_size=sum(lengths)
-        )
+            seconds = torch.arange(self.longest, device=device)
+            is_within = seconds < durations[:, None].floor()  # (B, 256)
+            ones = is_within.to(self.level.dtype)
+            duration = self.duration(ones)[:, None]  # (B, 1, D / 2)
+            by_position = duration.expand(-1, encoding.shape[1], -1)
+            encoding = torch.cat((encoding, by_position), dim=-1)  # (B, P, D)
+
+        # which level it is of
+        counts = torch.tensor(lengths, device=device)
+        level = torch.repeat_interleave(self.level, counts, dim=0, output_size=sum(lengths))
+        return encoding + level
 
 
 def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
     """Return sines and cosines in turn, of `width` in all, for fractions (P,) of a video: (P,
     width)."""
-    slow = torch.arange(width, device=fraction.device) // 2 * 2 / width  # (width,)
+    columns = torch.arange(width, device=fraction.device)
+    slow = columns // 2 * 2 / width  # (width,)
     angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
-    return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
+    sines = angle[:, 0::2].sin()
+    cosines = angle[:, 1::2].cos()
+    pairs = torch.stack((sines, cosines), dim=2)
+    return pairs.flatten(1)
 
 
 def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
     """Return the fraction of the video that has passed at the middle of each position, (P,)."""
-    return torch.cat(
-        [(torch.arange(length, device=like.device) + 0.5) / length for length in lengths]
-    )
+    fractions = []
+    for length in lengths:
+        rows = torch.arange(length, device=like.device)
+        fractions.append((rows + 0.5) / length)
+    return torch.cat(fractions)
 
 
 def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -176,7 +198,9 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         """Return rows (B, P, D) after the layer. encoding: as rows; references: (B, P, L, 1); pad:
         (B, P)."""
         attended = self.attention(rows + encoding, references, rows, lengths, pad)
-        return self.feed(self.attention_norm(rows + self.drop(attended)))
+        rows = rows + self.drop(attended)
+        normed = self.attention_norm(rows)
+        return self.feed(normed)
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
@@ -207,9 +231,12 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         encoding: as queries; references: (B, N, L, 1 or 2); levels: (B, P, D); pad: (B, P).
         """
         attended = self.among(queries + encoding, queries)
-        queries = self.among_norm(queries + self.drop(attended))
+        queries = queries + self.drop(attended)
+        queries = self.among_norm(queries)
         attended = self.attention(queries + encoding, references, levels, lengths, pad)
-        return self.feed(self.attention_norm(queries + self.drop(attended)))
+        queries = queries + self.drop(attended)
+        normed = self.attention_norm(queries)
+        return self.feed(normed)
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]
@@ -219,7 +246,8 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.heads = heads
         self.asked = Linear(width, 2 * width)  # queries and keys
-        self.value, self.out = Linear(width, width), Linear(width, width)
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
         # PDVC's code has queries, keys and values as one matrix (3 D, D), whose Xavier bound is this
         bound = math.sqrt(6 / (width + 3 * width))
         nn.init.uniform_(self.asked.weight, -bound, bound)
@@ -229,13 +257,19 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
             nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
-        """Return what rows (B, N, D) read of each other, (B, N, D); encoded: with positions, for
-        queries and keys."""
-        parts = (*self.asked(encoded).chunk(2, dim=-1), self.value(rows))
-        # (B, H, N, D/H)
-        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        mixed = F.scaled_dot_product_attention(query, key, value)  # (B, H, N, D/H)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        """Return what rows (B, N, D) read of each other; encoded: the same with their positions."""
+        queries, keys = self.asked(encoded).chunk(2, dim=-1)
+        values = self.value(rows)
+        mixed = F.scaled_dot_product_attention(
+            self._by_head(queries), self._by_head(keys), self._by_head(values)
+        )  # (B, H, N, D/H)
+        joined = mixed.transpose(1, 2).flatten(2)
+        return self.out(joined)
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        """Return (B, N, D) as (B, H, N, D/H)."""
+        by_head = rows.unflatten(-1, (self.heads, -1))
+        return by_head.transpose(1, 2)
 
 
 class ResidualFeedForward(nn.Module):  # type: ignore[misc]
@@ -245,14 +279,16 @@ class ResidualFeedForward(nn.Module):  # type: ignore[misc]
         super().__init__()
         width = settings.attention.width
         self.feed = FeedForward(width, settings.feed_forward, settings.dropout)
-        self.drop, self.norm = Dropout(settings.dropout), nn.LayerNorm(width)
+        self.drop = Dropout(settings.dropout)
+        self.norm = nn.LayerNorm(width)
         for layer in (self.feed.wide, self.feed.narrow):
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (B, N, D) for rows (B, N, D)."""
-        fed = self.feed(rows.flatten(0, 1)).view(rows.shape)
-        return self.norm(rows + self.drop(fed))
+        flat = rows.flatten(0, 1)
+        update = self.feed(flat).view(rows.shape)
+        return self.norm(rows + self.drop(update))
 
 
 class PredictionHeads(nn.Module):  # type: ignore[misc]
@@ -263,15 +299,17 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         super().__init__()
         width = settings.attention.width
         self.sure = nn.Linear(width, 1)  # confidence
-        self.box = nn.Sequential(
-            Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2)
-        )
+        first_layer = Linear(width, width)
+        second_layer = Linear(width, width)
+        box_out = nn.Linear(width, 2)
+        self.box = nn.Sequential(first_layer, nn.ReLU(), second_layer, nn.ReLU(), box_out)
         self.count = nn.Linear(width, settings.most_steps + 1)
-        nn.init.constant_(self.sure.bias, -math.log((1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY))
-        nn.init.zeros_(self.box[-1].weight)
-        nn.init.zeros_(self.box[-1].bias)
+        odds_against = (1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY
+        nn.init.constant_(self.sure.bias, -math.log(odds_against))
+        nn.init.zeros_(box_out.weight)
+        nn.init.zeros_(box_out.bias)
         if first:
-            nn.init.constant_(self.box[-1].bias[1:], INITIAL_LENGTH_LOGIT)
+            nn.init.constant_(box_out.bias[1:], INITIAL_LENGTH_LOGIT)
 
     def forward(self, queries: Tensor, references: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return logits of confidence (B, N), boxes (B, N, 2) float32, and logits of counts (B, C).
@@ -280,54 +318,15 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         """
         # (B, N, 1 or 2), no gradient passes at 0 and 1
         start = references.float().logit(eps=LOGIT_EPSILON)
-        move, length = self.box(queries).float().tensor_split([start.shape[-1]], dim=-1)
-        boxes = torch.cat((move + start, length), dim=-1).sigmoid()  # (B, N, 2)
-        return self.sure(queries)[..., 0], boxes, self.count(queries.amax(dim=1))
-
-
-class Temperature(nn.Module):  # type: ignore[misc]
-    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP; the
-    paper gives none."""
-
-    def __init__(self, start: float = 0.07) -> None:
-        super().__init__()
-        self.logarithm = nn.Parameter(torch.tensor(math.log(start)))
-
-    def forward(self) -> Tensor:
-        """Return sigma, a scalar."""
-        return self.logarithm.exp().clamp(min=LEAST_TEMPERATURE)
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What the heads say of a batch at each decoder layer, the last one last.
-
-    logits: (L, B, N) of confidence; boxes: (L, B, N, 2), center and length in [0, 1]; counts: (L,
-    B, C) logits.
-    """
-
-    logits: Tensor
-    boxes: Tensor
-    counts: Tensor
-
-
-@dataclass(frozen=True)
-class ModelOutput:
-    """What the network made of a batch.
-
-    queries: (L, B, N, D) after each decoder layer; word_queries: those that captions are written
-    from, the same unless `query_form` is "roles". levels: (B, P, D), `lengths` positions of each
-    level one after the other; fused: (B, R, D), None where the captioner does not look at it;
-    empty: as in `Videos`.
-    """
-
-    predictions: Predictions
-    queries: Tensor
-    word_queries: Tensor
-    levels: Tensor
-    lengths: tuple[int, ...]
-    fused: Tensor | None
-    empty: Tensor | None
+        numbers = self.box(queries).float()
+        moved = start.shape[-1]
+        move, length = numbers.tensor_split([moved], dim=-1)
+        moved_start = move + start
+        logits = torch.cat((moved_start, length), dim=-1)  # (B, N, 2)
+        boxes = logits.sigmoid()
+        confidence = self.sure(queries)[..., 0]
+        counts = self.count(queries.amax(dim=1))
+        return confidence, boxes, counts
 
 
 class ProcX(nn.Module):  # type: ignore[misc]
@@ -337,28 +336,36 @@ class ProcX(nn.Module):  # type: ignore[misc]
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
         self.settings = settings
-        width, depth = settings.attention.width, settings.decoder_layers
-        self.pyramid, self.places = FeaturePyramid(settings), PositionalEncoding(settings)
+        width = settings.attention.width
+
+        # the video
+        self.pyramid = FeaturePyramid(settings)
+        self.places = PositionalEncoding(settings)
         self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+
+        # the queries
         self.queries = nn.Embedding(settings.queries, width)
         self.query_places = nn.Embedding(settings.queries, width)
         self.reference = nn.Linear(width, 1)
-        self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(depth))
-        self.heads = nn.ModuleList(
-            PredictionHeads(settings, first=layer == 0) for layer in range(depth)
-        )
+        self.decoder = _decoder_layers(settings)
+        self.heads = nn.ModuleList()
+        for layer in range(settings.decoder_layers):
+            self.heads.append(PredictionHeads(settings, first=layer == 0))
         if settings.query_form == "roles":
             self.word_queries = nn.Embedding(settings.queries, width)
             self.word_query_places = nn.Embedding(settings.queries, width)
-            self.word_decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(depth))
-        transformer = settings.captioner.kind == "transformer"
-        # without a norm the fused levels drown the query
-        self.fused_norm = nn.LayerNorm(width) if transformer and settings.fuse else None
-        self.captioner: Captioner | LstmCaptioner = (
-            Captioner(settings.captioner, vocabulary)
-            if transformer
-            else LstmCaptioner(settings.captioner, vocabulary, settings.attention)
-        )
+            self.word_decoder = _decoder_layers(settings)
+
+        # the sentences; without a norm the fused levels drown the query
+        is_transformer = settings.captioner.kind == "transformer"
+        self.fused_norm: nn.LayerNorm | None = None
+        if is_transformer and settings.fuse:
+            self.fused_norm = nn.LayerNorm(width)
+        self.captioner: Captioner | LstmCaptioner
+        if is_transformer:
+            self.captioner = Captioner(settings.captioner, vocabulary)
+        else:
+            self.captioner = LstmCaptioner(settings.captioner, vocabulary, settings.attention)
         self.temperature = Temperature()
         nn.init.xavier_uniform_(self.reference.weight)
         nn.init.zeros_(self.reference.bias)
@@ -367,7 +374,8 @@ class ProcX(nn.Module):  # type: ignore[misc]
         """Return what every decoder layer says of the videos. Raises ShapeError for values of
         another width."""
         values = videos.values
-        if values.ndim != 3 or values.shape[2] != self.settings.features or not values.shape[1]:
+        has_rows = values.ndim == 3 and values.shape[1]
+        if not has_rows or values.shape[2] != self.settings.features:
             expected = f"(videos, rows, {self.settings.features})"
             raise ShapeError(
                 f"features must be {expected}, not {tuple(values.shape)}; "
@@ -377,21 +385,27 @@ class ProcX(nn.Module):  # type: ignore[misc]
         queries, predictions = self._decode(levels, lengths, pad)
         word_queries = queries
         if self.settings.query_form == "roles":
-            word_queries = self._decode_words(predictions.boxes.detach(), levels, lengths, pad)
-        # (B, R, D)
-        fused = None if self.fused_norm is None else self.fused_norm(fuse_levels(levels, lengths))
+            boxes = predictions.boxes.detach()
+            word_queries = self._decode_words(boxes, levels, lengths, pad)
+        fused = None
+        if self.fused_norm is not None:
+            total = fuse_levels(levels, lengths)
+            fused = self.fused_norm(total)  # (B, R, D)
         return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
         """Return the encoded levels (B, P, D), their lengths, and which of their positions are of
         empty videos."""
-        values = standardise(videos.values) if self.settings.standardise else videos.values
+        values = videos.values
+        if self.settings.standardise:
+            values = standardise(values)
         levels = self.pyramid(values)
         lengths = tuple(level.shape[1] for level in levels)
         rows = torch.cat(levels, dim=1)  # (B, P, D)
         encoding = self.places(lengths, videos.durations)  # (B, P, D)
         pad = _empty_rows(rows, videos.empty)
-        points = reference_points(lengths, rows)[None, :, None, None]  # (1, P, 1, 1)
+        points = reference_points(lengths, rows)
+        points = points[None, :, None, None]  # (1, P, 1, 1)
         references = points.expand(len(rows), -1, len(lengths), -1)  # (B, P, L, 1)
         for layer in self.encoder:
             rows = layer(rows, encoding, references, lengths, pad)
@@ -402,20 +416,28 @@ class ProcX(nn.Module):  # type: ignore[misc]
     ) -> tuple[Tensor, Predictions]:
         """Return the queries of every layer (L, B, N, D), and what is said of them."""
         size = (len(levels), -1, -1)
-        # (B, N, D) each
-        queries, encoding = self.queries.weight.expand(size), self.query_places.weight.expand(size)
-        # (B, N, 1)
-        start = references = self.reference(self.query_places.weight).sigmoid().expand(size)
-        by_layer, predicted = [], []
+        queries = self.queries.weight.expand(size)  # (B, N, D)
+        places = self.query_places.weight
+        encoding = places.expand(size)  # (B, N, D)
+        points = self.reference(places).sigmoid()
+        start = points.expand(size)  # (B, N, 1)
+        references = start
+        queries_by_layer = []
+        logits = []
+        boxes = []
+        counts = []
         for layer, heads in zip(self.decoder, self.heads, strict=True):
-            # (B, N, levels, 1 or 2)
-            at_levels = references[:, :, None].expand(-1, -1, len(lengths), -1)
+            at_levels = _at_levels(references, lengths)
             queries = layer(queries, encoding, at_levels, levels, lengths, pad)
-            by_layer.append(queries)
-            predicted.append(heads(queries, references))
-            references = predicted[-1][1].detach() if self.settings.refine else start
-        logits, boxes, counts = (torch.stack(part) for part in zip(*predicted, strict=True))
-        return torch.stack(by_layer), Predictions(logits, boxes, counts)
+            layer_logits, layer_boxes, layer_counts = heads(queries, references)
+            queries_by_layer.append(queries)
+            logits.append(layer_logits)
+            boxes.append(layer_boxes)
+            counts.append(layer_counts)
+            if self.settings.refine:
+                references = layer_boxes.detach()
+        predictions = Predictions(torch.stack(logits), torch.stack(boxes), torch.stack(counts))
+        return torch.stack(queries_by_layer), predictions
 
     def _decode_words(
         self, boxes: Tensor, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
@@ -430,8 +452,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         encoding = self.word_query_places.weight.expand(size)  # (B, N, D)
         by_layer = []
         for layer, references in zip(self.word_decoder, boxes, strict=True):
-            # (B, N, levels, 2)
-            at_levels = references[:, :, None].expand(-1, -1, len(lengths), -1)
+            at_levels = _at_levels(references, lengths)
             queries = layer(queries, encoding, at_levels, levels, lengths, pad)
             by_layer.append(queries)
         return torch.stack(by_layer)
@@ -462,6 +483,18 @@ class ProcX(nn.Module):  # type: ignore[misc]
         return CaptionContext(queries, output.fused, query_index.video, pad, speech, speech_pad)
 
 
+def _decoder_layers(settings: ModelSettings) -> nn.ModuleList:
+    return nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+
+
+def _at_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return references (B, N, 1 or 2) for each level, (B, N, L, 1 or 2)."""
+    by_level = references[:, :, None]
+    return by_level.expand(-1, -1, len(lengths), -1)
+
+
 def _empty_rows(rows: Tensor, empty: Tensor | None) -> Tensor | None:
     """Return which rows (B, P, D) are of empty videos, (B, P); None: none."""
-    return None if empty is None else empty[:, None].expand(rows.shape[:2])
+    if empty is None:
+        return None
+    return empty[:, None].expand(rows.shape[:2])

@@ -9,7 +9,6 @@ seed-N/               the same of each seed, where several are asked for, and se
 """
 
 import json
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,7 +26,6 @@ from stepline.errors import DatasetError, ModelError, SettingsError
 from stepline.evaluate.events import Event
 from stepline.evaluate.soda import soda
 from stepline.features import open_video_store
-from stepline.limits import parse_json
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import (
     PROCX_FILE,
@@ -40,6 +38,7 @@ from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
 from stepline.procx.inference import VideoToDescribe, describe_many, propose, select_proposals
 from stepline.procx.losses import count_frequencies, training_losses
 from stepline.procx.model import ProcX
+from stepline.procx.seeds import SeedResult, seed_result, seed_summary
 from stepline.procx.settings import (
     PROCX_TRAINING,
     DataSettings,
@@ -56,18 +55,13 @@ from stepline.training.gather import FeatureSpec, source_flaw
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
 from stepline.training.network_file import UNKNOWN_SOURCES
 from stepline.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.training.run_folder import (
-    LOG_FILE,
-    settings_that_matter,
-    settings_to_train_on,
-    versions,
-)
+from stepline.training.run_folder import settings_that_matter, settings_to_train_on, versions
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import read_records
 
 BEST_FILE, FINAL_FILE = PROCX_FILE.names
 SEEDS_FILE = "seeds.json"
-AT_ONCE = 16  # held-out videos
+SCORING_BATCH = 16  # held-out videos
 # how far from 1 the length of a unit row may lie; features are stored in half precision
 UNIT_TOLERANCE = 0.01
 OFFSET_LAYERS = "offsets"  # the layers of deformable attention that place its points
@@ -105,13 +99,17 @@ class PreparedRun:
     @cached_property
     def trained(self) -> TrainingFeatures:
         """What the network's file says of its training; one that read speech before still does."""
-        spec, data = self.samples.spec, self.settings.data
-        before = self.start.trained.around if self.start else None
+        spec = self.samples.spec
+        data = self.settings.data
+        around: float | None = None
+        if data.speech:
+            around = data.around
+        elif self.start:
+            around = self.start.trained.around
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
-        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT_TOLERANCE))
-        return TrainingFeatures(
-            spec.backbone, spec.rate, unit, data.around if data.speech else before
-        )
+        lengths = lengths[lengths > 0]
+        unit = bool(np.allclose(lengths, 1.0, atol=UNIT_TOLERANCE))
+        return TrainingFeatures(spec.backbone, spec.rate, unit, around)
 
     def counts(self) -> dict[str, Any]:
         """Return what run.json says of the samples."""
@@ -131,17 +129,6 @@ class PreparedRun:
         network = ProcX(self.settings.model, len(self.vocabulary))
         network.load_state_dict(self.start.model.state_dict())
         return network
-
-
-@dataclass(frozen=True)
-class SeedResult:
-    """What came of a seed's training. score: the best on held-out videos, None without any; loss:
-    of the last step."""
-
-    seed: int
-    folder: Path
-    score: float | None
-    loss: float
 
 
 def train_procx_run(
@@ -168,10 +155,14 @@ def train_procx_run(
     results = []
     for seed in range(settings.train.seed, settings.train.seed + seeds):
         training = settings.train.model_copy(update={"seed": seed})
-        seed_folder = folder / f"seed-{seed}" if seeds > 1 else folder
-        results.append(_train_seed(prepared, sources, seed_folder, training, start, report, device))
+        seed_folder = folder
+        if seeds > 1:
+            seed_folder = folder / f"seed-{seed}"
+        result = _train_seed(prepared, sources, seed_folder, training, start, report, device)
+        results.append(result)
     if seeds > 1 and is_first():
-        write_atomic(folder / SEEDS_FILE, json.dumps(seed_summary(results), indent=2) + "\n")
+        summary = json.dumps(seed_summary(results), indent=2)
+        write_atomic(folder / SEEDS_FILE, summary + "\n")
     return results
 
 
@@ -179,25 +170,24 @@ def prepare_run(
     sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
 ) -> PreparedRun:
     """Return all that a run starts from; `model.features` and `data.target` are filled in."""
-    data = settings.data.model_copy(
-        update={"target": settings.data.target or steps_given_by(sources.steps)}
-    )
+    # the samples
+    target = settings.data.target or steps_given_by(sources.steps)
+    data = settings.data.model_copy(update={"target": target})
     features = open_video_store(sources.features)
-    samples = gather_samples(
-        read_records(sources.steps, sources.subset),
-        features,
-        data,
-        excluded=read_excluded(sources.excluded),
-    )
+    records = read_records(sources.steps, sources.subset)
+    excluded = read_excluded(sources.excluded)
+    samples = gather_samples(records, features, data, excluded=excluded)
     if not (len(samples) or samples.omitted):
         raise DatasetError(f"{sources.steps}: {source_flaw(samples.omitted)}")
     training, held_out = samples.split(data.held_out)
-    loaded = None if start is None else load_model(start)
-    model = (
-        _settings_for(samples.spec, settings.model)
-        if loaded is None
-        else _settings_of_start(loaded, settings.model, samples.spec)
-    )
+
+    # the network
+    loaded = None
+    if start is None:
+        model = _settings_for(samples.spec, settings.model)
+    else:
+        loaded = load_model(start)
+        model = _settings_of_start(loaded, settings.model, samples.spec)
     if data.speech and model.captioner.kind == "lstm":
         raise SettingsError(
             f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out"
@@ -216,10 +206,12 @@ def _train_vocabulary(
     def texts() -> Iterator[str]:
         yield from samples.texts()
         for source in sources.words:
-            field = steps_given_by(source)
+            field: str = steps_given_by(source)
+            if field == "narration":
+                field = "sentences"
             count = 0
             for record in read_records(source):
-                rows = record.sentences if field == "narration" else getattr(record, field)
+                rows = getattr(record, field)
                 count += len(rows)
                 yield from (row.text for row in rows)
             if not count:
@@ -233,24 +225,26 @@ def _settings_for(spec: FeatureSpec, model: ModelSettings) -> ModelSettings:
     """Return settings of a network for these features. Raises SettingsError where another width was
     asked for."""
     if "features" in model.model_fields_set and model.features != spec.width:
-        raise SettingsError(
-            f"model.features={model.features}, the features have {spec.width}; leave the setting out"
-        )
+        widths = f"model.features={model.features}, the features have {spec.width}"
+        raise SettingsError(f"{widths}; leave the setting out")
     return model.model_copy(update={"features": spec.width})
 
 
 def _settings_of_start(
     loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
-    """Return the settings of a network to train on, with the dropout of `settings`. Raises where anything
-    else differs."""
+    """Return the settings of a network to train on, with the dropout of `settings`. Raises where
+    anything else differs."""
     own = settings_to_train_on(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     before = loaded.trained.backbone
-    if spec.width != own.features or (
-        spec.backbone != before and not {spec.backbone, before} & set(UNKNOWN_SOURCES)
-    ):
-        takes = f"takes features of {before!r}, {own.features} wide, not {spec.backbone!r}, {spec.width} wide"
-        raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
+    is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
+    other_backbone = spec.backbone != before and not is_unknown
+    if spec.width != own.features or other_backbone:
+        own_features = f"{before!r}, {own.features} wide"
+        raise ModelError(
+            f"{loaded.path}: takes features of {own_features}, "
+            f"not {spec.backbone!r}, {spec.width} wide; give the features that it was trained on"
+        )
     return own
 
 
@@ -267,25 +261,27 @@ def _train_seed(
     samples = prepared.samples
     whole = prepared.settings
     vocabulary = prepared.vocabulary
-    digest = None if prepared.start is None else prepared.start.sha256
+
+    # what a run in the folder must have been started from to be taken up
+    start_identity: list[object] | None = None
+    if start is not None:
+        assert prepared.start is not None
+        start_identity = [start, prepared.start.sha256]
+    settings = whole.model_copy(update={"train": training})
     identity = {
-        "settings": settings_that_matter(whole.model_copy(update={"train": training})),
-        "sources": asdict(sources) | {"start": None if start is None else [start, digest]},
+        "settings": settings_that_matter(settings),
+        "sources": asdict(sources) | {"start": start_identity},
     }
-    run: TrainingRun[ProcX] = TrainingRun(
-        folder,
-        identity,
-        lambda network, path: write_model(network, vocabulary, path, prepared.trained),
-        final=FINAL_FILE,
-        best=BEST_FILE,
-        facts={"versions": versions(), "data": prepared.counts()},
-        omitted=map(_omitted_row, samples.omitted),
-    )
+
+    def write(network: ProcX, path: Path) -> None:
+        write_model(network, vocabulary, path, prepared.trained)
 
     def train(keep_best: KeepBest) -> ProcX:
         scorer = None
         if len(prepared.held_out):
-            words = vocabulary if whole.data.held_out_score == "words" else None
+            words = None
+            if whole.data.held_out_score == "words":
+                words = vocabulary
             scorer = soda_scorer(prepared.held_out, keep_best, words)
         return train_procx(
             samples,
@@ -301,33 +297,25 @@ def _train_seed(
             scorer=scorer,
         )
 
+    run: TrainingRun[ProcX] = TrainingRun(
+        folder,
+        identity,
+        write,
+        final=FINAL_FILE,
+        best=BEST_FILE,
+        facts={"versions": versions(), "data": prepared.counts()},
+        omitted=map(_omitted_row, samples.omitted),
+    )
     run_training(run, train)
-    lines = [
-        parse_json(line) for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines()
-    ]
-    scores = [line["score"] for line in lines if "score" in line]
-    return SeedResult(training.seed, folder, max(scores, default=None), lines[-1]["loss"])
+    return seed_result(training.seed, folder)
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
     """Return what is no sample as a line of `omitted.jsonl`."""
-    step = row.text if row.what == "step" else None
+    step = None
+    if row.what == "step":
+        step = row.text
     return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
-
-
-def seed_summary(results: list[SeedResult]) -> dict[str, Any]:
-    """Return the seeds' scores and losses with their mean and spread (standard deviation of a
-    sample), plain."""
-    rows = [
-        {"seed": row.seed, "folder": row.folder.name, "score": row.score, "loss": row.loss}
-        for row in results
-    ]
-    tree: dict[str, Any] = {"seeds": rows}
-    for name in ("score", "loss"):
-        values = [value for row in results if (value := getattr(row, name)) is not None]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        tree[name] = {"mean": statistics.fmean(values), "spread": spread} if values else None
-    return tree
 
 
 def train_procx(
@@ -352,7 +340,9 @@ def train_procx(
     taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or PROCX_TRAINING
-    sizes = start.settings if start else model or ModelSettings()
+    sizes = model or ModelSettings()
+    if start:
+        sizes = start.settings
     task = procx_task(samples, vocabulary, sizes, loss or LossSettings(), data)
     if isinstance(settings, ProcxTrainSettings) and settings.offset_rate != 1:
         task = replace(task, rates={OFFSET_LAYERS: settings.offset_rate})
@@ -374,23 +364,27 @@ def procx_task(
     loss: LossSettings,
     data: DataSettings | None = None,
 ) -> TrainingTask[StepSample]:
-    """Return what training learns. Every video counts as equally long, since all are resized to one
+    """Return what training learns. Every video counts as equally long: all are resized to one
     length."""
-    counts = (
-        samples.counts if hasattr(samples, "counts") else [len(sample.spans) for sample in samples]
-    )
-    # the loop refuses none
-    rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None
+    counts = getattr(samples, "counts", None)
+    if counts is None:
+        counts = [len(sample.spans) for sample in samples]
+    rates = None  # without any sample, which the loop refuses
+    if len(samples):
+        rates = count_frequencies(counts, model.most_steps + 1)
 
     def losses(network: nn.Module, batch: Sequence[StepSample]) -> Sequence[Loss]:
         device = device_of(network)
         collated = collate(batch, vocabulary, model).to(device)
-        return training_losses(network, collated, loss, None if rates is None else rates.to(device))
+        count_rates = rates
+        if count_rates is not None:
+            count_rates = count_rates.to(device)
+        return training_losses(network, collated, loss, count_rates)
 
     def augment(batch: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
-        return (
-            list(batch) if data is None else [augment_sample(sample, data, rng) for sample in batch]
-        )
+        if data is None:
+            return list(batch)
+        return [augment_sample(sample, data, rng) for sample in batch]
 
     return TrainingTask(samples, lambda _: 1, augment, losses)
 
@@ -398,16 +392,21 @@ def procx_task(
 def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Generator) -> StepSample:
     """Return the sample as one step sees it: with what is said or without, and one wording of each
     step, at random."""
-    speech = sample.speech if rng.random() < data.speech else None
+    speech = None
+    if rng.random() < data.speech:
+        speech = sample.speech
     if data.wording != "any" or not sample.alternatives:
         return replace(sample, speech=speech)
-    drawn = []
-    for texts in zip(sample.sentences, sample.alternatives, strict=True):
-        wordings = (texts[0], *texts[1])
+    sentences = []
+    alternatives = []
+    for sentence, further in zip(sample.sentences, sample.alternatives, strict=True):
+        wordings = (sentence, *further)
         index = int(rng.integers(len(wordings)))
-        drawn.append((wordings[index], wordings[:index] + wordings[index + 1 :]))
-    sentences, alternatives = zip(*drawn, strict=True)
-    return replace(sample, speech=speech, sentences=sentences, alternatives=alternatives)
+        sentences.append(wordings[index])
+        alternatives.append(wordings[:index] + wordings[index + 1 :])
+    return replace(
+        sample, speech=speech, sentences=tuple(sentences), alternatives=tuple(alternatives)
+    )
 
 
 def soda_scorer(
@@ -424,13 +423,16 @@ def soda_scorer(
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
         truth = {sample.id: _events_of(sample) for sample in batch}
         if vocabulary is None:
-            score = soda(truth, _placed_events(network, batch), kind="d").f1
+            events = _placed_events(network, batch)
+            score = soda(truth, events, kind="d").f1
         else:
             events = _described_events(network, vocabulary, batch)
-            score = (soda(truth, events, kind="d").f1 + soda(truth, events, kind="c").f1) / 2
+            places = soda(truth, events, kind="d").f1
+            words = soda(truth, events, kind="c").f1
+            score = (places + words) / 2
         return score * len(batch), float(len(batch))
 
-    return HeldOutScorer(samples, AT_ONCE, measure, keep)
+    return HeldOutScorer(samples, SCORING_BATCH, measure, keep)
 
 
 def _events_of(sample: StepSample) -> list[Event]:
@@ -444,11 +446,14 @@ def _events_of(sample: StepSample) -> list[Event]:
 def _placed_events(network: nn.Module, batch: Sequence[StepSample]) -> dict[str, list[Event]]:
     """Return the surest proposals of each sample, without words."""
     values = [sample.values for sample in batch]
-    proposals = propose(network, values, [sample.duration for sample in batch]).videos
+    durations = [sample.duration for sample in batch]
+    proposals = propose(network, values, durations)
+    settings = DescribeSettings()
     events: dict[str, list[Event]] = {}
-    for sample, video in zip(batch, proposals, strict=True):
-        boxes = video.boxes[select_proposals(video, DescribeSettings())].tolist()
-        events[sample.id] = [(start, end, "") for start, end in boxes]
+    for sample, video in zip(batch, proposals.videos, strict=True):
+        queries = select_proposals(video, settings)
+        boxes = video.boxes[queries]
+        events[sample.id] = [(start, end, "") for start, end in boxes.tolist()]
     return events
 
 
@@ -457,8 +462,11 @@ def _described_events(
 ) -> dict[str, list[Event]]:
     """Return the surest proposals of each sample with their captions."""
     videos = [VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in batch]
+    descriptions = describe_many(network, vocabulary, videos)
     events: dict[str, list[Event]] = {}
-    for sample, described in zip(batch, describe_many(network, vocabulary, videos), strict=True):
-        spans = [(step.spans[0], step.text) for step in described.steps]
-        events[sample.id] = [(span.start, span.end, text) for span, text in spans]
+    for sample, description in zip(batch, descriptions, strict=True):
+        events[sample.id] = []
+        for step in description.steps:
+            span = step.spans[0]
+            events[sample.id].append((span.start, span.end, step.text))
     return events

@@ -31,20 +31,19 @@ from stepline.training.batches import TensorRecord
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PAD_TOKEN, BEGIN_TOKEN, END_TOKEN = range(3)  # numbers of the marks
-MARK_TOKENS: Final = (
-    "[ PAD ]",
-    "[ BEGIN ]",
-    "[ END ]",
-)  # with blanks: no word of a text can be one
+# numbers of the marks
+PAD_TOKEN = 0
+BEGIN_TOKEN = 1
+END_TOKEN = 2
+# with blanks: no word of a text can be one
+MARK_TOKENS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")
 # of the private use area: no text has them
 HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))
 LONGEST_WORD = 100  # characters; a longer one goes on as a new word
 INSIDE_PREFIX = "##"  # before a piece that goes on a word
 DIGEST_FORMAT = 1  # of what the sha256 is of
-MAX_WORD_REPEATS = (
-    1000  # times that a word is handed to its training as one text; more is no faster
-)
+# times that a word is handed to its training as one text; more is no faster
+MAX_WORD_REPEATS = 1000
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,17 @@ class Vocabulary:
     @property
     def sha256(self) -> str:
         """What tells this vocabulary from any other, in hexadecimal."""
-        canonical = json.dumps(
-            [DIGEST_FORMAT, self.lower, list(self.tokens)], ensure_ascii=True, separators=(",", ":")
-        )
+        content = [DIGEST_FORMAT, self.lower, list(self.tokens)]
+        canonical = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, sentence: str) -> list[int]:
         """Return the numbers of a sentence's tokens, without marks; [] for blanks."""
-        words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalise(sentence, self.lower))
-        numbers: list[int] = self._tokenizer.encode(
-            spell_in_bytes(words, self._alphabet), add_special_tokens=False
-        ).ids
+        normalised = normalise(sentence, self.lower)
+        words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalised)
+        spelling = spell_in_bytes(words, self._alphabet)
+        encoding = self._tokenizer.encode(spelling, add_special_tokens=False)
+        numbers: list[int] = encoding.ids
         return numbers
 
     def decode(self, numbers: Iterable[int]) -> str:
@@ -93,8 +92,10 @@ class Vocabulary:
         sentence = ""
         for piece in pieces:
             inside = piece.removeprefix(INSIDE_PREFIX)
-            is_inside = inside and inside != piece
-            sentence += inside if is_inside else f" {piece}"
+            if inside and inside != piece:
+                sentence += inside
+            else:
+                sentence += f" {piece}"
         return _join_half_bytes(sentence).strip()
 
     @cached_property
@@ -108,9 +109,9 @@ class Vocabulary:
         from tokenizers.pre_tokenizers import WhitespaceSplit
 
         numbers = {token: number for number, token in enumerate(self.tokens)}
-        model = WordPiece(
-            numbers, unk_token=MARK_TOKENS[PAD_TOKEN], max_input_chars_per_word=8 * LONGEST_WORD
-        )
+        unknown = MARK_TOKENS[PAD_TOKEN]
+        max_chars = 8 * LONGEST_WORD
+        model = WordPiece(numbers, unk_token=unknown, max_input_chars_per_word=max_chars)
         tokenizer = Tokenizer(model)
         tokenizer.pre_tokenizer = WhitespaceSplit()
         return tokenizer
@@ -133,26 +134,20 @@ def train_vocabulary(
     settings = settings or VocabularySettings()
     # WordPiece training counts words and sees nothing else, so that of any number of sentences only
     # these are held
-    words = Counter(
-        word for sentence in sentences for word in normalise(sentence, settings.lower).split()
-    )
-    # characters that are tokens of their own: printable ASCII, and what comes often enough
-    counts = Counter[str]()
-    for word, times in words.items():
-        counts.update({character: times * word.count(character) for character in set(word)})
-    characters = set(string.digits + string.ascii_lowercase + string.punctuation)
-    if not settings.lower:
-        characters |= set(string.ascii_uppercase)
-    characters |= {character for character, times in counts.items() if times >= settings.rare}
-    characters -= {*HALF_BYTES, *INSIDE_PREFIX}
-    # halves of surrogate pairs cannot be written
-    alphabet = sorted(c for c in characters if not c.isspace() and unicodedata.category(c) != "Cs")
+    words = Counter[str]()
+    for sentence in sentences:
+        normalised = normalise(sentence, settings.lower)
+        words.update(normalised.split())
+
+    # every character gets its number before pairs are counted
+    alphabet = _token_characters(words, settings)
     marks = [*MARK_TOKENS]
     for character in (*HALF_BYTES, *alphabet):
         marks += [character, INSIDE_PREFIX + character]
     if settings.size < len(marks):
+        characters = f"{len(alphabet)} characters in two forms"
         raise ShapeError(
-            f"a vocabulary of {settings.size} has no room for {len(alphabet)} characters in two forms; "
+            f"a vocabulary of {settings.size} has no room for {characters}; "
             f"set size to {len(marks)} or more"
         )
     tokenizer = Tokenizer(WordPiece(unk_token=MARK_TOKENS[PAD_TOKEN]))
@@ -164,17 +159,45 @@ def train_vocabulary(
         for word, times in words.items():
             text = f"{spell_in_bytes(word, letters)} "
             for first in range(0, times, MAX_WORD_REPEATS):
-                yield text * min(MAX_WORD_REPEATS, times - first)
+                repeats = min(MAX_WORD_REPEATS, times - first)
+                yield text * repeats
 
     tokenizer.train_from_iterator(repeated(), trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
-    return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
+    tokens = sorted(numbers, key=lambda token: numbers[token])
+    return Vocabulary(tuple(tokens), settings.lower)
+
+
+def _token_characters(words: Counter[str], settings: VocabularySettings) -> list[str]:
+    """Return the characters that are tokens of their own: printable ASCII, and what comes often
+    enough."""
+    counts = Counter[str]()
+    for word, times in words.items():
+        for character in word:
+            counts[character] += times
+    characters = set(string.digits + string.ascii_lowercase + string.punctuation)
+    if not settings.lower:
+        characters |= set(string.ascii_uppercase)
+    for character, times in counts.items():
+        if times >= settings.rare:
+            characters.add(character)
+    characters -= {*HALF_BYTES, *INSIDE_PREFIX}
+
+    alphabet = []
+    for character in sorted(characters):
+        # halves of surrogate pairs cannot be written
+        is_half = unicodedata.category(character) == "Cs"
+        if not character.isspace() and not is_half:
+            alphabet.append(character)
+    return alphabet
 
 
 def normalise(sentence: str, lower: bool) -> str:
     """Return the sentence in Unicode's composed form, with single blanks, in lower case if
     asked."""
-    composed = unicodedata.normalize("NFC", sentence.lower() if lower else sentence)
+    if lower:
+        sentence = sentence.lower()
+    composed = unicodedata.normalize("NFC", sentence)
     return " ".join(composed.split())
 
 
@@ -197,7 +220,9 @@ def _join_half_bytes(text: str) -> str:
 
     def character(run: re.Match[str]) -> str:
         digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])
-        return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("utf-8", "replace")
+        whole_bytes = len(digits) // 2
+        encoded = bytes.fromhex(digits[: whole_bytes * 2])
+        return encoded.decode("utf-8", "replace")
 
     return re.sub(f"[{HALF_BYTES[0]}-{HALF_BYTES[-1]}]+", character, text)
 
@@ -222,9 +247,9 @@ class CaptionTokens(TensorRecord):
     def take(self, rows: Tensor) -> "CaptionTokens":
         """Return the captions of these rows, (M',) indices, in their order; `truncated` stays that
         of all."""
-        return CaptionTokens(
-            self.tokens[rows], self.targets[rows], self.token_pad[rows], self.truncated
-        )
+        tokens = self.tokens[rows]
+        targets = self.targets[rows]
+        return CaptionTokens(tokens, targets, self.token_pad[rows], self.truncated)
 
 
 def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
@@ -239,14 +264,20 @@ def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
     truncated = sum(len(row) > longest for row in targets)
     targets = [row[:longest] for row in targets]
     tokens = [[BEGIN_TOKEN, *row[:-1]] for row in targets]
-    padded, token_pad = pad_tokens(targets)
-    return CaptionTokens(pad_tokens(tokens)[0], padded, token_pad, truncated)
+    padded_targets, token_pad = pad_tokens(targets)
+    padded_tokens, _ = pad_tokens(tokens)
+    return CaptionTokens(padded_tokens, padded_targets, token_pad, truncated)
 
 
 def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Return token rows as (M, W) with PAD after each, and where it stands."""
+    """Return token rows as (M, W) with PAD after each, and where it is."""
     width = max(map(len, rows), default=0)
-    filled = [[*row, *[PAD_TOKEN] * (width - len(row))] for row in rows]
-    padded = torch.tensor(filled, dtype=torch.int64).view(len(rows), width)  # (M, W)
+    filled = []
+    for row in rows:
+        padding = [PAD_TOKEN] * (width - len(row))
+        filled.append([*row, *padding])
+    padded = torch.tensor(filled, dtype=torch.int64)
+    padded = padded.view(len(rows), width)  # (M, W)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    return padded, torch.arange(width) >= lengths[:, None]
+    pad = torch.arange(width) >= lengths[:, None]
+    return padded, pad

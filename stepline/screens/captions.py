@@ -13,15 +13,15 @@ from stepline.screens.reading import ScreenEvent, ScreenReading
 from stepline.vision.faces import box_iou
 
 MIN_WORDS = 3  # of a caption
-MAX_OFF_CENTRE = 0.06  # of the picture's width: captions stand in its middle
-BAND_HEIGHT = 0.08  # of the picture's height, in which captions stand
+MAX_OFF_CENTRE = 0.06  # of the picture's width: captions are in its middle
+BAND_HEIGHT = 0.08  # of the picture's height, in which captions are
 MIN_CAPTIONS = 3  # with words of their own, in one place
-MIN_SECONDS = 0.5  # for which a caption stands at least
+MIN_SECONDS = 0.5  # for which a caption is shown at least
 
 
 @dataclass(frozen=True)
 class _TimedLine:
-    """A line of text and the seconds in which it stands."""
+    """A line of text and the seconds in which it is shown."""
 
     line: ScreenLine
     span: Span
@@ -51,6 +51,7 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
     height = max(line.box[3] - line.box[1] for line in captions)
     y = min(line.box[1] for line in captions) - height
     end_y = max(line.box[3] for line in captions) + height
+    picture_area = reading.width * reading.height
     events = []
     for event in reading.events:
         patches = [patch for patch in event.patches if patch[1] < y or patch[3] > end_y]
@@ -58,20 +59,22 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
         vanished = _other_lines(event.vanished, captions)
         if not (patches or appeared or vanished):
             continue
-        box = functools.reduce(around, patches) if patches else event.box
-        area = (box[2] - box[0]) * (box[3] - box[1]) / (reading.width * reading.height)
-        events.append(
-            replace(
-                event,
-                box=box,
-                patches=tuple(patches),
-                before=_other_lines(event.before, captions),
-                after=_other_lines(event.after, captions),
-                appeared=appeared,
-                vanished=vanished,
-                area=area,
-            )
+        box = event.box
+        if patches:
+            box = functools.reduce(around, patches)
+        left_edge, top, right_edge, bottom = box
+        area = (right_edge - left_edge) * (bottom - top)
+        other_event = replace(
+            event,
+            box=box,
+            patches=tuple(patches),
+            before=_other_lines(event.before, captions),
+            after=_other_lines(event.after, captions),
+            appeared=appeared,
+            vanished=vanished,
+            area=area / picture_area,
         )
+        events.append(other_event)
     return replace(reading, events=tuple(events))
 
 
@@ -79,21 +82,37 @@ def _other_lines(lines: Sequence[ScreenLine], captions: set[ScreenLine]) -> tupl
     """Return the lines that are no captions, nor what is left of one."""
 
     def is_caption(line: ScreenLine) -> bool:
-        same = [other for other in captions if box_iou(line.box, other.box) > 0]
-        return any(is_same_text(line.text, other.text) or line.text in other.text for other in same)
+        for other in captions:
+            if box_iou(line.box, other.box) <= 0:
+                continue
+            if is_same_text(line.text, other.text) or line.text in other.text:
+                return True
+        return False
 
     return tuple(line for line in lines if not is_caption(line))
 
 
 def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
-    """Return the lines of the place in which most captions stand."""
+    """Return the lines of the place in which most captions are."""
     rows = [row for row in _timed_lines(reading, duration) if _is_like_caption(row, reading)]
     if not rows:
         return []
-    middles = np.array([(row.line.box[1] + row.line.box[3]) / 2 for row in rows])
-    near = np.abs(middles[:, None] - middles[None]) <= BAND_HEIGHT * reading.height / 2
-    texts = [re.sub(r"\W", "", row.line.text).lower() for row in rows]
-    counts = [len({texts[n] for n in np.flatnonzero(flags)}) for flags in near]
+    middles = []
+    texts = []
+    for row in rows:
+        _, top, _, bottom = row.line.box
+        middles.append((top + bottom) / 2)
+        letters = re.sub(r"\W", "", row.line.text)
+        texts.append(letters.lower())
+    heights = np.array(middles)
+    distances = np.abs(heights[:, None] - heights[None])
+    near = distances <= BAND_HEIGHT * reading.height / 2
+
+    # the place with most different texts
+    counts = []
+    for flags in near:
+        own_texts = {texts[n] for n in np.flatnonzero(flags)}
+        counts.append(len(own_texts))
     best = int(np.argmax(counts))
     if counts[best] < MIN_CAPTIONS:
         return []
@@ -102,18 +121,21 @@ def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
 
 def _is_like_caption(row: _TimedLine, reading: ScreenReading) -> bool:
     x, _, end_x, _ = row.line.box
-    centred = abs((x + end_x) / 2 - reading.width / 2) <= MAX_OFF_CENTRE * reading.width
-    return centred and len(row.line.text.split()) >= MIN_WORDS
+    off_centre = abs((x + end_x) / 2 - reading.width / 2)
+    is_centred = off_centre <= MAX_OFF_CENTRE * reading.width
+    return is_centred and len(row.line.text.split()) >= MIN_WORDS
 
 
 def _timed_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
     """Return every line that comes after the first screen, with its seconds."""
     rows = []
     for number, event in enumerate(reading.events):
+        later = reading.events[number + 1 :]
         for line in event.appeared:
-            end = _end_of_line(line, reading.events[number + 1 :], duration)
+            end = _end_of_line(line, later, duration)
             if end - event.start >= MIN_SECONDS:
-                rows.append(_TimedLine(line, Span(event.start, end)))
+                span = Span(event.start, end)
+                rows.append(_TimedLine(line, span))
     return rows
 
 
@@ -121,6 +143,7 @@ def _end_of_line(line: ScreenLine, later: Sequence[ScreenEvent], duration: float
     """Return the second at which a line goes."""
     for event in later:
         for other in event.vanished:
-            if box_iou(line.box, other.box) > 0 and is_same_text(line.text, other.text):
+            overlaps = box_iou(line.box, other.box) > 0
+            if overlaps and is_same_text(line.text, other.text):
                 return event.start
     return duration

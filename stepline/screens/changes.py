@@ -57,7 +57,7 @@ class ScreenChange:
     def box(self) -> Box:
         """The box around all patches."""
         x, y, end_x, end_y = zip(*self.patches, strict=True)
-        return min(x), min(y), max(end_x), max(end_y)
+        return (min(x), min(y), max(end_x), max(end_y))
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,12 @@ class _Run:
     differences: list[_Difference] = field(default_factory=list)
     large: float | None = None  # s of the last difference larger than a cursor's
 
+    def is_calm(self, time: float, *, if_none: bool) -> bool:
+        """Whether the last large difference was some time ago; if_none: what holds without any."""
+        if self.large is None:
+            return if_none
+        return time - self.large > MIN_CALM
+
 
 class ChangeFinder:
     """Collects frames one at a time; yields each change once it is over."""
@@ -94,8 +100,11 @@ class ChangeFinder:
     def add(self, frame: "Frame") -> Iterator[ScreenChange]:
         """Take the next frame."""
         if self._settled is None or self._last is None:
-            self._settled = self._last = frame
+            self._settled = frame
+            self._last = frame
             return
+
+        # a frame without a change
         difference = self._compare(self._last, frame)
         if difference is None:
             self._still += 1
@@ -103,18 +112,19 @@ class ChangeFinder:
                 yield from self._close(frame)
             self._last = frame
             return
+
+        # a change, of this run or a new one
         self._still = 0
         is_large = not _all_small(difference.patches, self._cursor_parts(frame))
         run = self._run
-        if run.large is not None and is_large and frame.time - run.large > MIN_CALM:
+        if is_large and run.is_calm(frame.time, if_none=False):
             yield from self._close(self._last)
             run = self._run
         run.differences.append(difference)
         if is_large:
             run.large = frame.time
-        began = run.differences[0].time
-        calm = run.large is None or frame.time - run.large > MIN_CALM
-        if calm and frame.time - began > LONGEST_RUN:
+        lasting = frame.time - run.differences[0].time
+        if lasting > LONGEST_RUN and run.is_calm(frame.time, if_none=True):
             yield from self._close(frame)
         self._last = frame
 
@@ -144,10 +154,16 @@ class ChangeFinder:
     def _close(self, frame: "Frame") -> Iterator[ScreenChange]:
         """Yield the change from the screen that stood last to that of a frame, if there is one."""
         assert self._settled is not None
-        settled, run, cursor = self._settled, self._run, self._cursor
-        self._settled, self._run, self._cursor = frame, _Run(), self._track.position
+        settled = self._settled
+        run = self._run
+        cursor = self._cursor
+        self._settled = frame
+        self._run = _Run()
+        self._cursor = self._track.position
+
+        # what changed besides the cursor
         parts = changed_parts(settled.image, frame.image)
-        places = [place for place in (cursor, self._track.position) if place is not None]
+        places = [place for place in (cursor, self._cursor) if place is not None]
         _clear_cursor(parts, places, self._cursor_parts(frame))
         if not parts.any():
             return
@@ -155,15 +171,12 @@ class ChangeFinder:
         height, width = frame.image.shape[:2]
         boxes = []
         for x, y, end_x, end_y in patches(parts):
-            corner = min(width, end_x * PART_PIXELS), min(height, end_y * PART_PIXELS)
-            boxes.append((x * PART_PIXELS, y * PART_PIXELS, *corner))
+            right_edge = min(width, end_x * PART_PIXELS)
+            bottom = min(height, end_y * PART_PIXELS)
+            boxes.append((x * PART_PIXELS, y * PART_PIXELS, right_edge, bottom))
+        start = max(0.0, onset.time - self._lag)
         yield ScreenChange(
-            max(0.0, onset.time - self._lag),
-            frame.time,
-            tuple(boxes),
-            onset.cursor,
-            settled.image,
-            frame.image,
+            start, frame.time, tuple(boxes), onset.cursor, settled.image, frame.image
         )
 
 
@@ -178,7 +191,9 @@ class CursorTrack:
 
     def recent_position(self, time: float) -> Point | None:
         """Return where the cursor is, if it moved a short time ago."""
-        return self.position if time - self._moved <= CURSOR_MEMORY else None
+        if time - self._moved > CURSOR_MEMORY:
+            return None
+        return self.position
 
     def add(self, boxes: Sequence[Box], limit: int, time: float) -> None:
         """Take the patches (in parts) that changed between two frames, up to `time`. limit: parts
@@ -190,31 +205,53 @@ class CursorTrack:
 
     def _follow(self, boxes: Sequence[Box], limit: int) -> None:
         small = [box for box in boxes if _all_small([box], limit)]
-        old = [box for box in small if self.position is not None and _is_near(self.position, box)]
-        if len(small) > 2 and len(old) == 1:  # others are a codec's, or a button's
+        old = []
+        if self.position is not None:
+            old = [box for box in small if _is_near(self.position, box)]
+
+        # of more than two, others are a codec's, or a button's
+        if len(small) > 2 and len(old) == 1:
             alike = [box for box in small if box not in old and _is_as_large(box, old[0])]
-            small = [*old, *alike] if len(alike) == 1 else []
+            small = []
+            if len(alike) == 1:
+                small = [*old, *alike]
         if len(small) == 2:
             self._take_hop(small)
         elif len(small) == 1 and self.position is not None and _is_near(self.position, small[0]):
-            x, y, end_x, end_y = small[0]
-            # old and new place in one patch: the new one is as far from its middle as the old one
-            if max(end_x - x, end_y - y) >= MIN_SHARED_PARTS:
-                middle = _middle(small[0])
-                last = self.position
-                self.position = 2 * middle[0] - last[0], 2 * middle[1] - last[1]
+            self._move_within(small[0], self.position)
+
+    def _move_within(self, box: Box, last: Point) -> None:
+        """Follow the cursor inside one patch that holds its old place and its new one: the new one
+        is as far from its middle as the old one."""
+        x, y, end_x, end_y = box
+        if max(end_x - x, end_y - y) < MIN_SHARED_PARTS:
+            return
+        middle_x, middle_y = _middle(box)
+        last_x, last_y = last
+        self.position = (2 * middle_x - last_x, 2 * middle_y - last_y)
 
     def _take_hop(self, boxes: Sequence[Box]) -> None:
         """Follow the cursor from one of two patches to the other."""
-        places = _middle(boxes[0]), _middle(boxes[1])
-        distance = max(abs(places[0][0] - places[1][0]), abs(places[0][1] - places[1][1]))
-        before = () if self._hop is None else self._hop
-        self._hop = places if distance >= MIN_HOP_PARTS * PART_PIXELS else None
-        starts = [self.position] if self.position is not None else []
-        for number, box in enumerate(boxes):
-            if any(_is_near(place, box) for place in starts):
-                self.position = places[1 - number]
-                return
+        first = _middle(boxes[0])
+        second = _middle(boxes[1])
+        places = (first, second)
+        distance = max(abs(first[0] - second[0]), abs(first[1] - second[1]))
+        before: tuple[Point, ...] = ()
+        if self._hop is not None:
+            before = self._hop
+        self._hop = None
+        if distance >= MIN_HOP_PARTS * PART_PIXELS:
+            self._hop = places
+
+        # from where it was, to the other patch
+        if self.position is not None:
+            start = self.position
+            for number, box in enumerate(boxes):
+                if _is_near(start, box):
+                    self.position = places[1 - number]
+                    return
+
+        # else from a patch of the last hop, to the one that is new
         for number, box in enumerate(boxes):
             other = boxes[1 - number]
             comes_from = any(_is_near(place, box) for place in before)
@@ -224,8 +261,9 @@ class CursorTrack:
 
 def changed_parts(before: Pictures, after: Pictures) -> Flags:
     """Return which parts of two pictures (H, W, 3) differ, those alone that touch another one."""
-    changes = [part_changes(before[..., n], after[..., n], PART_PIXELS) for n in range(2)]
-    flags: Flags = np.maximum(changes[0], changes[1]) > MIN_CHANGE
+    red = part_changes(before[..., 0], after[..., 0], PART_PIXELS)
+    green = part_changes(before[..., 1], after[..., 1], PART_PIXELS)
+    flags: Flags = np.maximum(red, green) > MIN_CHANGE
     _clear_specks(flags)
     return flags
 
@@ -237,7 +275,11 @@ def patches(parts: Flags) -> list[Box]:
     boxes = []
     for runs in connected_runs(parts):
         rows, firsts, ends = runs.T
-        boxes.append((int(firsts.min()), int(rows[0]), int(ends.max()), int(rows[-1]) + 1))
+        x = int(firsts.min())
+        y = int(rows[0])
+        end_x = int(ends.max())
+        end_y = int(rows[-1]) + 1
+        boxes.append((x, y, end_x, end_y))
     return boxes
 
 
@@ -250,7 +292,8 @@ def _clear_cursor(parts: Flags, places: Sequence[Point], limit: int) -> None:
     own = [box for box in boxes if any(_is_near(place, box) for place in places)]
     if len(places) == 1 and len(own) == 1:
         others = [box for box in boxes if box not in own and _is_as_large(box, own[0])]
-        own += others if len(others) == 1 else []
+        if len(others) == 1:
+            own += others
     for x, y, end_x, end_y in own:
         parts[y:end_y, x:end_x] = False
 
@@ -264,32 +307,42 @@ def _clear_specks(parts: Flags) -> None:
 
 def _is_as_large(box: Box, other: Box) -> bool:
     """Whether two patches differ by a part across and down at most."""
-    across = abs((box[2] - box[0]) - (other[2] - other[0]))
-    down = abs((box[3] - box[1]) - (other[3] - other[1]))
-    return max(across, down) <= 1
+    width = box[2] - box[0]
+    height = box[3] - box[1]
+    other_width = other[2] - other[0]
+    other_height = other[3] - other[1]
+    return max(abs(width - other_width), abs(height - other_height)) <= 1
 
 
 def _all_small(boxes: Sequence[Box], limit: int) -> bool:
     """Whether a cursor alone may have moved: one or two patches, none larger than it."""
     if len(boxes) > 2:
         return False
-    return all(box[2] - box[0] <= limit and box[3] - box[1] <= limit for box in boxes)
+    sizes = [max(box[2] - box[0], box[3] - box[1]) for box in boxes]
+    return max(sizes, default=0) <= limit
 
 
 def _middle(box: Box) -> Point:
     x, y, end_x, end_y = box
-    return (x + end_x) * PART_PIXELS / 2, (y + end_y) * PART_PIXELS / 2
+    across = (x + end_x) * PART_PIXELS / 2
+    down = (y + end_y) * PART_PIXELS / 2
+    return across, down
 
 
 def _is_near(place: Point, box: Box) -> bool:
     """Whether a place in pixels lies in a box of parts, or next to it."""
-    x, y = place[0] / PART_PIXELS, place[1] / PART_PIXELS
-    return box[0] - 1 <= x <= box[2] + 1 and box[1] - 1 <= y <= box[3] + 1
+    x = place[0] / PART_PIXELS
+    y = place[1] / PART_PIXELS
+    start_x, start_y, end_x, end_y = box
+    return start_x - 1 <= x <= end_x + 1 and start_y - 1 <= y <= end_y + 1
 
 
 def _onset(differences: Sequence[_Difference], parts: Flags) -> _Difference:
     """Return the difference with which the change of these parts began."""
-    counts = [int((difference.parts & parts).sum()) for difference in differences]
+    counts = []
+    for difference in differences:
+        common = difference.parts & parts
+        counts.append(int(common.sum()))
     floor = max(1, ONSET_SHARE * max(counts))
     first = next((n for n, count in enumerate(counts) if count >= floor), 0)
     return differences[first]

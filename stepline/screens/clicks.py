@@ -38,13 +38,15 @@ MIN_PAIR = 2.5  # log odds from which a step makes a change
 MIN_LABEL = 2.0  # log odds from which a label is named
 MIN_LABELS = 2  # that steps of a video click, below which one may be named by chance
 # s between the middle of the words and the change: before a video says how far, and the least
-FIRST_LAG, FIRST_SPREAD, MIN_SPREAD = 0.5, 3.0, 1.2
+FIRST_LAG = 0.5
+FIRST_SPREAD = 3.0
+MIN_SPREAD = 1.2
 FIRST_LAGS = (-2.5, 0.5, 3.5)  # from which the lag of a video is sought; the best sum counts
 USUAL_GAP = 30.0  # s, over which a change could lie anywhere
 MAX_LAG = 7.0  # s from its words within which a step is sought
 SURE_LABEL = 3.0  # log odds of a label whose lag is counted
 USUAL_SPREAD = 2.0  # s, of the lags of speakers
-LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated anew
+LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated again
 PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
 # s of a span before and after its change, at most
 LEAD_SECONDS = 1.0
@@ -73,32 +75,42 @@ def place_clicks(
     events = [event for event in join_typed(reading.events) if not _is_caret(event)]
     if not narrated or not events:
         return ()
+
+    # what screen and time say of each pair
     words = [_step_words(step, sentences) for step in narrated]
     evidence, labels, naming = _screen_evidence(narrated, words, events, reading)
-    lags = np.array([[event.start - _said_middle(step) for event in events] for step in narrated])
+    starts = np.array([event.start for event in events])
+    middles = np.array([_said_middle(step) for step in narrated])
+    lags = starts - middles[:, None]  # (K, E)
     tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
     scores, _ = max(tries, key=lambda fit: _total(fit[0]) - _unusual(fit[1]))
+
+    # the best pairs
     pairs = _best_pairs(scores)
     if sum(labels[k][e] is not None for k, e in pairs) < MIN_LABELS:
         return ()
     clicks = []
     for k, e in pairs:
         span = _click_span(events, e)
-        clicks.append(Click(narrated[k].id, events[e], labels[k][e], span, float(scores[k, e])))
+        score = float(scores[k, e])
+        clicks.append(Click(narrated[k].id, events[e], labels[k][e], span, score))
     return tuple(clicks)
 
 
 def _fitted_scores(
     evidence: Floats, lags: Floats, naming: Floats, lag: float
 ) -> tuple[Floats, float]:
-    """Return (K, E) log odds and the lag, s: with the speaker's own lag, estimated from `lag` on, and with how
-    often steps of this video name what is clicked: hands that are filmed click nothing."""
+    """Return (K, E) log odds and the lag, s: with the speaker's own lag, estimated from `lag` on,
+    and with how often steps of this video name what is clicked: hands that are filmed click
+    nothing."""
     scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
     for _ in range(LAG_ROUNDS):
         sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
         lag, spread = _speaker_lag(sure)
         scores = evidence + _lag_log_odds(lags, lag, spread)
-        scores += math.log((len(sure) + 1) / (len(lags) - len(sure) + 1))
+        unsure_count = len(lags) - len(sure)
+        odds = (len(sure) + 1) / (unsure_count + 1)
+        scores += math.log(odds)
     return scores, lag
 
 
@@ -113,8 +125,10 @@ def _total(scores: Floats) -> float:
 
 def _is_caret(event: ScreenEvent) -> bool:
     """Whether only a caret blinks, or nothing with text around it changes."""
-    has_text = event.appeared or event.vanished
-    return not has_text and (event.box[2] - event.box[0] <= CARET_WIDTH or not event.before)
+    if event.appeared or event.vanished:
+        return False
+    width = event.box[2] - event.box[0]
+    return width <= CARET_WIDTH or not event.before
 
 
 def _said_start(step: Step) -> float:
@@ -142,9 +156,11 @@ def _screen_evidence(
     """Return (K, E) log odds of each pair by what is on screen, the label of each, and how well the
     words name it."""
     lines = {line.text for event in events for line in (*event.before, *event.appeared)}
-    matcher = LabelMatcher([step.text for step in steps], words, sorted(lines))
-    evidence = np.zeros((len(steps), len(events)))
-    naming = np.zeros((len(steps), len(events)))
+    texts = [step.text for step in steps]
+    matcher = LabelMatcher(texts, words, sorted(lines))
+    shape = (len(steps), len(events))
+    evidence = np.zeros(shape)
+    naming = np.zeros(shape)
     labels: list[list[ScreenLine | None]] = []
     for k in range(len(steps)):
         row: list[ScreenLine | None] = []
@@ -152,8 +168,9 @@ def _screen_evidence(
             label, named, best = _best_label(matcher, k, event, reading.height)
             results = [matcher.named_share(k, line.text) for line in event.appeared]
             evidence[k, e] = max(0.0, best) + NAMED_RESULT * max(results, default=0.0)
-            is_bare = not (event.appeared or event.vanished) and event.area < SMALL_AREA
-            evidence[k, e] -= BARE_CHANGE if is_bare else 0.0
+            has_text = event.appeared or event.vanished
+            if not has_text and event.area < SMALL_AREA:
+                evidence[k, e] -= BARE_CHANGE
             naming[k, e] = named
             row.append(label if best >= MIN_LABEL else None)
         labels.append(row)
@@ -178,8 +195,9 @@ def _best_label(
 
 def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
     """Whether something changes around a line that stays."""
-    stays = line not in event.vanished
-    return stays and any(box_iou(line.box, patch) > 0 for patch in event.patches)
+    if line in event.vanished:
+        return False
+    return any(box_iou(line.box, patch) > 0 for patch in event.patches)
 
 
 def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]) -> float:
@@ -188,9 +206,10 @@ def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[Scr
     total = 0.0
     if any(is_same_text(line.text, other.text) for other in event.appeared):
         total += TITLE_OF_RESULT
-    typed = event.appeared if len(event.appeared) == 1 else ()
-    if line in event.vanished and any(box_iou(line.box, other.box) > 0 for other in typed):
-        total += WRITTEN_OVER
+    if line in event.vanished and len(event.appeared) == 1:
+        (typed,) = event.appeared
+        if box_iou(line.box, typed.box) > 0:
+            total += WRITTEN_OVER
     if line in touched and len(touched) <= MAX_TOUCHED:
         total += OWN_LOOK
     return total
@@ -208,13 +227,16 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
     distance = math.hypot(across, down)
     if distance == 0:
         return CURSOR_INSIDE
-    return -min(CURSOR_AWAY, distance / (CURSOR_REACH * height))
+    unit = CURSOR_REACH * height
+    return -min(CURSOR_AWAY, distance / unit)
 
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
     """Return the log odds that words and change belong together by their distance, a normal against
     a uniform one; -inf beyond MAX_LAG."""
-    density = np.exp(-(((lags - middle) / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
+    deviations = (lags - middle) / spread
+    whole = spread * math.sqrt(2 * math.pi)
+    density = np.exp(-(deviations**2) / 2) / whole
     odds: Floats = np.log(density * USUAL_GAP + 1e-2)
     odds[np.abs(lags) > MAX_LAG] = -np.inf
     return odds
@@ -225,10 +247,12 @@ def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
     if not lags:
         return FIRST_LAG, FIRST_SPREAD
     weight = len(lags) / (len(lags) + PRIOR_STEPS)
-    middle = float(np.median(lags))
-    spread = 1.48 * float(np.median(np.abs(np.array(lags) - middle)))
-    middle = weight * middle + (1 - weight) * FIRST_LAG
-    return middle, max(MIN_SPREAD, weight * spread + (1 - weight) * FIRST_SPREAD)
+    median = float(np.median(lags))
+    deviations = np.abs(np.array(lags) - median)
+    spread = 1.48 * float(np.median(deviations))
+    middle = weight * median + (1 - weight) * FIRST_LAG
+    spread = weight * spread + (1 - weight) * FIRST_SPREAD
+    return middle, max(MIN_SPREAD, spread)
 
 
 def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
@@ -239,18 +263,21 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
     total = np.zeros((steps + 1, events + 1))
     for k in range(steps):
         for e in range(events):
-            total[k + 1, e + 1] = max(
-                total[k, e + 1], total[k + 1, e], total[k, e] + float(gain[k, e])
-            )
+            with_pair = total[k, e] + float(gain[k, e])
+            total[k + 1, e + 1] = max(total[k, e + 1], total[k + 1, e], with_pair)
+
+    # back from the whole to the first pair
     pairs = []
-    k, e = steps, events
+    k = steps
+    e = events
     while k and e:
         if total[k, e] == total[k - 1, e]:
             k -= 1
         elif total[k, e] == total[k, e - 1]:
             e -= 1
         else:
-            k, e = k - 1, e - 1
+            k -= 1
+            e -= 1
             pairs.append((k, e))
     return pairs[::-1]
 
@@ -258,8 +285,14 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
 def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     """Return the seconds of a change, with what is free before and after it."""
     event = events[number]
-    before = events[number - 1].end if number else 0.0
-    after = events[number + 1].start if number + 1 < len(events) else math.inf
-    start = min(event.start, max(event.start - LEAD_SECONDS, before))
-    end = max(event.end, min(event.end + TAIL_SECONDS, after))
-    return Span(round(max(0.0, start), SPAN_DECIMALS), round(end, SPAN_DECIMALS))
+    before = 0.0
+    if number:
+        before = events[number - 1].end
+    after = math.inf
+    if number + 1 < len(events):
+        after = events[number + 1].start
+    lead = max(event.start - LEAD_SECONDS, before)
+    tail = min(event.end + TAIL_SECONDS, after)
+    start = max(0.0, min(event.start, lead))
+    end = max(event.end, tail)
+    return Span(round(start, SPAN_DECIMALS), round(end, SPAN_DECIMALS))

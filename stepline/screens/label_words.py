@@ -12,11 +12,12 @@ from stepline.text import embed
 # log odds, set by hand as those of `clicks`
 FULL_LABEL = 4.0  # of a label all of whose words are said
 MORE_WORDS = 0.5  # of each further word that is said of a label
-FULL_STEP = 2.0  # of a label that holds all the words of a step that tell something
+FULL_STEP = 2.0  # of a label that holds all content words of a step
 LIKE_MEANING = 2.0  # of a label that means what the step does: times the cosine
 SURE_LETTERS = 4  # of the words that are said, from which a label counts in full; one says nothing
 MIN_WORD_RATIO = 0.8  # of the letters of two words that are one, misheard or in another form
 MIN_STEM = 4  # letters of a word that may be the beginning of another form of it
+MAX_ENDING = 3  # letters that such another form has more
 
 
 class LabelMatcher:
@@ -28,40 +29,50 @@ class LabelMatcher:
         self._words = [set(split_words(text)) for text in words]
         self._numbers = {text: number for number, text in enumerate(lines)}
         self._lines = [label_words(text) for text in lines]
-        line_vectors = embed([text.lower() for text in lines])
-        self._cosines = embed(steps) @ line_vectors.T  # (K, L)
+        lower = [text.lower() for text in lines]
+        line_vectors = embed(lower)
+        cosines = embed(steps) @ line_vectors.T  # (K, L)
         # lines of pages are long and like everything
-        usual = np.median(self._cosines, axis=1, keepdims=True)
-        self._cosines = np.maximum(self._cosines - usual, 0.0)
+        usual = np.median(cosines, axis=1, keepdims=True)
+        self._cosines = np.maximum(cosines - usual, 0.0)
 
     def log_odds(self, step: int, line: str) -> float:
         """Return the log odds that a step names a line, by words and meaning."""
         number = self._numbers[line]
         label = self._lines[number]
+
+        # how much of the label the step says
+        label_letters = sum(map(len, label))
         named = [word for word in label if is_said(word, self._words[step])]
         letters = sum(map(len, named))
-        label_letters = sum(map(len, label))
         share = letters / max(1, label_letters)
         surety = (letters - 1) / (SURE_LETTERS - 1)
         surety = min(1.0, max(0.0, surety))
+
+        # how much of the step the label says
+        own_words = set(label)
         step_words = self._steps[step]
-        covered = [word for word in step_words if is_said(word, set(label))]
+        covered = [word for word in step_words if is_said(word, own_words)]
         coverage = len(covered) / max(1, len(step_words))
+
         meaning = float(self._cosines[step, number])
+        further_words = max(0, len(named) - 1)
         total = FULL_LABEL * share**2 * surety
-        total += MORE_WORDS * share * max(0, len(named) - 1)
+        total += MORE_WORDS * share * further_words
         total += FULL_STEP * coverage
         total += LIKE_MEANING * meaning
         return total
 
     def named_share(self, step: int, line: str) -> float:
         """Return the share of a line's letters whose words the step says, 0 for short ones."""
-        label = self._lines[self._numbers[line]]
+        number = self._numbers[line]
+        label = self._lines[number]
         named = [word for word in label if is_said(word, self._words[step])]
         letters = sum(map(len, named))
         if letters < SURE_LETTERS:
             return 0.0
-        return letters / sum(map(len, label))
+        label_letters = sum(map(len, label))
+        return letters / label_letters
 
 
 def split_words(text: str) -> list[str]:
@@ -70,12 +81,12 @@ def split_words(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words of a text without those that tell nothing."""
+    """Return the words of a text without those that say nothing of its subject."""
     return [word for word in split_words(text) if word not in FUNCTION_WORDS]
 
 
 def label_words(text: str) -> list[str]:
-    """Return the words of a label that tell something, all where none does."""
+    """Return the content words of a label, all its words where it has none."""
     return content_words(text) or split_words(text)
 
 
@@ -88,6 +99,8 @@ def _is_alike(word: str, other: str) -> bool:
     shorter, longer = sorted((word, other), key=len)
     if len(shorter) < MIN_STEM:
         return False
-    if longer.startswith(shorter) and len(longer) - len(shorter) <= 3:
+    ending = len(longer) - len(shorter)
+    if longer.startswith(shorter) and ending <= MAX_ENDING:
         return True
-    return SequenceMatcher(None, word, other).ratio() >= MIN_WORD_RATIO
+    matcher = SequenceMatcher(None, word, other)
+    return matcher.ratio() >= MIN_WORD_RATIO

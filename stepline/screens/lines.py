@@ -77,8 +77,9 @@ class ScreenLineReader:
         crop = np.ascontiguousarray(picture[window_y : window[3], window_x : window[2]])
         side = max(MIN_DETECTOR_SIDE, min(crop.shape[:2]))
         letters = self._detect(crop, side)
-        high = crop.shape[0] / letters.shape[0]
-        wide = crop.shape[1] / letters.shape[1]
+        map_height, map_width = letters.shape
+        high = crop.shape[0] / map_height
+        wide = crop.shape[1] / map_width
         boxes = line_boxes(letters, wide, high)
         for x, y, end_x, end_y in boxes[:most]:
             box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
@@ -108,7 +109,8 @@ class ScreenLineReader:
         line = None
         if probability >= MIN_READ_PROBABILITY and any(letter.isalnum() for letter in text):
             line = ScreenLine(text, box)
-        self._memory = [*self._memory[1 - MAX_KEPT_LINES :], (box, pixels, line)]
+        recent = self._memory[1 - MAX_KEPT_LINES :]
+        self._memory = [*recent, (box, pixels, line)]
         return line
 
 
@@ -124,7 +126,8 @@ def _window(area: Box, lines_before: Sequence[ScreenLine], width: int, height: i
     outside = list(lines_before)
     while touched := [line for line in outside if box_iou(line.box, window) > 0]:
         for line in touched:
-            window = around(window, _widened(line.box, margin // 2, width, height))
+            whole_line = _widened(line.box, margin // 2, width, height)
+            window = around(window, whole_line)
         outside = [line for line in outside if line not in touched]
     return window
 
@@ -132,8 +135,10 @@ def _window(area: Box, lines_before: Sequence[ScreenLine], width: int, height: i
 def _widened(box: Box, margin: int, width: int, height: int) -> Box:
     """Return a box with a margin, at least MIN_WINDOW px wide and high where the picture is."""
     x, y, end_x, end_y = box
-    across = max(margin, (MIN_WINDOW - (end_x - x)) // 2)
-    down = max(margin, (MIN_WINDOW - (end_y - y)) // 2)
+    missing_width = MIN_WINDOW - (end_x - x)
+    missing_height = MIN_WINDOW - (end_y - y)
+    across = max(margin, missing_width // 2)
+    down = max(margin, missing_height // 2)
     return (
         max(0, x - across),
         max(0, y - down),

@@ -197,10 +197,12 @@ def join_typed(events: Sequence[ScreenEvent]) -> list[ScreenEvent]:
 
 def _is_typed_on(before: ScreenEvent, event: ScreenEvent) -> bool:
     """Whether a change goes on writing the line that the one before began."""
-    written = before.appeared[0] if len(before.appeared) == 1 else None
-    later = event.appeared[0] if len(event.appeared) == 1 else None
-    if written is None or later is None or event.start - before.end > TYPED_PAUSE:
+    if len(before.appeared) != 1 or len(event.appeared) != 1:
         return False
+    if event.start - before.end > TYPED_PAUSE:
+        return False
+    (written,) = before.appeared
+    (later,) = event.appeared
     begins_alike = later.text[:TYPED_LETTERS] == written.text[:TYPED_LETTERS]
     grows = len(later.text) > len(written.text) and begins_alike
     return grows and box_iou(written.box, later.box) > 0

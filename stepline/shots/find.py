@@ -74,9 +74,13 @@ def find_shots(
         meter.add(frame)
     if not reader.end > MIN_VIDEO_SECONDS:
         raise MediaError(f"{path}: no picture in it can be decoded; convert it to mp4 (H.264, AAC)")
-    samples = [cut for cut in meter.finish().cuts if cut < reader.end - MIN_VIDEO_SECONDS]
+    last_second = reader.end - MIN_VIDEO_SECONDS
+    samples = [cut for cut in meter.finish().cuts if cut < last_second]
     cuts = join_samples(samples, 1 / rate)
-    look = _SecondLook(cuts, reader.end, min(info.frame_rate, MAX_FRAME_RATE))
+
+    # the second look, which also takes the pictures
+    frame_rate = min(info.frame_rate, MAX_FRAME_RATE)
+    look = _SecondLook(cuts, reader.end, frame_rate)
     stills = read_frames_at(path, look.times(), settings=media, longer=size)
     for still in with_progress(stills, Frame, "pictures", info.duration, progress, None):
         look.add(still)
@@ -112,13 +116,15 @@ class _SecondLook:
             first = math.floor(cut.start * frame_rate)
             last = math.floor(cut.end * frame_rate)
             for frame in range(first, last + 1):
-                self._cut_of[(frame + 0.5) * frame_length] = number
+                middle = (frame + 0.5) * frame_length
+                self._cut_of[middle] = number
         # the middle of a shot's samples is within it
         starts = [0.0, *(cut.end for cut in cuts)]
         ends = [*(cut.start for cut in cuts), end]
         self._shot_of: dict[float, int] = {}
         for number, (start, stop) in enumerate(zip(starts, ends, strict=True)):
-            self._shot_of[(start + stop) / 2] = number
+            middle = (start + stop) / 2
+            self._shot_of[middle] = number
         self.starts = [cut.end for cut in cuts]  # of the shots after the first, s
         self._changes = [-1.0] * len(cuts)
         self._last: tuple[int, Pixels] | None = None
@@ -138,11 +144,12 @@ class _SecondLook:
             return
         pixels = frame.image[::SAMPLE_STEP, ::SAMPLE_STEP].astype(np.int16)
         if self._last is not None and self._last[0] == cut:
-            change = float(np.abs(pixels - self._last[1]).mean())
+            _, last_pixels = self._last
+            change = float(np.abs(pixels - last_pixels).mean())
             if change > self._changes[cut]:
                 self._changes[cut] = change
                 self.starts[cut] = frame.time - self._half_frame
-        self._last = cut, pixels
+        self._last = (cut, pixels)
 
 
 def shot_spans(cuts: Sequence[float], end: float) -> list[Span]:
@@ -150,5 +157,6 @@ def shot_spans(cuts: Sequence[float], end: float) -> list[Span]:
     edges = [0.0, *cuts, end]
     spans = []
     for start, stop in itertools.pairwise(edges):
-        spans.append(Span(round(start, 3), round(stop, 3)))
+        span = Span(round(start, 3), round(stop, 3))
+        spans.append(span)
     return spans

@@ -62,13 +62,13 @@ def list_shots(source: ShotSource, video_shots: VideoShots) -> ShotList:
     shots = []
     for index, span in enumerate(video_shots.shots):
         number = index + 1
-        shot = Shot(
-            number=number,
-            start=span.start,
-            end=span.end,
-            thumbnail=thumbnail_name(source.id, number) if index in video_shots.pictures else None,
-            steps=() if record is None else shown_steps(record, span),
-        )
+        thumbnail = None
+        if index in video_shots.pictures:
+            thumbnail = thumbnail_name(source.id, number)
+        steps: tuple[ShotStep, ...] = ()
+        if record is not None:
+            steps = shown_steps(record, span)
+        shot = Shot(number=number, start=span.start, end=span.end, thumbnail=thumbnail, steps=steps)
         shots.append(shot)
     if record is None:
         name, _ = choose_title(Request(source.path, source.id), video_shots.info, None)

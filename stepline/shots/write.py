@@ -69,17 +69,20 @@ def to_csv(shot_list: ShotList) -> str:
         numbers = " ".join(str(step.number) for step in shot.steps)
         texts = STEP_SEPARATOR.join(step.text for step in shot.steps)
         times = [f"{second:.3f}" for second in (shot.start, shot.end, seconds)]
-        writer.writerow([shot.number, *times, shot.thumbnail or "", numbers, texts])
+        row = [shot.number, *times, shot.thumbnail or "", numbers, texts]
+        writer.writerow(row)
     return printable(text.getvalue())
 
 
 def to_html(shot_list: ShotList, folder: Path) -> str:
     """Return the page, whose pictures and video are files. folder: where it will be."""
     package = files(__package__)
+    page = package.joinpath("page.html").read_text(encoding="utf-8")
+    style = package.joinpath("page.css").read_text(encoding="utf-8")
     video = media_link(os.path.relpath(shot_list.video, folder))
     return page_html(
-        package.joinpath("page.html").read_text(encoding="utf-8"),
-        style=package.joinpath("page.css").read_text(encoding="utf-8"),
+        page,
+        style=style,
         linked_pictures=True,
         list=shot_list,
         facts=_facts(shot_list),
@@ -116,4 +119,6 @@ def _shots_with_steps(shots: tuple[Shot, ...]) -> int:
 
 def count_text(count: int, noun: str) -> str:
     """Return a number of things in words: "1 shot", "12 shots"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}s"

@@ -56,15 +56,18 @@ class Sample:
         if not len(self.video):
             cure = "extract its features again, or leave it out"
             raise ShapeError(f"{self.id}: the video has no feature row; {cure}")
-        if self.positive.dtype != bool or self.positive.shape != (len(self.text), len(self.video)):
-            expected = f"bool {(len(self.text), len(self.video))}, texts by feature rows"
+        shape = (len(self.text), len(self.video))
+        if self.positive.dtype != bool or self.positive.shape != shape:
+            expected = f"bool {shape}, texts by feature rows"
             form = f"{self.positive.dtype} {self.positive.shape}"
             raise ShapeError(f"{self.id}: labels must be {expected}, not {form}")
 
     def shuffled(self, rng: np.random.Generator) -> "Sample":
         """Return the sample with its texts in a random order, and so marked."""
         order = rng.permutation(len(self.text))
-        return replace(self, text=self.text[order], positive=self.positive[order], ordered=False)
+        text = self.text[order]
+        positive = self.positive[order]
+        return replace(self, text=text, positive=positive, ordered=False)
 
 
 class LazySamples(Sequence[S]):
@@ -78,7 +81,8 @@ class LazySamples(Sequence[S]):
         self, make: Callable[[int], S], lengths: Sequence[int], shards: Sequence[int] = ()
     ) -> None:
         self._make = make
-        self.lengths, self.shards = list(lengths), list(shards)
+        self.lengths = list(lengths)
+        self.shards = list(shards)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -101,7 +105,8 @@ def lengths_and_shards(
     store); lazy samples are not read."""
     if isinstance(samples, LazySamples):
         return samples.lengths, samples.shards
-    return [length(sample) for sample in samples], ()
+    lengths = [length(sample) for sample in samples]
+    return lengths, ()
 
 
 def joined_samples(
@@ -119,9 +124,13 @@ def joined_samples(
         second_shards = second_shards or np.resize(known_shards, len(second)).tolist()
 
     def read(index: int) -> S:
-        return first[index] if index < len(first) else second[index - len(first)]
+        if index < len(first):
+            return first[index]
+        return second[index - len(first)]
 
-    return LazySamples(read, [*first_lengths, *second_lengths], [*first_shards, *second_shards])
+    lengths = [*first_lengths, *second_lengths]
+    shards = [*first_shards, *second_shards]
+    return LazySamples(read, lengths, shards)
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,9 @@ class Batch(TensorRecord):
 
     def real_positive(self) -> Tensor:
         """Return `positive` (B, K, T) without padding."""
-        return self.positive & ~self.video_pad[:, None] & ~self.text_pad[:, :, None]
+        seconds = ~self.video_pad[:, None]
+        texts = ~self.text_pad[:, :, None]
+        return self.positive & seconds & texts
 
 
 def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
@@ -169,10 +180,12 @@ def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
         raise ShapeError("a batch needs at least one video, not 0")
     video, video_pad = pad([sample.video[:longest] for sample in samples])
     text, text_pad = pad([sample.text for sample in samples])
-    positive = np.zeros((*text_pad.shape, video_pad.shape[1]), dtype=np.bool_)  # (B, K, T)
+    seconds = video_pad.shape[1]
+    positive = np.zeros((*text_pad.shape, seconds), dtype=np.bool_)  # (B, K, T)
     for row, sample in zip(positive, samples, strict=True):
         labels = sample.positive[:, :longest]
-        row[: labels.shape[0], : labels.shape[1]] = labels
+        texts, length = labels.shape
+        row[:texts, :length] = labels
     ids = tuple(sample.id for sample in samples)
     ordered = torch.tensor([sample.ordered for sample in samples])  # (B,)
     return Batch(ids, video, video_pad, text, text_pad, torch.from_numpy(positive), ordered)
@@ -187,10 +200,12 @@ def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
             f"rows of one batch must have one width, not {widths}; use one backbone for all videos"
         )
     lengths = torch.tensor([len(values) for values in rows])
-    padded = np.zeros((len(rows), int(lengths.max()), widths[0]), dtype=np.float32)  # (B, N, C)
+    longest = int(lengths.max())
+    padded = np.zeros((len(rows), longest, widths[0]), dtype=np.float32)  # (B, N, C)
     for row, values in zip(padded, rows, strict=True):
         row[: len(values)] = values
-    return torch.from_numpy(padded), torch.arange(padded.shape[1]) >= lengths[:, None]  # (B, N)
+    mask = torch.arange(longest) >= lengths[:, None]  # (B, N)
+    return torch.from_numpy(padded), mask
 
 
 def length_buckets(
@@ -214,21 +229,28 @@ def length_buckets(
     waiting: npt.NDArray[np.int64] = np.empty(0, np.int64)  # what no batch had room for
     parts = shard_windows(len(lengths), shards, window, rng)
     for number, part in enumerate(parts):
-        order = np.concatenate([waiting, part[rng.permutation(len(part))]])
+        shuffled = part[rng.permutation(len(part))]
+        order = np.concatenate([waiting, shuffled])
         full = len(order) // size * size
         if number == len(parts) - 1:
             full = len(order)
+
         # those that waited come first, in a batch of their own
-        first = size if len(waiting) and full else 0
-        if first:
+        first = 0
+        if len(waiting) and full:
+            first = size
             yield tuple(order[:first].tolist())
         waiting = order[full:]
+
+        # batches of like length, of a pool at a time
         batches: list[tuple[int, ...]] = []
         pool_size = size * BATCHES_PER_POOL
         for start in range(first, full, pool_size):
-            pool = order[start : min(start + pool_size, full)].tolist()
+            end = min(start + pool_size, full)
+            pool = order[start:end].tolist()
             pool.sort(key=lambda index: lengths[index])
-            batches += [tuple(pool[at : at + size]) for at in range(0, len(pool), size)]
+            for at in range(0, len(pool), size):
+                batches.append(tuple(pool[at : at + size]))
         for index in rng.permutation(len(batches)):
             yield batches[index]
 
@@ -244,8 +266,11 @@ def shard_windows(
     numbers = np.unique(np.asarray(shards, np.int64))
     if len(numbers) <= window:
         return [np.arange(count)]
+    drawn_order = rng.permutation(len(numbers))
     window_of_shard = np.empty(len(numbers), np.int64)
-    window_of_shard[rng.permutation(len(numbers))] = np.arange(len(numbers)) // window
-    windows = window_of_shard[np.searchsorted(numbers, shards)]  # of each index
+    window_of_shard[drawn_order] = np.arange(len(numbers)) // window
+    shard_rows = np.searchsorted(numbers, shards)
+    windows = window_of_shard[shard_rows]  # of each index
     order = np.argsort(windows, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(windows[order])) + 1)
+    changes = np.flatnonzero(np.diff(windows[order]))
+    return np.split(order, changes + 1)

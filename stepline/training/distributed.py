@@ -141,7 +141,9 @@ def sum_gradients(model: nn.Module) -> None:
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     gradients = []
     for weight in weights:
-        gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        gradient = weight.grad
+        if gradient is None:
+            gradient = torch.zeros_like(weight)
         gradients.append(gradient.flatten())
     flat = sum_over_processes(torch.cat(gradients))
     parts = flat.split([weight.numel() for weight in weights])
@@ -154,12 +156,14 @@ def peak_memory() -> int:
     memory."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    if sys.platform == "darwin":
+        return usage.ru_maxrss
+    return usage.ru_maxrss * 1024
 
 
 def same_on_all_processes(number: int, device: torch.device) -> bool:
-    """Tell whether all processes have the same number."""
+    """Say whether all processes have the same number."""
     rank, size = rank_and_world_size()
     numbers = torch.zeros(size, dtype=torch.int64, device=device)
     numbers[rank] = number

@@ -128,7 +128,8 @@ def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
     if isinstance(stored, FeatureSequence):
         rows, width = stored.values.shape
     else:
-        rows, width = stored.rows, stored.width
+        rows = stored.rows
+        width = stored.width
     return FeatureSpec(width, stored.backbone, stored.rate), rows
 
 
@@ -154,7 +155,9 @@ def source_flaw(omitted: Sequence[Rejected]) -> str:
         return "no video is left to train on: it holds none; give another source"
     reason = next(iter(count_reasons(omitted)))
     values = [row.value for row in omitted if row.reason == reason and row.value]
-    example = f" ({values[0]})" if values else ""
+    example = ""
+    if values:
+        example = f" ({values[0]})"
     words = reasons_in_words(omitted).replace(reason, f"{reason}{example}", 1)
     cure = SOURCE_CURES.get(reason, "mend it, or leave it out")
     return f"nothing of it is left to train on: {words}; {cure}"

@@ -41,10 +41,15 @@ class Linear(nn.Linear):  # type: ignore[misc]   # torch is untyped to mypy here
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return rows (..., C) times weight (F, C) transposed, plus bias (F): (..., F)."""
-    if not use_cpu_kernels(rows) or rows.shape[:-1].numel() * weight.numel() < MIN_ONEDNN_PRODUCTS:
+    if not use_cpu_kernels(rows):
         return F.linear(rows, weight, bias)
-    flat = rows.reshape(-1, rows.shape[-1])  # (N, C)
-    return _LinearOneDnn.apply(flat, weight, bias).view(*rows.shape[:-1], len(weight))
+    *outer, width = rows.shape
+    products = rows.shape[:-1].numel() * weight.numel()
+    if products < MIN_ONEDNN_PRODUCTS:
+        return F.linear(rows, weight, bias)
+    flat = rows.reshape(-1, width)  # (N, C)
+    out = _LinearOneDnn.apply(flat, weight, bias)
+    return out.view(*outer, len(weight))
 
 
 def use_cpu_kernels(rows: Tensor) -> bool:
@@ -52,18 +57,23 @@ def use_cpu_kernels(rows: Tensor) -> bool:
     autocast, no compiler."""
     if torch.compiler.is_compiling():  # which fuses better than any of it
         return False
-    plain = rows.device.type == "cpu" and rows.dtype == torch.float32
-    return plain and not torch.is_autocast_enabled("cpu")
+    if rows.device.type != "cpu" or rows.dtype != torch.float32:
+        return False
+    return not torch.is_autocast_enabled("cpu")
 
 
 def linear_no_grad(
     rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
 ) -> Tensor:
     """Return `linear` of rows (N, C), or its positive part, without a gradient."""
-    if ONEDNN_LINEAR is not None and len(rows) * weight.numel() >= MIN_ONEDNN_PRODUCTS:
-        return ONEDNN_LINEAR(rows, weight, bias, "relu" if relu else "none", [], "")
+    products = len(rows) * weight.numel()
+    if ONEDNN_LINEAR is not None and products >= MIN_ONEDNN_PRODUCTS:
+        activation = "relu" if relu else "none"
+        return ONEDNN_LINEAR(rows, weight, bias, activation, [], "")
     out = F.linear(rows, weight, bias)
-    return out.relu_() if relu else out
+    if relu:
+        out = out.relu_()
+    return out
 
 
 # oneDNN's linear layer as PyTorch's compiler calls it; None in a build without it
@@ -86,7 +96,8 @@ class _LinearOneDnn(Function):  # type: ignore[misc]
         to_rows = None
         if context.needs_input_grad[0]:
             to_rows = linear_no_grad(gradient, weight.t(), None)  # (N, C)
-        return to_rows, gradient.t() @ rows, gradient.sum(0)
+        to_weight = gradient.t() @ rows
+        return to_rows, to_weight, gradient.sum(0)
 
 
 LANES_PER_NUMBER = 4  # of 16 bits, one per element; a rate is thus met to 1 / 65536
@@ -123,12 +134,12 @@ def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
     The seed is drawn from torch's generator.
     """
     seed = torch.empty((), dtype=torch.int64).random_(MAX_SEED)
-    numbers = np.random.SFC64(int(seed))
+    generator = np.random.SFC64(int(seed))
     limit = round((1 - rate) * 65536) - 32768
     for start in range(0, count, ELEMENTS_PER_CHUNK):
         size = min(ELEMENTS_PER_CHUNK, count - start)
-        # each even over [-32768, 32768)
-        lanes = numbers.random_raw(-(-size // LANES_PER_NUMBER)).view(np.int16)[:size]
+        numbers = generator.random_raw(-(-size // LANES_PER_NUMBER))
+        lanes = numbers.view(np.int16)[:size]  # each even over [-32768, 32768)
         yield torch.from_numpy(lanes < limit)
 
 
@@ -136,8 +147,10 @@ def dropout_(rows: Tensor, rate: float) -> None:
     """Set a fraction `rate` of the elements of contiguous rows to 0, in place, and leave the rest
     as they are; CPU."""
     chunks = rows.view(-1).split(ELEMENTS_PER_CHUNK)
-    for chunk, stays in zip(chunks, keep_masks(rows.numel(), rate), strict=True):
-        chunk.mul_(as_factors(stays, chunk))
+    masks = keep_masks(rows.numel(), rate)
+    for chunk, stays in zip(chunks, masks, strict=True):
+        factors = as_factors(stays, chunk)
+        chunk.mul_(factors)
 
 
 def as_factors(stays: Tensor, like: Tensor) -> Tensor:
@@ -148,16 +161,19 @@ def as_factors(stays: Tensor, like: Tensor) -> Tensor:
 class _ByteMaskDropout(Function):  # type: ignore[misc]   # torch is untyped to mypy here
     @staticmethod
     def forward(context: Any, rows: Tensor, rate: float) -> Tensor:
-        mask = torch.cat(list(keep_masks(rows.numel(), rate))).view(rows.shape)
+        masks = list(keep_masks(rows.numel(), rate))
+        mask = torch.cat(masks).view(rows.shape)
         context.save_for_backward(mask)
         context.scale = 1 / (1 - rate)
-        return as_factors(mask, rows).mul_(rows).mul_(context.scale)
+        factors = as_factors(mask, rows)
+        return factors.mul_(rows).mul_(context.scale)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = context.saved_tensors
-        return as_factors(mask, gradient).mul_(gradient).mul_(context.scale), None
+        factors = as_factors(mask, gradient)
+        return factors.mul_(gradient).mul_(context.scale), None
 
 
 ROWS_PER_BLOCK = 1024  # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
@@ -174,13 +190,18 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (N, D) for rows (N, D)."""
-        rate = self.dropout if self.training else 0.0
-        wide, narrow = self.wide, self.narrow
+        rate = 0.0
+        if self.training:
+            rate = self.dropout
+        wide = self.wide
+        narrow = self.narrow
         if use_cpu_kernels(rows) and len(rows):
             return _BlockwiseFeedForward.apply(
                 rows, wide.weight, wide.bias, narrow.weight, narrow.bias, rate
             )
-        return narrow(F.dropout(F.relu(wide(rows)), rate))
+        hidden = F.relu(wide(rows))
+        hidden = F.dropout(hidden, rate)
+        return narrow(hidden)
 
 
 class _BlockwiseFeedForward(Function):  # type: ignore[misc]
@@ -204,11 +225,14 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         learns = any(context.needs_input_grad)
         hidden = []
         out = rows.new_empty(len(rows), len(narrow))
-        for block, into in zip(rows.split(ROWS_PER_BLOCK), out.split(ROWS_PER_BLOCK), strict=True):
+        blocks = rows.split(ROWS_PER_BLOCK)
+        targets = out.split(ROWS_PER_BLOCK)
+        for block, target in zip(blocks, targets, strict=True):
             inner = linear_no_grad(block, wide, wide_bias, relu=True)  # (BLOCK, F)
             if rate:
                 dropout_(inner, rate)
-            into.copy_(linear_no_grad(inner, narrow, narrow_bias))
+            block_out = linear_no_grad(inner, narrow, narrow_bias)
+            target.copy_(block_out)
             if learns:
                 hidden.append(inner)
         context.save_for_backward(rows, wide, narrow, *hidden)  # what is positive was not dropped
@@ -218,23 +242,27 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, wide, narrow, *hidden = context.saved_tensors
-        scale = context.scale
         gradient = gradient.contiguous()
         to_rows = torch.empty_like(rows)
         to_wide = wide.new_zeros(wide.shape[::-1])
         to_narrow = torch.zeros_like(narrow)
         to_wide_bias = wide.new_zeros(len(wide))
-        parts = (whole.split(ROWS_PER_BLOCK) for whole in (rows, gradient, to_rows))
-        for inner, block, above, into in zip(hidden, *parts, strict=True):
+        blocks = rows.split(ROWS_PER_BLOCK)
+        gradients = gradient.split(ROWS_PER_BLOCK)
+        targets = to_rows.split(ROWS_PER_BLOCK)
+        for inner, block, above, target in zip(hidden, blocks, gradients, targets, strict=True):
             to_narrow += linear_no_grad(above.t(), inner.t(), None)
             below = linear_no_grad(above, narrow.t(), None)  # (BLOCK, F)
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
             # (D, F): faster than its transpose
             to_wide += linear_no_grad(block.t(), below.t(), None)
             to_wide_bias += below.sum(0)
-            into.copy_(linear_no_grad(below, wide.t(), None))
-        to_wide = to_wide.mul_(scale).t().contiguous()
-        return to_rows, to_wide, to_wide_bias.mul_(scale), to_narrow, gradient.sum(0), None
+            block_gradient = linear_no_grad(below, wide.t(), None)
+            target.copy_(block_gradient)
+        to_wide = to_wide.mul_(context.scale).t().contiguous()
+        to_wide_bias = to_wide_bias.mul_(context.scale)
+        to_narrow_bias = gradient.sum(0)
+        return to_rows, to_wide, to_wide_bias, to_narrow, to_narrow_bias, None
 
 
 LOG_SUM_EXP_ROWS = 128  # rows whose products are in memory at a time: 5 MB for 9,600 columns
@@ -261,7 +289,8 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
     ) -> Tensor:
         blocks = [rows.new_zeros(0)]
         for block in rows.split(LOG_SUM_EXP_ROWS):
-            blocks.append(torch.addmm(offset, block, columns.T).logsumexp(dim=1))
+            products = torch.addmm(offset, block, columns.T)
+            blocks.append(products.logsumexp(dim=1))
         sums = torch.cat(blocks).clamp_(min=floor)
         context.save_for_backward(rows, columns, offset, sums)
         return sums
@@ -273,9 +302,10 @@ class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
         to_rows = torch.zeros_like(rows)
         to_columns = torch.zeros_like(columns)
         parts = (whole.split(LOG_SUM_EXP_ROWS) for whole in (rows, sums, gradient, to_rows))
-        for block, total, above, into in zip(*parts, strict=True):
+        for block, total, above, target in zip(*parts, strict=True):
             shares = torch.addmm(offset, block, columns.T)  # (N, F)
-            shares.sub_(total[:, None]).exp_().mul_(above[:, None])
-            into.copy_(shares @ columns)
+            shares.sub_(total[:, None]).exp_()
+            shares.mul_(above[:, None])
+            target.copy_(shares @ columns)
             to_columns.addmm_(shares.T, block)
         return to_rows, to_columns, None, None

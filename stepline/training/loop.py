@@ -111,7 +111,7 @@ class Progress:
     """One step that was taken: `step` of `steps`, its loss, the learning rate, and seconds since
     the loop began.
 
-    taken: steps since then. waited: seconds of them spent waiting for samples. score: on held-out
+    steps_taken: since then. waited: seconds of them spent waiting for samples. score: on held-out
     samples, after the last step of an epoch.
     """
 
@@ -120,7 +120,7 @@ class Progress:
     loss: float
     learning_rate: float
     seconds: float
-    taken: int = 0
+    steps_taken: int = 0
     waited: float = 0.0
     score: float | None = None
 
@@ -128,7 +128,9 @@ class Progress:
     def log_line(self) -> dict[str, float]:
         """The step as a line of log.jsonl."""
         line = {"step": self.step, "loss": self.loss, "learning_rate": self.learning_rate}
-        return line if self.score is None else line | {"score": self.score}
+        if self.score is not None:
+            line["score"] = self.score
+        return line
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ def fit(
     steps_per_score = settings.score_every * steps_per_epoch
     steps = settings.epochs * steps_per_epoch
     _check_run(steps, settings, scorer)
+    checkpoint = folder / CHECKPOINT_FILE
     optimizer = _optimizer(model, settings, task.rates)
     start = state = _resume(model, optimizer, settings, folder, count)
     if start.at_plateau(settings.patience):
@@ -193,7 +196,7 @@ def fit(
                 loss=loss,
                 learning_rate=optimizer.param_groups[0]["lr"],
                 seconds=time.monotonic() - began,
-                taken=number - start.step,
+                steps_taken=number - start.step,
                 waited=loader.waited,
                 score=score,
             )
@@ -201,8 +204,7 @@ def fit(
                 log_file.write(progress.log_line)
                 if number % settings.save_every == 0 or is_last:
                     log_file.flush()
-                    path = folder / CHECKPOINT_FILE
-                    save_checkpoint(model, optimizer, settings, path, state, count)
+                    save_checkpoint(model, optimizer, settings, checkpoint, state, count)
             if report is not None:
                 report(progress)
             if is_last:
@@ -295,18 +297,24 @@ def _step(
     factor = _learning_rate_factor(number, steps, settings.warmup)
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * group["rate"] * factor
-    device = device_of(model)
-    with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
-        terms = task.losses(model, batch.samples[rank::size] or batch.samples[:1])
+
     # A process that has no sample of the batch must still take part in the sums; its own terms
     # count 0.
+    samples = batch.samples[rank::size] or batch.samples[:1]
     weight = float(rank < len(batch.samples))
-    counts = sum_over_processes(weight * torch.stack([term.count.float() for term in terms]))
-    loss = weight * (torch.stack([term.total for term in terms]) / counts.clamp(min=1)).sum()
+    device = device_of(model)
+    with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
+        terms = task.losses(model, samples)
+    counts = torch.stack([term.count.float() for term in terms])
+    counts = sum_over_processes(weight * counts)
+    totals = torch.stack([term.total for term in terms])
+    means = totals / counts.clamp(min=1)
+    loss = weight * means.sum()
     value = float(sum_over_processes(loss.detach().clone()))
     if not math.isfinite(value):
         cure = "lower train.learning_rate, and look at the features"
         raise ShapeError(f"step {number + 1}: the loss is {value}; {cure}")
+
     optimizer.zero_grad()
     loss.backward()
     sum_gradients(model)
@@ -320,7 +328,8 @@ def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     rising = round(warmup * steps)
     if step < rising:
         return (step + 1) / (rising + 1)
-    return (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
+    angle = math.pi * (step - rising) / (steps - rising)
+    return (1 + math.cos(angle)) / 2
 
 
 def _optimizer(
@@ -333,8 +342,10 @@ def _optimizer(
     """
     parts: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
     for name, weight in model.named_parameters():
-        factor = next((rates[layer] for layer in name.split(".") if layer in rates), 1.0)
-        parts.setdefault((factor, weight.ndim > 1), []).append(weight)
+        factors = [rates[layer] for layer in name.split(".") if layer in rates]
+        factor = factors[0] if factors else 1.0
+        is_matrix = weight.ndim > 1
+        parts.setdefault((factor, is_matrix), []).append(weight)
     groups = []
     for (factor, is_matrix), weights in parts.items():
         decay = settings.weight_decay if is_matrix else 0.0
@@ -350,12 +361,15 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
     model.eval()
     with torch.no_grad():
         for first in range(0, len(own), scorer.batch):
-            samples = [scorer.samples[index] for index in own[first : first + scorer.batch]]
-            sums += torch.tensor(scorer.score(model, samples), dtype=torch.float64)
+            indices = own[first : first + scorer.batch]
+            samples = [scorer.samples[index] for index in indices]
+            score_and_count = scorer.score(model, samples)
+            sums += torch.tensor(score_and_count, dtype=torch.float64)
     model.train()
     total, count = sum_over_processes(sums.to(device_of(model))).tolist()
     score = float(total) / max(float(count), 1.0)
-    if rank == 0 and math.isfinite(score) and (best is None or score > best):
+    is_best = best is None or score > best
+    if rank == 0 and math.isfinite(score) and is_best:
         scorer.keep(model)
     return score
 

@@ -91,10 +91,12 @@ class NetworkFile:
             raise ModelError(
                 f"{path}: holds a network a seed; give one of them, such as {seeds[0]}"
             )
-        others = sorted(path.glob("*.safetensors")) if path.is_dir() else []
-        if len(others) == 1:
-            return others[0]
-        fault = f"holds none of {', '.join(self.names)}" if path.is_dir() else "no such file"
+        fault = "no such file"
+        if path.is_dir():
+            fault = f"holds none of {', '.join(self.names)}"
+            others = sorted(path.glob("*.safetensors"))
+            if len(others) == 1:
+                return others[0]
         raise ModelError(
             f"{path}: {fault}; give the .safetensors file of a network that {self.writer} wrote"
         )
@@ -184,11 +186,11 @@ def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path
         if key in expected and not bool(weight.isfinite().all()):
             faults.append(f"{key} holds NaN or infinity")
     if faults:
-        more = (
-            f" and {len(faults) - MAX_NAMED_FAULTS} more" if len(faults) > MAX_NAMED_FAULTS else ""
-        )
         names = ", ".join(sorted(faults)[:MAX_NAMED_FAULTS])
-        raise ModelError(f"{path}: not these weights: {names}{more}; give the right file")
+        unnamed = len(faults) - MAX_NAMED_FAULTS
+        if unnamed > 0:
+            names += f" and {unnamed} more"
+        raise ModelError(f"{path}: not these weights: {names}; give the right file")
 
 
 @dataclass(frozen=True)

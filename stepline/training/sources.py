@@ -2,8 +2,8 @@
 and their vectors.
 
 Each may be a URL (s3://, gs://, http://): records and datasets are copied to this disk, stores
-shard by shard. Vectors are made once and kept in a feature store beside the training, so that no
-epoch makes them again.
+shard by shard. Vectors are made once and stored in the training's folder, so that no epoch makes
+them again.
 """
 
 import math
@@ -19,6 +19,8 @@ from stepline.remote import RemotePath
 from stepline.remote.cache import is_remote, local_copy
 from stepline.storage import read_parquet, read_record
 from stepline.training.settings import StepLabelSource, TextKind
+
+SHARD_PATTERN = "shard-*.parquet"  # names of the files of a feature store
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ def read_labelled_texts(
     if dataset is None and is_feature_store(source):
         yield from _stored_texts(source, kind)
         return
-    annotated = dataset is not None and DATASETS[dataset[0]].gives == "reference" and kind == "step"
+    annotated = False
+    if dataset is not None and kind == "step":
+        annotated = DATASETS[dataset[0]].gives == "reference"
     yield from labelled_texts(read_records(source), kind, label, annotated=annotated)
 
 
@@ -60,7 +64,7 @@ def _stored_texts(source: str, kind: TextKind) -> Iterator[LabelledTexts]:
         lines = store.texts(id)
         if lines is None or not lines.starts or not lines.ends:
             raise DatasetError(
-                f"{source}: {id} has no texts with times; give the annotations beside the store"
+                f"{source}: {id} has no texts with times; give the annotations next to the store"
             )
         spans: list[tuple[Span, ...]] = []
         for start, end in zip(lines.starts, lines.ends, strict=True):
@@ -113,20 +117,26 @@ def _record_of(file: Path) -> Record:
 
 def _local_path(place: str) -> Path:
     """Return a path, or the copy of a URL on this disk."""
-    return local_copy(place) if is_remote(place) else Path(place)
+    if is_remote(place):
+        return local_copy(place)
+    return Path(place)
 
 
 def dataset_of(source: str) -> tuple[str, str] | None:
     """Return the name and the path or URL of a public dataset, None of any other source."""
     name, colon, path = source.partition(":")
-    return (name, path) if colon and name in DATASETS else None
+    if colon and name in DATASETS:
+        return name, path
+    return None
 
 
 def is_feature_store(place: str) -> bool:
-    """Tell whether a folder, or a URL, is a feature store."""
+    """Say whether a folder, or a URL, is a feature store."""
     if is_remote(place):
-        return any(Path(entry.name).match("shard-*.parquet") for entry in RemotePath(place).list())
-    return Path(place).is_dir() and next(Path(place).glob("shard-*.parquet"), None) is not None
+        names = [Path(entry.name) for entry in RemotePath(place).list()]
+        return any(name.match(SHARD_PATTERN) for name in names)
+    folder = Path(place)
+    return folder.is_dir() and any(folder.glob(SHARD_PATTERN))
 
 
 def labelled_texts(
@@ -180,7 +190,8 @@ def text_encoder(name: str) -> TextEncoder:
             settings["path"] = Path(folder)
         if backbone == "internvideo":
             settings["unit"] = False
-        return load_backbone(VisionSettings.model_validate(settings)).encode_texts
+        backbone_settings = VisionSettings.model_validate(settings)
+        return load_backbone(backbone_settings).encode_texts
 
     from stepline.text import embed
 
@@ -203,7 +214,8 @@ def text_vectors(source: str, texts: Iterable[LabelledTexts], folder: Path) -> F
     encoder of that name."""
     if is_feature_store(source):
         return open_store(source)
-    return store_text_vectors(texts, text_encoder(source), folder, name=encoder_name(source))
+    encoder = text_encoder(source)
+    return store_text_vectors(texts, encoder, folder, name=encoder_name(source))
 
 
 def store_text_vectors(
@@ -227,6 +239,6 @@ def store_text_vectors(
                 )
             texts_of_rows = RowTexts(labelled.texts)
             writer.add(labelled.video, vectors, rate=1.0, backbone=name, texts=texts_of_rows)
-    if not any(folder.glob("shard-*.parquet")):
+    if not any(folder.glob(SHARD_PATTERN)):
         raise ShapeError(f"{folder}: there is no text to make vectors of; give records with texts")
     return FeatureStore(folder)

@@ -30,7 +30,8 @@ class CLIPBackbone:
         self._batch = batch
         # SigLIP was trained on texts padded to its full length without a mask; CLIP masks its
         # padding.
-        self._padding = "max_length" if model.config.model_type.startswith("siglip") else True
+        is_siglip = model.config.model_type.startswith("siglip")
+        self._padding = "max_length" if is_siglip else True
         self.dim = self.encode_texts(["a"]).shape[1]
 
     def encode_images(self, pictures: Pictures) -> Matrix:
@@ -48,11 +49,9 @@ class CLIPBackbone:
             return np.empty((0, self.dim), dtype=np.float32)
         rows = []
         for start in range(0, len(texts), self._batch):
+            batch = texts[start : start + self._batch]
             inputs = self._processor.tokenizer(
-                list(texts[start : start + self._batch]),
-                padding=self._padding,
-                truncation=True,
-                return_tensors="pt",
+                list(batch), padding=self._padding, truncation=True, return_tensors="pt"
             )
             rows.append(self._unit_rows(self._model.get_text_features, inputs))
         return np.concatenate(rows)
@@ -64,7 +63,8 @@ class CLIPBackbone:
             vectors = encode(**inputs.to(self._device.name))
             if not isinstance(vectors, torch.Tensor):
                 vectors = vectors.pooler_output  # (B, D)
-            unit: Matrix = torch.nn.functional.normalize(vectors.float(), dim=1).cpu().numpy()
+            normalised = torch.nn.functional.normalize(vectors.float(), dim=1)
+            unit: Matrix = normalised.cpu().numpy()
         return unit
 
 
@@ -75,7 +75,8 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
     Raises SettingsError unless exactly one of them is set, ModelError when it is missing,
     incomplete or no dual encoder.
     """
-    path, hub = settings.path, settings.hub
+    path = settings.path
+    hub = settings.hub
     if (path is None) == (hub is None):
         raise SettingsError(
             "vision.backbone=clip needs one of vision.path=FOLDER and vision.hub=NAME (a download)"
@@ -101,13 +102,19 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         raise ModelError(
             f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint"
         ) from error
-    encoders = (model, "get_image_features"), (model, "get_text_features")
-    parts = (processor, "image_processor"), (processor, "tokenizer")
-    if not all(hasattr(*part) for part in (*encoders, *parts)):
+    parts = (
+        (model, "get_image_features"),
+        (model, "get_text_features"),
+        (processor, "image_processor"),
+        (processor, "tokenizer"),
+    )
+    if not all(hasattr(*part) for part in parts):
         raise ModelError(
             f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP"
         )
     # transformers would fill the weights that are missing with random numbers.
-    if lacking := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
+    keys = [*report["missing_keys"], *report["mismatched_keys"]]
+    lacking = sorted(map(str, keys))
+    if lacking:
         raise ModelError(f"{source}: lacks the weight {lacking[0]}; give a whole checkpoint")
     return CLIPBackbone(model.eval(), processor, batch=settings.batch)

@@ -73,7 +73,7 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
     from stepline.vision.efficientnet import EfficientNetLite0
 
     path = settings.path or find_weights("efficientnet-lite0")
-    key = path, current_device()
+    key = (path, current_device())
     if key not in _loaded:
         _loaded[key] = EfficientNetLite0(path)
     model = settings.text_model
@@ -100,9 +100,8 @@ def read_class_vectors() -> Matrix:
             f"{VECTORS_FILE}: cannot be read ({error}); install stepline again"
         ) from error
     if made_from != sha256(NAMES_FILE):
-        raise ModelError(
-            f"{VECTORS_FILE}: not made from {NAMES_FILE.name}; run `python -m stepline.vision.conse`"
-        )
+        cure = "run `python -m stepline.vision.conse`"
+        raise ModelError(f"{VECTORS_FILE}: not made from {NAMES_FILE.name}; {cure}")
     return unit_rows(vectors)
 
 

@@ -59,12 +59,16 @@ class PictureCues:
 
     def between(self, start: float, end: float) -> "PictureCues":
         """Return the cues of a part of the video, its times counted from `start`."""
-        rows = slice(round(start * self.rate), round(end * self.rate))
+        part = Span(start, end)
         lines = []
         for line in self.lines:
-            if line.span.overlap(Span(start, end)) > 0:
-                span = Span(max(0.0, line.span.start - start), line.span.end - start)
+            if line.span.overlap(part) > 0:
+                line_start = max(0.0, line.span.start - start)
+                span = Span(line_start, line.span.end - start)
                 lines.append(replace(line, span=span))
+        first_row = round(start * self.rate)
+        end_row = round(end * self.rate)
+        rows = slice(first_row, end_row)
         return PictureCues(self.rate, self.presenter[rows], self.letters[rows], tuple(lines))
 
 
@@ -81,7 +85,9 @@ class CueMeter:
         """rate: rows per second. faces, text: None where they are not looked for."""
         self._rate = rate
         self._faces = faces
-        self._text = None if text is None else TextMeter(*text)
+        self._text: TextMeter | None = None
+        if text is not None:
+            self._text = TextMeter(*text)
         self._next_row = 0
         self._presenter: dict[int, float] = {}
         self._letters: dict[int, float] = {}
@@ -96,22 +102,27 @@ class CueMeter:
             return
         rows = range(row, row + ROWS_PER_LOOK)
         if self._faces is not None:
-            self._presenter |= dict.fromkeys(rows, self._faces.presenter(frame.image))
+            presenter = self._faces.presenter(frame.image)
+            self._presenter |= dict.fromkeys(rows, presenter)
         if self._text is not None:
             seconds = Span(rows.start / self._rate, rows.stop / self._rate)
-            self._letters |= dict.fromkeys(rows, self._text.add(frame.image, seconds))
+            letters = self._text.add(frame.image, seconds)
+            self._letters |= dict.fromkeys(rows, letters)
 
     def finish(self) -> PictureCues:
         """Return what was seen so far."""
-        lines = () if self._text is None else self._text.finish()
-        return PictureCues(
-            self._rate, self._rows(self._presenter), self._rows(self._letters), lines
-        )
+        lines: tuple[ScreenText, ...] = ()
+        if self._text is not None:
+            lines = self._text.finish()
+        presenter = self._rows(self._presenter)
+        letters = self._rows(self._letters)
+        return PictureCues(self._rate, presenter, letters, lines)
 
     def _rows(self, values: dict[int, float]) -> Matrix:
         if not values:
             return _no_rows()
-        return np.array([values.get(n, np.nan) for n in range(self._next_row)], dtype=np.float32)
+        rows = [values.get(n, np.nan) for n in range(self._next_row)]
+        return np.array(rows, dtype=np.float32)
 
 
 @functools.cache
@@ -130,7 +141,8 @@ def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
 
     Raises ModelError where the weights are there but damaged.
     """
-    faces, text = None, None
+    faces = None
+    text = None
     warnings = []
     if settings.faces and weights_fetched(FACE_WEIGHTS):
         faces = _load_faces(find_weights(FACE_WEIGHTS))

@@ -75,34 +75,38 @@ class Convolution(NamedTuple):
 
 def architecture() -> list[list[Convolution]]:
     """Return the convolutions of the stem, of each of the 16 blocks and of the head, in order."""
-    parts = [[Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), stride=2)]]
+    stem = Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), stride=2)
+    parts = [[stem]]
     width = STEM_WIDTH
     for stage in BLOCK_STAGES:
-        for index in range(stage.blocks):
-            stride = stage.stride if index == 0 else 1
-            parts.append(_mbconv(f"_blocks.{len(parts) - 1}", width, stage, stride))
+        stride = stage.stride
+        for _ in range(stage.blocks):
+            name = f"_blocks.{len(parts) - 1}"
+            parts.append(_mbconv(name, width, stage, stride))
             width = stage.width
-    return [*parts, [Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))]]
+            stride = 1
+    head = Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))
+    return [*parts, [head]]
 
 
 def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:
     """Return an inverted bottleneck (MBConv): widen, filter each channel alone, narrow."""
     inner = width * stage.expansion
     kernel = (inner, 1, stage.kernel, stage.kernel)
-    convolutions = [
-        Convolution(f"{name}._depthwise_conv", f"{name}._bn1", kernel, stride=stride, groups=inner),
-        Convolution(
-            f"{name}._project_conv",
-            f"{name}._bn2",
-            (stage.width, inner, 1, 1),
-            relu6=False,
-            residual=stride == 1 and width == stage.width,
-        ),
-    ]
+    each_channel = Convolution(
+        f"{name}._depthwise_conv", f"{name}._bn1", kernel, stride=stride, groups=inner
+    )
+    narrow = Convolution(
+        f"{name}._project_conv",
+        f"{name}._bn2",
+        (stage.width, inner, 1, 1),
+        relu6=False,
+        residual=stride == 1 and width == stage.width,
+    )
     if stage.expansion == 1:
-        return convolutions
+        return [each_channel, narrow]
     widen = Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
-    return [widen, *convolutions]
+    return [widen, each_channel, narrow]
 
 
 class EfficientNetLite0:
@@ -111,10 +115,14 @@ class EfficientNetLite0:
     def __init__(self, path: Path) -> None:
         self.device = current_device()
         weights = _load_state_dict(path)
-        parts = [[_fold(convolution, weights) for convolution in part] for part in architecture()]
-        classifier = weights["_fc.weight"], weights["_fc.bias"]
-        self._run = (_TorchNetwork if self.device.needs_torch else _compile)(parts, classifier)
-        del weights, parts, classifier
+        parts = []
+        for part in architecture():
+            layers = [_fold(convolution, weights) for convolution in part]
+            parts.append(layers)
+        classifier = (weights["_fc.weight"], weights["_fc.bias"])
+        make_run = _TorchNetwork if self.device.needs_torch else _compile
+        self._run = make_run(parts, classifier)
+        del weights, parts, layers, classifier
         trim_memory()
 
     def __call__(self, pictures: Pictures) -> Matrix:
@@ -139,9 +147,12 @@ def resize(pictures: Pictures) -> Pictures:
         taps, weights, bits = _resampling(size)
         shape = [*pictures.shape]
         shape[axis] = INPUT_SIDE
-        total = np.full(shape, 1 << bits - 1, np.int32)
+        half = 1 << bits - 1
+        total = np.full(shape, half, np.int32)
+        inner_axes = [1] * (3 - axis)
         for tap, weight in zip(taps, weights, strict=True):
-            total += pictures.take(tap, axis) * weight.reshape(-1, *[1] * (3 - axis))
+            factors = weight.reshape(-1, *inner_axes)
+            total += pictures.take(tap, axis) * factors
         pictures = (total >> bits).astype(np.uint8)
     return pictures
 
@@ -153,16 +164,23 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
 
     The weights are as fine as 16 bits allow.
     """
+    # the inputs
     scale = size / INPUT_SIDE
     reach = max(scale, 1.0)
     middles = scale * (np.arange(INPUT_SIDE) + 0.5)
     first = np.maximum((middles - reach + 0.5).astype(int), 0)
     last = np.minimum((middles + reach + 0.5).astype(int), size)
-    taps = first + np.arange((last - first).max())[:, None]  # (taps, 224)
-    weights = np.where(taps < last, np.maximum(1 - np.abs((taps - middles + 0.5) / reach), 0), 0)
+    most = (last - first).max()
+    taps = first + np.arange(most)[:, None]  # (taps, 224)
+
+    # their weights fall to 0 at `reach`
+    distance = np.abs((taps - middles + 0.5) / reach)
+    weights = np.where(taps < last, np.maximum(1 - distance, 0), 0)
     weights /= weights.sum(0)
-    bits = next(n for n in range(23) if n == 22 or int(0.5 + weights.max() * (2 << n)) >= 1 << 15)
-    return np.minimum(taps, size - 1), (0.5 + weights * (1 << bits)).astype(np.int32), bits
+    greatest = weights.max()
+    bits = next(n for n in range(23) if n == 22 or int(0.5 + greatest * (2 << n)) >= 1 << 15)
+    whole_weights = 0.5 + weights * (1 << bits)
+    return np.minimum(taps, size - 1), whole_weights.astype(np.int32), bits
 
 
 class FoldedLayer(NamedTuple):
@@ -178,10 +196,13 @@ Parts: TypeAlias = list[list[FoldedLayer]]  # as `architecture` has them
 
 def _fold(convolution: Convolution, weights: Mapping[str, Array]) -> FoldedLayer:
     """Return the convolution that does what one and its BatchNorm did."""
-    gain, shift, mean, variance = (weights[f"{convolution.norm}.{name}"] for name in NORM_WEIGHTS)
-    gain = gain / np.sqrt(variance + np.float32(NORM_EPSILON))  # (out,)
+    norm = [weights[f"{convolution.norm}.{name}"] for name in NORM_WEIGHTS]
+    gain, shift, mean, variance = norm
+    spread = np.sqrt(variance + np.float32(NORM_EPSILON))
+    gain = gain / spread  # (out,)
     weight = weights[f"{convolution.name}.weight"] * gain[:, None, None, None]
-    return FoldedLayer(convolution, weight, shift - mean * gain)
+    bias = shift - mean * gain
+    return FoldedLayer(convolution, weight, bias)
 
 
 def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Pictures], Array]:
@@ -189,10 +210,15 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
     graph = OnnxGraph()
     numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
     lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)
+
+    # the pictures, as the network was trained on them
     pictures = graph.input("pictures", ("B", INPUT_SIDE, INPUT_SIDE, 3), "uint8")
     planes = graph.add("Cast", pictures, to=TENSOR_TYPES["float32"])
     planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
-    hidden = graph.add("Div", graph.add("Sub", planes, mean), scale)
+    centred = graph.add("Sub", planes, mean)
+    hidden = graph.add("Div", centred, scale)
+
+    # the convolutions
     side = INPUT_SIDE
     for part in parts:
         block_input = hidden
@@ -211,17 +237,22 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
                 hidden = graph.add("Clip", hidden, lowest, highest)
             if layer.residual:
                 hidden = graph.add("Add", hidden, block_input)
-    pooled = graph.add("Flatten", graph.add("GlobalAveragePool", hidden))  # (B, 1280)
-    scores = graph.add("Gemm", pooled, *map(graph.constant, classifier), transB=1)  # (B, 1000)
+
+    # the scores
+    pooled = graph.add("GlobalAveragePool", hidden)
+    flat = graph.add("Flatten", pooled)  # (B, 1280)
+    scores = graph.add("Gemm", flat, *map(graph.constant, classifier), transB=1)  # (B, 1000)
     run = graph.compile(scores)
 
     def classify(image: Pictures) -> Matrix:
         return run(pictures=resize(image[None]))
 
-    # One picture a run: as fast as four, in half the memory.
-    return lambda pictures: np.concatenate(
-        run_batches(classify, list(pictures), threads=cpu_threads(beside=1))
-    )
+    def classify_all(images: Pictures) -> Matrix:
+        # One picture a run: as fast as four, in half the memory.
+        rows = run_batches(classify, list(images), threads=cpu_threads(beside=1))
+        return np.concatenate(rows)
+
+    return classify_all
 
 
 class _TorchNetwork:
@@ -252,11 +283,11 @@ class _TorchNetwork:
         with torch.inference_mode(), self._device.autocast():
             # (B, 3, H, W), channels-last in memory
             planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)
-            if planes.shape[2:] != (INPUT_SIDE, INPUT_SIDE):  # on the CPU, whose `resize` this is
-                planes = F.interpolate(
-                    planes, (INPUT_SIDE, INPUT_SIDE), mode="bilinear", antialias=True
-                )
-            hidden = (planes.to(self._device.name).float() - PIXEL_MEAN) / PIXEL_SCALE
+            size = (INPUT_SIDE, INPUT_SIDE)
+            if planes.shape[2:] != size:  # on the CPU, whose `resize` this is
+                planes = F.interpolate(planes, size, mode="bilinear", antialias=True)
+            pixels = planes.to(self._device.name).float()
+            hidden = (pixels - PIXEL_MEAN) / PIXEL_SCALE
             for part in self._parts:
                 block_input = hidden
                 for layer, weight, bias in part:
@@ -267,15 +298,18 @@ class _TorchNetwork:
                         hidden = F.relu6(hidden, inplace=True)
                     if layer.residual:
                         hidden += block_input
-            scores: Matrix = F.linear(hidden.mean((2, 3)), *self._classifier).float().cpu().numpy()
+            pooled = hidden.mean((2, 3))
+            logits = F.linear(pooled, *self._classifier)
+            scores: Matrix = logits.float().cpu().numpy()
         return scores
 
 
 def _load_state_dict(path: Path) -> dict[str, Array]:
     """Return the state dict, after every name and shape was checked."""
     weights = read_tensors(path, "EfficientNet-Lite0", "give its state dict")
-    for name in [name for name in weights if name.endswith(".num_batches_tracked")]:
-        del weights[name]
+    for name in list(weights):
+        if name.endswith(".num_batches_tracked"):
+            del weights[name]
     shapes: dict[str, tuple[int, ...]] = {
         "_fc.weight": (CLASS_COUNT, HEAD_WIDTH),
         "_fc.bias": (CLASS_COUNT,),
@@ -284,10 +318,10 @@ def _load_state_dict(path: Path) -> dict[str, Array]:
         shapes[f"{convolution.name}.weight"] = convolution.shape
         for name in NORM_WEIGHTS:
             shapes[f"{convolution.norm}.{name}"] = convolution.shape[:1]
-    if wrong := sorted(shapes.keys() ^ weights.keys()):
-        raise ModelError(
-            f"{path}: {len(wrong)} weights missing or unknown ({wrong[0]!r}); give EfficientNet-Lite0"
-        )
+    wrong_names = sorted(shapes.keys() ^ weights.keys())
+    if wrong_names:
+        faults = f"{len(wrong_names)} weights missing or unknown ({wrong_names[0]!r})"
+        raise ModelError(f"{path}: {faults}; give EfficientNet-Lite0")
     for name, shape in shapes.items():
         if weights[name].shape != shape:
             raise ModelError(

@@ -58,16 +58,17 @@ class VideoClipBackbone(Backbone, Protocol):
 
 def frames_per_row(backbone: Backbone) -> int:
     """Return how many pictures the backbone wants of every row."""
-    return backbone.clip_frames if isinstance(backbone, VideoClipBackbone) else 1
+    if isinstance(backbone, VideoClipBackbone):
+        return backbone.clip_frames
+    return 1
 
 
 def check_pictures(pictures: Pictures) -> None:
     """Raise ShapeError unless `pictures` is (B, H, W, 3) uint8."""
-    is_rgb = pictures.ndim == 4 and pictures.shape[3] == 3 and pictures.dtype == np.uint8
-    if not is_rgb or 0 in pictures.shape[1:]:
-        raise ShapeError(
-            f"pictures must be (B, H, W, 3) uint8 RGB, not {pictures.shape} {pictures.dtype}"
-        )
+    shape = pictures.shape
+    is_rgb = pictures.ndim == 4 and shape[3] == 3 and pictures.dtype == np.uint8
+    if not is_rgb or 0 in shape[1:]:
+        raise ShapeError(f"pictures must be (B, H, W, 3) uint8 RGB, not {shape} {pictures.dtype}")
 
 
 logger = logging.getLogger(__name__)
@@ -151,7 +152,8 @@ class VideoEncoder:
         if rows:
             numbers = np.arange(rows[-1] + 1)
             self.repeated = tuple(np.setdiff1d(numbers, rows).tolist())
-            values = values[np.maximum(np.searchsorted(rows, numbers, side="right") - 1, 0)]
+            last_before = np.searchsorted(rows, numbers, side="right") - 1
+            values = values[np.maximum(last_before, 0)]
         if self.repeated:
             logger.warning(
                 "%d of %d rows had no frame and repeat their neighbour",
@@ -163,10 +165,12 @@ class VideoEncoder:
     def take_rows(self) -> tuple[list[int], Matrix]:
         """Return the rows encoded since the last call, their numbers and (N, D) values, and forget
         them."""
-        values = np.concatenate([np.empty((0, self._backbone.dim), np.float32), *self._encoded])
+        nothing = np.empty((0, self._backbone.dim), np.float32)
+        values = np.concatenate([nothing, *self._encoded])
         self._encoded = []
-        rows = self._rows[: len(values)]
-        self._rows = self._rows[len(values) :]
+        count = len(values)
+        rows = self._rows[:count]
+        self._rows = self._rows[count:]
         return rows, values
 
     def _close_part(self, best: _Candidate) -> None:
@@ -175,8 +179,10 @@ class VideoEncoder:
         row, part = divmod(best.part, self._parts)
         if not self._rows or self._rows[-1] != row:
             self._rows.append(row)
-        if self._row and next(iter(self._row.values())).shape != best.image.shape:
-            self._row = {}
+        for picture in self._row.values():
+            if picture.shape != best.image.shape:
+                self._row = {}
+                break
         self._row[part] = best.image
 
     def _close_row(self) -> None:
@@ -186,7 +192,9 @@ class VideoEncoder:
             nearest = min(self._row, key=lambda other: abs(other - part))
             pictures.append(self._row[nearest])
         self._row = {}
-        row = np.stack(pictures) if isinstance(self._backbone, VideoClipBackbone) else pictures[0]
+        row = pictures[0]
+        if isinstance(self._backbone, VideoClipBackbone):
+            row = np.stack(pictures)
         if self._waiting and self._waiting[0].shape != row.shape:
             self._encode()  # a batch holds one size; a stream may change it
         self._waiting.append(row)

@@ -2,7 +2,7 @@
 the camera.
 
     SquareDetector   boxes and points of what a detector of squares finds
-    FaceDetector     boxes with eyes, nose, mouth and ears; the network of landmarks tells faces from what is like them
+    FaceDetector     boxes with eyes, nose, mouth and ears; the network of landmarks rejects what is only like a face
 
 A picture is looked at in squares of its shorter side that cover it, two of a 16:9 one, because the
 networks' inputs are squares of 128 to 192 px. A presenter is a face that is sure and turned to the
@@ -64,17 +64,27 @@ class SquareDetector:
 
     def _detect(self, picture: Image, x: int, y: int, side: int) -> list[Detection]:
         own = self._network.side
-        small = resize(picture[y : y + side, x : x + side], own, own)
-        boxes, scores = self._network(small * (1 - self._low) + self._low)  # (A, 4 + 2 P), (A, 1)
-        probability = sigmoid(np.clip(scores.ravel().astype(np.float64), -80, 80))  # (A,)
+        square = picture[y : y + side, x : x + side]
+        pixels = resize(square, own, own)
+        pixels = pixels * (1 - self._low) + self._low
+        boxes, scores = self._network(pixels)  # (A, 4 + 2 P), (A, 1)
+        logits = scores.ravel().astype(np.float64)
+        logits = np.clip(logits, -80, 80)
+        probability = sigmoid(logits)  # (A,)
+
+        # from the anchors' units to pixels of the picture
         corner = np.array([x, y])
         detections = []
         for n in np.flatnonzero(probability > MIN_PROBABILITY):
-            center, size, *points = boxes[n].reshape(-1, 2) / own
-            corners = self._anchors[n] + center + np.outer([-0.5, 0.5], size)  # (2, 2)
-            box = (corners * side + corner).ravel()
-            places = (points + self._anchors[n]) * side + corner  # (P, 2)
-            detections.append(Detection(float(probability[n]), box, places))
+            numbers = boxes[n].reshape(-1, 2)
+            center, size, *points = numbers / own
+            anchor = self._anchors[n]
+            halves = np.outer([-0.5, 0.5], size)
+            corners = anchor + center + halves  # (2, 2)
+            box = corners * side + corner
+            places = (points + anchor) * side + corner  # (P, 2)
+            score = float(probability[n])
+            detections.append(Detection(score, box.ravel(), places))
         return detections
 
 
@@ -84,47 +94,61 @@ def anchors(side: int) -> Floats:
     grids = []
     for stride, maps in itertools.groupby(ANCHOR_STRIDES):
         count = -(-side // stride)
-        middles = (np.arange(count) + 0.5) / count
-        grid = np.stack(np.meshgrid(middles, middles), axis=-1).reshape(-1, 2)
-        grids.append(grid.repeat(2 * len(list(maps)), axis=0))
+        numbers = np.arange(count)
+        middles = (numbers + 0.5) / count
+        columns_and_rows = np.meshgrid(middles, middles)
+        grid = np.stack(columns_and_rows, axis=-1)
+        centers = grid.reshape(-1, 2)
+        copies = 2 * len(list(maps))
+        anchors_of_size = centers.repeat(copies, axis=0)
+        grids.append(anchors_of_size)
     return np.concatenate(grids)
 
 
 def squares(picture: Image) -> list[tuple[int, int, int]]:
     """Return squares of the shorter side that cover a picture: left, top, side in pixels."""
     height, width = picture.shape[:2]
-    side, length = sorted((height, width))
+    side = min(height, width)
+    length = max(height, width)
     count = -(-length // side)
-    starts = np.linspace(0, length - side, count).round().astype(int).tolist()
+    starts = np.linspace(0, length - side, count)
+    pixels = starts.round().astype(int).tolist()
     if width > height:
-        return [(start, 0, side) for start in starts]
-    return [(0, start, side) for start in starts]
+        return [(start, 0, side) for start in pixels]
+    return [(0, start, side) for start in pixels]
 
 
 def without_overlaps(detections: Iterable[Detection]) -> list[Detection]:
     """Return the detections, the surest first, without those that overlap a surer one."""
     faces: list[Detection] = []
     for detection in sorted(detections, key=lambda detection: -detection.score):
-        if all(box_iou(detection.box, face.box) < MAX_OVERLAP for face in faces):
+        overlaps = [box_iou(detection.box, face.box) for face in faces]
+        if max(overlaps, default=0.0) < MAX_OVERLAP:
             faces.append(detection)
     return faces
 
 
 def box_iou(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> float:
     """Return the intersection over union of two boxes: left, top, right, bottom."""
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
+    a_left, a_top, a_right, a_bottom = a
+    b_left, b_top, b_right, b_bottom = b
+    width = min(a_right, b_right) - max(a_left, b_left)
+    height = min(a_bottom, b_bottom) - max(a_top, b_top)
     inside = max(width, 0) * max(height, 0)
-    both = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
-    return float(inside / max(both - inside, 1e-9))
+    a_area = (a_right - a_left) * (a_bottom - a_top)
+    b_area = (b_right - b_left) * (b_bottom - b_top)
+    union = a_area + b_area - inside
+    return float(inside / max(union, 1e-9))
 
 
 def resize(picture: Image, width: int, height: int) -> npt.NDArray[np.float32]:
     """Return a picture (height, width, 3) in 0 to 1."""
     from PIL import Image as Pillow
 
-    small = Pillow.fromarray(picture).resize((width, height), Pillow.Resampling.BILINEAR)
-    return np.asarray(small, dtype=np.float32) / np.float32(255)
+    image = Pillow.fromarray(picture)
+    small = image.resize((width, height), Pillow.Resampling.BILINEAR)
+    pixels = np.asarray(small, dtype=np.float32)
+    return pixels / np.float32(255)
 
 
 class FaceDetector:
@@ -137,33 +161,49 @@ class FaceDetector:
     def presenter(self, picture: Image) -> float:
         """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1; of the two
         largest faces."""
-        faces = sorted(self._detect(picture), key=lambda face: face.box[0] - face.box[2])
-        likely = [
-            self.presence(picture, face) * frontality(face.points) for face in faces[:MAX_FACES]
-        ]
-        return max(likely, default=0.0)
+        detections = self._detect(picture)
+        largest = sorted(detections, key=lambda face: face.box[0] - face.box[2])
+        chances = []
+        for face in largest[:MAX_FACES]:
+            presence = self.presence(picture, face)
+            chances.append(presence * frontality(face.points))
+        return max(chances, default=0.0)
 
     def presence(self, picture: Image, face: Detection) -> float:
         """Return the probability that a detection is a face, by the network of landmarks."""
         from PIL import Image as Pillow
 
-        start, end = face.box[:2], face.box[2:]
-        center, half = (start + end) / 2, CROP_SCALE * (end - start).max() / 2
-        edges = np.concatenate([center - half, center + half]).round().astype(int)
-        x, y, end_x, end_y = edges.tolist()
-        # black beyond the picture
-        crop = Pillow.fromarray(picture).crop((x, y, end_x, end_y))
+        # a square around the face, black beyond the picture
+        start = face.box[:2]
+        end = face.box[2:]
+        center = (start + end) / 2
+        size = (end - start).max()
+        half = CROP_SCALE * size / 2
+        edges = np.concatenate([center - half, center + half])
+        whole = edges.round().astype(int)
+        x, y, end_x, end_y = whole.tolist()
+        image = Pillow.fromarray(picture)
+        crop = image.crop((x, y, end_x, end_y))
+
         own = self._landmarks.side
-        _, flag = self._landmarks(resize(np.asarray(crop), own, own))
-        return float(sigmoid(flag.ravel()[:1].astype(np.float64))[0])
+        pixels = resize(np.asarray(crop), own, own)
+        _, flag = self._landmarks(pixels)
+        logit = flag.ravel()[:1].astype(np.float64)
+        probability = sigmoid(logit)
+        return float(probability[0])
 
 
 def frontality(points: Floats) -> float:
     """Return how far a face looks at the camera, 0 to 1: upright, its nose between its eyes.
     points: eyes, nose, ..."""
     across = points[1] - points[0]
-    distance = max(float(np.linalg.norm(across)), 1e-6)
-    if across[0] / distance <= MIN_LEVEL:
+    length = float(np.linalg.norm(across))
+    distance = max(length, 1e-6)
+    level = across[0] / distance
+    if level <= MIN_LEVEL:
         return 0.0
-    nose = float((points[2] - points[0]) @ across) / distance**2
-    return float(np.exp(-(((nose - 0.5) / NOSE_SPREAD) ** 2)))
+    to_nose = points[2] - points[0]
+    nose = float(to_nose @ across) / distance**2  # 0: at the first eye, 1: at the second
+    offset = (nose - 0.5) / NOSE_SPREAD
+    nearness = np.exp(-(offset**2))
+    return float(nearness)

@@ -9,7 +9,7 @@ InternVideo's features answers a video of the user's own. Source: Wang et al. 20
 import gzip
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,8 @@ TOWER_NAMES = ("visual.", "transformer.")  # of whose weights none may be left o
 MAX_NAMES = 3  # wrong names that an error repeats
 
 MERGES_FILE = "bpe_simple_vocab_16e6.txt.gz"
-TEXT_START, TEXT_END = "<|startoftext|>", "<|endoftext|>"
+TEXT_START = "<|startoftext|>"
+TEXT_END = "<|endoftext|>"
 WORD_END = "</w>"
 PIECE_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
 # bytes that stand for themselves in the file of merges; the rest are moved up to 256 and above
@@ -47,8 +48,9 @@ PLAIN_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
 
 def byte_characters() -> list[str]:
     """Return the character of each of the 256 bytes, in the order of CLIP's tokens."""
-    moved = 256 - len(PLAIN_BYTES)
-    return [chr(code) for code in (*PLAIN_BYTES, *range(256, 256 + moved))]
+    count = 256 - len(PLAIN_BYTES)
+    moved = range(256, 256 + count)
+    return [chr(code) for code in (*PLAIN_BYTES, *moved)]
 
 
 def read_tokenizer(path: Path, words: int) -> "Tokenizer":
@@ -67,15 +69,23 @@ def read_tokenizer(path: Path, words: int) -> "Tokenizer":
         lines = content.decode("utf-8").split("\n")[1:]
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ModelError(f"{path}: no file of merges ({first_line(error)}); {cure}") from error
+
+    # the merges that the network knows
     characters = byte_characters()
     pieces = [*characters, *(character + WORD_END for character in characters)]
     count = words - len(pieces) - 2
     pairs = [line.split() for line in lines[: max(0, count)]]
-    if count < 0 or len(pairs) < count or any(len(pair) != 2 for pair in pairs):
+    are_pairs = all(len(pair) == 2 for pair in pairs)
+    if count < 0 or len(pairs) < count or not are_pairs:
         raise ModelError(f"{path}: not {count} merges, which the weights ask for; {cure}")
-    merges = [(first, second) for first, second in pairs]
-    pieces += [first + second for first, second in merges]
-    vocabulary = {piece: number for number, piece in enumerate([*pieces, TEXT_START, TEXT_END])}
+    merges = []
+    for first, second in pairs:
+        merges.append((first, second))
+        pieces.append(first + second)
+
+    # the tokenizer
+    tokens = [*pieces, TEXT_START, TEXT_END]
+    vocabulary = {piece: number for number, piece in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END))
     split = pre_tokenizers.Split(Regex(PIECE_PATTERN), "removed", invert=True)
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -92,7 +102,8 @@ def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Te
     for row, text in zip(rows, texts, strict=True):
         plain = html.unescape(html.unescape(text))
         plain = re.sub(r"\s+", " ", plain).strip().lower()
-        numbers = [start, *tokenizer.encode(plain).ids[: length - 2], end]
+        words = tokenizer.encode(plain).ids[: length - 2]
+        numbers = [start, *words, end]
         row[: len(numbers)] = torch.tensor(numbers)
     return rows
 
@@ -105,34 +116,47 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
     """
     name = "InternVideo-MM"
     cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
-    tensors = read_tensors(path, name, cure)
-    own = {
-        key.removeprefix(TOWER_PREFIX): torch.from_numpy(value)
-        for key, value in tensors.items()
-        if key.startswith(TOWER_PREFIX)
-    }
+    own = {}
+    shapes = {}
+    for key, values in read_tensors(path, name, cure).items():
+        if key.startswith(TOWER_PREFIX):
+            weight = torch.from_numpy(values)
+            weight_name = key.removeprefix(TOWER_PREFIX)
+            own[weight_name] = weight
+            shapes[weight_name] = tuple(weight.shape)
     try:
-        sizes = network_sizes({key: tuple(value.shape) for key, value in own.items()})
+        sizes = network_sizes(shapes)
     except ModelError as error:
         raise ModelError(f"{path}: {error}; {cure}") from error
     with torch.device("meta"):
         network = InternVideoNetwork(sizes)
     expected = network.state_dict()
-    faults = [f"{key} is missing" for key in expected if key not in own]
-    faults += [
-        f"{key} is unknown" for key in own if key.startswith(TOWER_NAMES) and key not in expected
-    ]
-    for key, value in own.items():
-        if key in expected and value.shape != expected[key].shape:
-            faults.append(f"{key} is {tuple(value.shape)}, not {tuple(expected[key].shape)}")
-        elif key in expected and not value.isfinite().all():
-            faults.append(f"{key} holds NaN or infinity")
+    faults = _weight_faults(own, expected)
     if faults:
         names = ", ".join(faults[:MAX_NAMES])
         raise ModelError(f"{path}: not the weights of {name}: {names}; {cure}")
     network.load_state_dict({key: own[key] for key in expected}, assign=True)
     network.eval()
     return network
+
+
+def _weight_faults(own: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
+    """Return why weights are not those of the two towers: missing, unknown, of other shapes, or not
+    finite."""
+    faults = [f"{key} is missing" for key in expected if key not in own]
+    for key in own:
+        if key.startswith(TOWER_NAMES) and key not in expected:
+            faults.append(f"{key} is unknown")
+    for key, weight in own.items():
+        if key not in expected:
+            continue
+        shape = tuple(weight.shape)
+        own_shape = tuple(expected[key].shape)
+        if shape != own_shape:
+            faults.append(f"{key} is {shape}, not {own_shape}")
+        elif not weight.isfinite().all():
+            faults.append(f"{key} holds NaN or infinity")
+    return faults
 
 
 class InternVideoBackbone:
@@ -159,19 +183,24 @@ class InternVideoBackbone:
         """Return (B, D) rows for uint8 RGB clips (B, T, H, W, 3)."""
         if clips.ndim != 5 or not clips.shape[1]:
             raise ShapeError(f"clips must be (B, T, H, W, 3) with T above 0, not {clips.shape}")
-        check_pictures(clips.reshape(-1, *clips.shape[2:]))
+        picture_shape = clips.shape[2:]
+        check_pictures(clips.reshape(-1, *picture_shape))
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
         pixels = torch.from_numpy(np.ascontiguousarray(clips))
-        inputs = prepare(pixels, self._network.sizes.side).to(self._device.name)
+        inputs = prepare(pixels, self._network.sizes.side)
+        inputs = inputs.to(self._device.name)
         with torch.inference_mode(), self._device.autocast():
-            return self._rows(self._network.encode_clips(inputs))
+            vectors = self._network.encode_clips(inputs)
+            return self._rows(vectors)
 
     def encode_images(self, pictures: Pictures) -> Matrix:
-        """Return (B, D) rows of clips in which each picture stands still."""
+        """Return (B, D) rows of clips in which each picture is still."""
         check_pictures(pictures)
-        shape = (len(pictures), CLIP_FRAMES, *pictures.shape[1:])
-        return self.encode_clips(np.broadcast_to(pictures[:, None], shape))
+        picture_shape = pictures.shape[1:]
+        shape = (len(pictures), CLIP_FRAMES, *picture_shape)
+        clips = np.broadcast_to(pictures[:, None], shape)
+        return self.encode_clips(clips)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) rows; a text longer than the network's limit is cut there."""
@@ -179,9 +208,11 @@ class InternVideoBackbone:
         length = self._network.sizes.max_tokens
         for start in range(0, len(texts), self._batch):
             batch = texts[start : start + self._batch]
-            tokens = text_tokens(batch, self._tokenizer, length).to(self._device.name)
+            tokens = text_tokens(batch, self._tokenizer, length)
+            tokens = tokens.to(self._device.name)
             with torch.inference_mode(), self._device.autocast():
-                rows.append(self._rows(self._network.encode_texts(tokens)))
+                vectors = self._network.encode_texts(tokens)
+                rows.append(self._rows(vectors))
         return np.concatenate(rows)
 
     def _rows(self, vectors: Tensor) -> Matrix:
@@ -197,21 +228,28 @@ def prepare(clips: Tensor, side: int) -> Tensor:
 
     The middle square of 7/8 of the shorter side, less CLIP's mean and over its spread.
     """
-    b, t, h, w, _ = clips.shape
-    square = max(1, round(min(h, w) * KEPT_SIDE))
-    y, x = (h - square) // 2, (w - square) // 2
-    middle = clips[:, :, y : y + square, x : x + square].reshape(b * t, square, square, 3)
+    # the middle square
+    b, t, height, width, _ = clips.shape
+    square = max(1, round(min(height, width) * KEPT_SIDE))
+    y = (height - square) // 2
+    x = (width - square) // 2
+    middle = clips[:, :, y : y + square, x : x + square]
+    middle = middle.reshape(b * t, square, square, 3)
     middle = middle.permute(0, 3, 1, 2)  # (B T, 3, square, square)
     if square != side:
         middle = F.interpolate(middle, (side, side), mode="bilinear", antialias=True)
+
+    # as CLIP's colours
     mean = torch.tensor(PIXEL_MEAN).view(1, 3, 1, 1)
     spread = torch.tensor(PIXEL_SPREAD).view(1, 3, 1, 1)
-    scaled = (middle.float() / 255 - mean) / spread
-    return scaled.view(b, t, 3, side, side).transpose(1, 2)
+    pixels = middle.float() / 255
+    scaled = (pixels - mean) / spread
+    pictures = scaled.unflatten(0, (b, t))  # (B, T, 3, side, side)
+    return pictures.transpose(1, 2)
 
 
 def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:
-    """Return InternVideo-MM with the weights in `settings.path` and the merges beside them, or in
+    """Return InternVideo-MM with the weights in `settings.path` and the merges next to them, or in
     `settings.dictionary`.
 
     Raises SettingsError without a path, ModelError when a file is missing, damaged or of another

@@ -76,8 +76,12 @@ def network_sizes(shapes: Mapping[str, tuple[int, ...]]) -> NetworkSizes:
 
 def _count(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> int:
     """Return how many numbered parts a list of modules has."""
-    start = len(prefix) + 1
-    numbers = {name[start:].split(".")[0] for name in shapes if name.startswith(f"{prefix}.")}
+    start = f"{prefix}."
+    numbers = set()
+    for name in shapes:
+        if name.startswith(start):
+            number, _, _ = name.removeprefix(start).partition(".")
+            numbers.add(number)
     return len(numbers)
 
 
@@ -111,8 +115,10 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return (B, L, D). mask: (L, L), added to the scores of attention."""
         inside = self.ln_1(x)
-        x = x + self.attn(inside, inside, inside, need_weights=False, attn_mask=mask)[0]
-        return x + self.mlp(self.ln_2(x))
+        attended, _ = self.attn(inside, inside, inside, need_weights=False, attn_mask=mask)
+        x = x + attended
+        inside = self.ln_2(x)
+        return x + self.mlp(inside)
 
 
 class GlobalBlock(nn.Module):  # type: ignore[misc]
@@ -128,9 +134,12 @@ class GlobalBlock(nn.Module):  # type: ignore[misc]
 
     def forward(self, query: Tensor, patches: Tensor) -> Tensor:
         """Return (B, 1, D) for query (B, 1, D) and patches (B, T L, D)."""
-        inside = self.ln_3(patches)
-        query = query + self.attn(self.ln_1(query), inside, inside, need_weights=False)[0]
-        return query + self.mlp(self.ln_2(query))
+        memory = self.ln_3(patches)
+        inside = self.ln_1(query)
+        attended, _ = self.attn(inside, memory, memory, need_weights=False)
+        query = query + attended
+        inside = self.ln_2(query)
+        return query + self.mlp(inside)
 
 
 class VideoBlocks(nn.Module):  # type: ignore[misc]
@@ -141,35 +150,43 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         super().__init__()
         width = sizes.width
         self.grid = sizes.grid
-        self.resblocks = nn.ModuleList(ResidualBlock(width) for _ in range(sizes.layers))
+        self.resblocks = nn.ModuleList()
+        for _ in range(sizes.layers):
+            self.resblocks.append(ResidualBlock(width))
         self.temporal_cls_token = nn.Parameter(torch.zeros(1, 1, width))
-        self.dpe = nn.ModuleList(
-            nn.Conv3d(width, width, 3, padding=1, groups=width) for _ in range(sizes.readouts)
-        )
-        self.dec = nn.ModuleList(GlobalBlock(width) for _ in range(sizes.readouts))
+        self.dpe = nn.ModuleList()
+        self.dec = nn.ModuleList()
+        for _ in range(sizes.readouts):
+            self.dpe.append(nn.Conv3d(width, width, 3, padding=1, groups=width))
+        for _ in range(sizes.readouts):
+            self.dec.append(GlobalBlock(width))
         self.balance = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, D) for x (B, T, L, D)."""
-        b, t, length, d = x.shape
+        b, _, _, d = x.shape
         query = self.temporal_cls_token.expand(b, 1, d)  # (B, 1, D)
         first = len(self.resblocks) - len(self.dec)
         for number, block in enumerate(self.resblocks):
-            x = block(x.flatten(0, 1)).view(b, t, length, d)
-            if number >= first:
-                patches = self._with_places(x, self.dpe[number - first])  # (B, T, L, D)
-                query = self.dec[number - first](query, patches.flatten(1, 2))
+            pictures = block(x.flatten(0, 1))  # (B T, L, D)
+            x = pictures.view(x.shape)
+            readout = number - first
+            if readout >= 0:
+                patches = self._with_places(x, self.dpe[readout])  # (B, T, L, D)
+                query = self.dec[readout](query, patches.flatten(1, 2))
         weight = torch.sigmoid(self.balance)
-        pictures = x[:, :, 0].mean(1)  # (B, D)
-        return (1 - weight) * query[:, 0] + weight * pictures
+        classes = x[:, :, 0].mean(1)  # (B, D)
+        return (1 - weight) * query[:, 0] + weight * classes
 
     def _with_places(self, x: Tensor, convolution: nn.Module) -> Tensor:
         """Return x with a convolution over time and place added to its patches."""
-        b, t, _, d = x.shape
+        classes = x[:, :, :1]
         patches = x[:, :, 1:]  # (B, T, G G, D)
-        volume = patches.permute(0, 3, 1, 2).reshape(b, d, t, self.grid, self.grid)
-        places = convolution(volume).flatten(3).permute(0, 2, 3, 1)  # (B, T, G G, D)
-        return torch.cat([x[:, :, :1], patches + places], dim=2)
+        channels_first = patches.permute(0, 3, 1, 2)  # (B, D, T, G G)
+        volume = channels_first.unflatten(3, (self.grid, self.grid))
+        places = convolution(volume).flatten(3)  # (B, D, T, G G)
+        places = places.permute(0, 2, 3, 1)  # (B, T, G G, D)
+        return torch.cat([classes, patches + places], dim=2)
 
 
 class VideoTower(nn.Module):  # type: ignore[misc]
@@ -177,19 +194,24 @@ class VideoTower(nn.Module):  # type: ignore[misc]
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
+        width = sizes.width
         size = (1, sizes.patch, sizes.patch)
-        self.conv1 = nn.Conv3d(3, sizes.width, size, stride=size, bias=False)
-        self.class_embedding = nn.Parameter(torch.zeros(sizes.width))
-        self.positional_embedding = nn.Parameter(torch.zeros(sizes.grid**2 + 1, sizes.width))
-        self.ln_pre = nn.LayerNorm(sizes.width)
+        self.conv1 = nn.Conv3d(3, width, size, stride=size, bias=False)
+        self.class_embedding = nn.Parameter(torch.zeros(width))
+        places = torch.zeros(sizes.grid**2 + 1, width)
+        self.positional_embedding = nn.Parameter(places)
+        self.ln_pre = nn.LayerNorm(width)
         self.transformer = VideoBlocks(sizes)
 
     def forward(self, clips: Tensor) -> Tensor:
         """Return (B, D) for clips (B, 3, T, side, side)."""
-        x = self.conv1(clips).flatten(3).permute(0, 2, 3, 1)  # (B, T, G G, D)
-        classes = self.class_embedding.expand(*x.shape[:2], 1, x.shape[3])
+        patches = self.conv1(clips).flatten(3)  # (B, D, T, G G)
+        x = patches.permute(0, 2, 3, 1)  # (B, T, G G, D)
+        b, t, _, d = x.shape
+        classes = self.class_embedding.expand(b, t, 1, d)
         x = torch.cat([classes, x], dim=2)  # (B, T, L, D)
-        return self.transformer(self.ln_pre(x + self.positional_embedding))
+        x = self.ln_pre(x + self.positional_embedding)
+        return self.transformer(x)
 
 
 class TextBlocks(nn.Module):  # type: ignore[misc]
@@ -203,7 +225,8 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """Return (K, N, D) for x (K, N, D)."""
         length = x.shape[1]
-        mask = torch.full((length, length), float("-inf"), device=x.device).triu(1)
+        everything = torch.full((length, length), float("-inf"), device=x.device)
+        mask = everything.triu(1)
         for block in self.resblocks:
             x = block(x, mask)
         return x
@@ -218,21 +241,27 @@ class InternVideoNetwork(nn.Module):  # type: ignore[misc]
         self.visual = VideoTower(sizes)
         self.visual_ln_post = nn.LayerNorm(sizes.width)
         self.visual_proj = nn.Parameter(torch.zeros(sizes.width, sizes.joint))
+        text_width = sizes.text_width
         self.transformer = TextBlocks(sizes)
-        self.token_embedding = nn.Embedding(sizes.words, sizes.text_width)
-        self.positional_embedding = nn.Parameter(torch.zeros(sizes.max_tokens, sizes.text_width))
-        self.ln_final = nn.LayerNorm(sizes.text_width)
-        self.text_projection = nn.Parameter(torch.zeros(sizes.text_width, sizes.joint))
+        self.token_embedding = nn.Embedding(sizes.words, text_width)
+        places = torch.zeros(sizes.max_tokens, text_width)
+        self.positional_embedding = nn.Parameter(places)
+        self.ln_final = nn.LayerNorm(text_width)
+        self.text_projection = nn.Parameter(torch.zeros(text_width, sizes.joint))
 
     def encode_clips(self, clips: Tensor) -> Tensor:
         """Return (B, joint), lengths as they come, for clips (B, 3, T, side, side) of CLIP's mean
         and spread."""
-        return self.visual_ln_post(self.visual(clips)) @ self.visual_proj
+        video = self.visual(clips)
+        return self.visual_ln_post(video) @ self.visual_proj
 
     def encode_texts(self, tokens: Tensor) -> Tensor:
         """Return (K, joint) for tokens (K, N), read at the last token, whose number is the
         highest."""
         x = self.token_embedding(tokens) + self.positional_embedding  # (K, N, D)
-        x = self.ln_final(self.transformer(x))
-        last = x[torch.arange(len(x), device=x.device), tokens.argmax(1)]  # (K, D)
+        x = self.transformer(x)
+        x = self.ln_final(x)
+        rows = torch.arange(len(x), device=x.device)
+        ends = tokens.argmax(1)
+        last = x[rows, ends]  # (K, D)
         return last @ self.text_projection

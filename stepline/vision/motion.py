@@ -81,35 +81,43 @@ class ActivityMeter:
     def add(self, frame: "Frame") -> None:
         """Compare one frame with the one before it."""
         small = _shrink(frame.image)  # (32, 32, 3)
-        grey, colours = small.mean(2), _histogram(small)
+        grey = small.mean(2)
+        colours = _histogram(small)
         if self._last is not None:
-            change = np.abs(grey - self._last[0]).ravel()
-            peak = np.partition(change, -PEAK_PARTS)[-PEAK_PARTS:].mean()
+            last_grey, last_colours = self._last
+            change = np.abs(grey - last_grey).ravel()
+            most_changed = np.partition(change, -PEAK_PARTS)[-PEAK_PARTS:]
+            peak = most_changed.mean()
             jump = (change > MIN_PART_CHANGE).mean()
-            recoloured = np.abs(colours - self._last[1]).sum() / 2
+            recoloured = np.abs(colours - last_colours).sum() / 2
             self._changes.append((frame.time, change.mean(), peak, jump, recoloured))
-        self._last = grey, colours
+        self._last = (grey, colours)
+
+        # the thumbnail of its row
         side = SMALL_SIDE // THUMBNAIL_SIDE
-        thumbnail = small.reshape(THUMBNAIL_SIDE, side, THUMBNAIL_SIDE, side, 3).mean((1, 3))
-        total, count = self._looks.get(self._row(frame.time), (0, 0))
-        self._looks[self._row(frame.time)] = total + thumbnail, count + 1
+        parts = small.reshape(THUMBNAIL_SIDE, side, THUMBNAIL_SIDE, side, 3)
+        thumbnail = parts.mean((1, 3))
+        row = self._row(frame.time)
+        total, count = self._looks.get(row, (0, 0))
+        self._looks[row] = (total + thumbnail, count + 1)
 
     def finish(self) -> Activity:
         """Return what was measured so far."""
         length = max(self._looks, default=-1) + 1
-        times, motions, peaks, jumps, changes = np.array(self._changes).reshape(-1, 5).T
-        rows = np.array([self._row(time) for time in times], dtype=np.int64)
-        cuts = {
-            *find_cuts(changes, ratio=self._cut_ratio, floor=self._cut_floor),
-            *find_cuts(jumps, ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max),
-        }
+        table = np.array(self._changes).reshape(-1, 5)
+        times, motions, peaks, jumps, changes = table.T
+        row_numbers = [self._row(time) for time in times]
+        rows = np.array(row_numbers, dtype=np.int64)
+        by_colour = find_cuts(changes, ratio=self._cut_ratio, floor=self._cut_floor)
+        by_jump = find_cuts(jumps, ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
+        cuts = sorted({*by_colour, *by_jump})
         looks = np.full((length, LOOK_WIDTH), np.nan, dtype=np.float32)
         for row, (total, count) in self._looks.items():
             looks[row] = (total / count).ravel()
-        steady = np.setdiff1d(np.arange(len(rows)), sorted(cuts))  # at a cut the peak is the cut's
+        steady = np.setdiff1d(np.arange(len(rows)), cuts)  # at a cut the peak is the cut's
         return Activity(
             motion=_row_means(motions, rows, length, empty=0.0),
-            cuts=tuple(times[sorted(cuts)].tolist()),
+            cuts=tuple(times[cuts].tolist()),
             rate=self._rate,
             peaks=_row_means(peaks[steady], rows[steady], length, empty=np.nan),
             looks=looks,
@@ -123,7 +131,8 @@ def _row_means(values: Floats, rows: npt.NDArray[np.int64], length: int, *, empt
     """Return the mean of the values of each row, (length,); `empty` where there is none."""
     count = np.bincount(rows, minlength=length)
     total = np.bincount(rows, weights=values, minlength=length)
-    means = np.where(count > 0, total / np.maximum(count, 1), empty)
+    means = total / np.maximum(count, 1)
+    means = np.where(count > 0, means, empty)
     return np.asarray(means, dtype=np.float32)
 
 
@@ -138,8 +147,9 @@ def find_cuts(
     around it."""
     cuts = []
     for index in np.flatnonzero(changes >= floor).tolist():
-        window = changes[max(0, index - CUT_NEIGHBOURS) : index + 1 + CUT_NEIGHBOURS]
-        neighbours = np.delete(window, min(index, CUT_NEIGHBOURS))
+        first = max(0, index - CUT_NEIGHBOURS)
+        end = index + 1 + CUT_NEIGHBOURS
+        neighbours = np.delete(changes[first:end], index - first)
         if not len(neighbours) or changes[index] >= ratio * usual(neighbours):
             cuts.append(index)
     return cuts
@@ -148,16 +158,20 @@ def find_cuts(
 def _shrink(image: Pictures) -> Matrix:
     """Return the picture as (32, 32, 3) float32 in [0, 1]: each part the mean of about 4 x 4
     samples."""
-    height, width = image.shape[:2]
     samples = SMALL_SIDE * PART_SAMPLES
-    image = image[:: max(1, height // samples), :: max(1, width // samples)]
     height, width = image.shape[:2]
-    places = np.arange(SMALL_SIDE)
+    row_step = max(1, height // samples)
+    column_step = max(1, width // samples)
+    image = image[::row_step, ::column_step]
+    height, width = image.shape[:2]
     if min(height, width) < SMALL_SIDE:
-        rows, columns = places * height // SMALL_SIDE, places * width // SMALL_SIDE
+        places = np.arange(SMALL_SIDE)
+        rows = places * height // SMALL_SIDE
+        columns = places * width // SMALL_SIDE
         small: Matrix = image[rows][:, columns].astype(np.float32)
     else:
-        high, wide = height // SMALL_SIDE, width // SMALL_SIDE  # px of a part
+        high = height // SMALL_SIDE  # px of a part
+        wide = width // SMALL_SIDE
         parts = image[: SMALL_SIDE * high, : SMALL_SIDE * wide]
         parts = parts.reshape(SMALL_SIDE, high, SMALL_SIDE, wide, 3)
         small = parts.mean((1, 3), dtype=np.float32)
@@ -167,8 +181,10 @@ def _shrink(image: Pictures) -> Matrix:
 
 def _histogram(small: Matrix) -> Matrix:
     """Return the fraction of the pixels in each of the 64 colour bins."""
-    levels = np.minimum((small * COLOUR_LEVELS).astype(np.int64), COLOUR_LEVELS - 1)
-    bins = (levels @ COLOUR_LEVELS ** np.array([2, 1, 0])).ravel()
+    levels = (small * COLOUR_LEVELS).astype(np.int64)
+    levels = np.minimum(levels, COLOUR_LEVELS - 1)
+    place_values = COLOUR_LEVELS ** np.array([2, 1, 0])
+    bins = (levels @ place_values).ravel()
     counts = np.bincount(bins, minlength=COLOUR_LEVELS**3)
     fractions: Matrix = (counts / bins.size).astype(np.float32)
     return fractions

@@ -64,8 +64,10 @@ class _PictureNetwork:
 
     def __call__(self, pixels: npt.NDArray[Any]) -> Floats:
         """Return the output for pixels (H, W, 3) of blue, green and red."""
-        planes = pixels.transpose(2, 0, 1)[None].astype(np.float32)  # (1, 3, H, W)
-        output: Floats = self.session.run(None, {"x": planes})[0][0]
+        planes = pixels.transpose(2, 0, 1).astype(np.float32)
+        feed = {"x": planes[None]}  # (1, 3, H, W)
+        outputs = self.session.run(None, feed)
+        output: Floats = outputs[0][0]
         return output
 
 
@@ -78,10 +80,14 @@ class TextDetector:
     def __call__(self, picture: Image, side: int = PICTURE_SIDE) -> Flags:
         """Return the map of a picture (H, W, 3): its shorter side about `side` px."""
         sides = np.array(picture.shape[:2])
-        scaled = np.round(sides * (side / sides.min()) / SIDE_MULTIPLE).astype(int)
-        height, width = (np.maximum(scaled, 1) * SIDE_MULTIPLE).tolist()
-        pixels = (resize(picture, width, height)[..., ::-1] - CHANNEL_MEANS) / CHANNEL_SPREADS
-        letters: Flags = self._network(pixels)[0] > MIN_LETTER_PROBABILITY
+        scale = side / sides.min()
+        multiples = np.round(sides * scale / SIDE_MULTIPLE).astype(int)
+        map_sides = np.maximum(multiples, 1) * SIDE_MULTIPLE
+        height, width = map_sides.tolist()
+        colours = resize(picture, width, height)[..., ::-1]
+        pixels = (colours - CHANNEL_MEANS) / CHANNEL_SPREADS
+        probabilities = self._network(pixels)[0]
+        letters: Flags = probabilities > MIN_LETTER_PROBABILITY
         return letters
 
 
@@ -91,19 +97,26 @@ class TextReader:
     def __init__(self, folder: Path) -> None:
         self._network = _PictureNetwork(folder / "PP-OCRv6_rec_small.onnx")
         about = self._network.session.get_modelmeta().custom_metadata_map
-        self._characters = ["", *about["character"].split("\n"), " "]  # 0 is CTC's blank
+        letters = about["character"].split("\n")
+        self._characters = ["", *letters, " "]  # 0 is CTC's blank
 
     def __call__(self, line: Image) -> tuple[str, float]:
         """Return the text of a line (H, W, 3) and its mean probability, 0 to 1."""
         height, width = line.shape[:2]
-        scaled = max(LINE_HEIGHT, round(width * LINE_HEIGHT / height / 8) * 8)
-        scores = self._network(resize(line, scaled, LINE_HEIGHT)[..., ::-1] * 2 - 1)  # (L, C)
+        eighths = round(width * LINE_HEIGHT / height / 8)
+        line_width = max(LINE_HEIGHT, eighths * 8)
+        colours = resize(line, line_width, LINE_HEIGHT)[..., ::-1]
+        scores = self._network(colours * 2 - 1)  # (L, C)
+
+        # a letter begins where the likeliest character changes to another than the blank
         best = scores.argmax(axis=1)  # (L,)
-        starts = np.flatnonzero((best > 0) & (np.diff(best, prepend=0) != 0))  # of the letters
+        changes = np.diff(best, prepend=0) != 0
+        starts = np.flatnonzero((best > 0) & changes)
         if not len(starts):
             return "", 0.0
         text = "".join(self._characters[number] for number in best[starts])
-        return text.strip(), float(scores.max(axis=1)[starts].mean())
+        probabilities = scores.max(axis=1)[starts]
+        return text.strip(), float(probabilities.mean())
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,8 @@ class _Line:
         """Return the text, shown up to `end`."""
         if self.text is None:
             return None
-        return replace(self.text, span=Span(self.text.span.start, end))
+        span = Span(self.text.span.start, end)
+        return replace(self.text, span=span)
 
 
 class TextMeter:
@@ -136,32 +150,50 @@ class TextMeter:
         """Return the fraction of a picture (H, W, 3) that letters cover; it is on the screen for
         `seconds`."""
         letters = self._detect(picture)
-        wide, high = picture.shape[1] / letters.shape[1], picture.shape[0] / letters.shape[0]
-        largest = sorted(line_boxes(letters, wide, high), key=lambda box: box[1] - box[3])
+        map_height, map_width = letters.shape
+        height, width = picture.shape[:2]
+        boxes = line_boxes(letters, width / map_width, height / map_height)
+        largest = sorted(boxes, key=lambda box: box[1] - box[3])
         lines = [self._line(picture, box, seconds) for box in largest[:MAX_LINES]]
-        continued = {(line.text.text, line.text.span.start) for line in lines if line.text}
+
+        # texts of the last picture that this one does not show are over
+        continued = set()
+        for line in lines:
+            if line.text:
+                continued.add(_words_and_start(line.text))
         for line in self._lines:
-            if line.text and (line.text.text, line.text.span.start) not in continued:
+            if line.text and _words_and_start(line.text) not in continued:
                 self._past.add(line.text)
-        self._lines, self._picture = lines, picture
+        self._lines = lines
+        self._picture = picture
         return float(letters.mean())
 
     def finish(self) -> tuple[ScreenText, ...]:
         """Return all lines by the second at which they come."""
-        texts = self._past | {line.text for line in self._lines if line.text}
-        return tuple(sorted(texts, key=lambda text: (text.span.start, text.text)))
+        texts = set(self._past)
+        for line in self._lines:
+            if line.text:
+                texts.add(line.text)
+        in_order = sorted(texts, key=lambda text: (text.span.start, text.text))
+        return tuple(in_order)
 
     def _line(self, picture: Image, box: Box, seconds: Span) -> _Line:
         """Return a line of this picture: one of the last picture, up to the end of `seconds`, or a
         new one."""
         x, y, end_x, end_y = box
+        width = end_x - x
         height = end_y - y
         crop = picture[y:end_y, x:end_x]
         pixels = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT)
+
+        # the same pixels at the same place are the same words
         for line in self._lines:
-            if box_iou(line.box, box) > MIN_BOX_IOU and self._is_same(line, picture, box, pixels):
+            is_here = box_iou(line.box, box) > MIN_BOX_IOU
+            if is_here and self._is_same(line, picture, box, pixels):
                 return _Line(box, pixels, line.until(seconds.end))
-        if height < MIN_LINE_HEIGHT or end_x - x > MAX_LINE_RATIO * height:
+
+        # a line that has to be read
+        if height < MIN_LINE_HEIGHT or width > MAX_LINE_RATIO * height:
             return _Line(box, pixels, None)
         text, probability = self._read(crop)
         letters = sum(letter.isalnum() for letter in text)
@@ -170,12 +202,15 @@ class TextMeter:
         for line in self._lines:
             if line.text is not None and line.text.text == text:
                 return _Line(box, pixels, line.until(seconds.end))
-        return _Line(box, pixels, ScreenText(text, seconds, height / len(picture)))
+        share = height / len(picture)
+        screen_text = ScreenText(text, seconds, share)
+        return _Line(box, pixels, screen_text)
 
     def _is_same(self, line: _Line, picture: Image, box: Box, pixels: Floats) -> bool:
         """Return whether a line is that of a box, by its pixels, or if it was read by its
         outlines."""
-        if np.abs(line.pixels - pixels).mean() < MAX_LINE_CHANGE:
+        change = np.abs(line.pixels - pixels).mean()
+        if change < MAX_LINE_CHANGE:
             return True
         return line.text is not None and self._has_outlines_of(line, picture, box)
 
@@ -185,18 +220,32 @@ class TextMeter:
         A line that grows by a letter or more is still being written, and read again.
         """
         assert self._picture is not None
-        growth = (box[2] - box[0]) - (line.box[2] - line.box[0])
-        if self._picture.shape != picture.shape or growth >= (box[3] - box[1]) / 2:
+        width = box[2] - box[0]
+        height = box[3] - box[1]
+        last_width = line.box[2] - line.box[0]
+        growth = width - last_width
+        if self._picture.shape != picture.shape or growth >= height / 2:
             return False
+
+        # the box around both places of the line
         corners = np.array([line.box, box])
         x, y = corners[:, :2].min(axis=0)
         end_x, end_y = corners[:, 2:].max(axis=0)
         outlines = []
         for image in (self._picture, picture):
-            grey = resize(image[y:end_y, x:end_x], 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
-            edges = np.abs(np.diff(grey, axis=1)).ravel()
-            outlines.append((edges - edges.mean()) / max(float(edges.std()), 1e-6))
-        return float((outlines[0] * outlines[1]).mean()) > MIN_OUTLINE_CORRELATION
+            crop = image[y:end_y, x:end_x]
+            grey = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
+            changes = np.diff(grey, axis=1)
+            edges = np.abs(changes).ravel()
+            spread = max(float(edges.std()), 1e-6)
+            outlines.append((edges - edges.mean()) / spread)
+        correlation = (outlines[0] * outlines[1]).mean()
+        return float(correlation) > MIN_OUTLINE_CORRELATION
+
+
+def _words_and_start(text: ScreenText) -> tuple[str, float]:
+    """Return what stays the same of a text while it is shown."""
+    return text.text, text.span.start
 
 
 def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
@@ -205,17 +254,26 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
 
     letters: (H, W); wide, high: pixels of the picture per pixel of the map.
     """
-    right_edge, bottom_edge = round(letters.shape[1] * wide), round(letters.shape[0] * high)
+    map_height, map_width = letters.shape
+    picture_width = round(map_width * wide)
+    picture_height = round(map_height * high)
     boxes = []
     for runs in connected_runs(letters):
         rows, firsts, ends = runs.T
-        if (ends - firsts).sum() < MIN_LINE_AREA:
+        area = (ends - firsts).sum()
+        if area < MIN_LINE_AREA:
             continue
-        margin = (rows[-1] + 1 - rows[0]) / 2
-        x = max(0, int((firsts.min() - margin) * wide))
-        y = max(0, int((rows[0] - margin) * high))
-        end_x = min(right_edge, round((ends.max() + margin) * wide))
-        end_y = min(bottom_edge, round((rows[-1] + 1 + margin) * high))
+        top = rows[0]
+        bottom = rows[-1] + 1
+        margin = (bottom - top) / 2
+        x = int((firsts.min() - margin) * wide)
+        x = max(0, x)
+        y = int((top - margin) * high)
+        y = max(0, y)
+        end_x = round((ends.max() + margin) * wide)
+        end_x = min(picture_width, end_x)
+        end_y = round((bottom + margin) * high)
+        end_y = min(picture_height, end_y)
         boxes.append((x, y, end_x, end_y))
     return boxes
 
@@ -223,15 +281,26 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
 def connected_runs(letters: Flags) -> list[npt.NDArray[np.int64]]:
     """Return the groups of connected letters (H, W), corners too: runs (R, 3) of row, first and end
     column, by row."""
-    edges = np.diff(np.pad(letters.view(np.int8), ((0, 0), (1, 1))), axis=1)  # (H, W + 1)
+    # runs of letters in each row
+    bits = letters.view(np.int8)
+    padded = np.pad(bits, ((0, 0), (1, 1)))
+    edges = np.diff(padded, axis=1)  # (H, W + 1)
     rows, firsts = np.nonzero(edges == 1)
-    runs = np.stack([rows, firsts, np.nonzero(edges == -1)[1]], axis=1)
-    begins = np.searchsorted(rows, np.arange(len(letters) + 1)).tolist()  # each row's first run
+    _, ends = np.nonzero(edges == -1)
+    runs = np.stack([rows, firsts, ends], axis=1)
+    row_numbers = np.arange(len(letters) + 1)
+    begins = np.searchsorted(rows, row_numbers).tolist()  # each row's first run
+
+    # a run joins the groups of the runs above that it touches
     spans = runs.tolist()
     groups: list[int] = []  # of each run, the number of its group's first run
     for row, first, end in spans:
-        above = range(begins[max(row - 1, 0)], begins[row])
-        met = {groups[n] for n in above if spans[n][1] <= end and first <= spans[n][2]}
+        met = set()
+        row_above = max(row - 1, 0)
+        for n in range(begins[row_above], begins[row]):
+            _, other_first, other_end = spans[n]
+            if other_first <= end and first <= other_end:
+                met.add(groups[n])
         group = min(met, default=len(groups))
         if len(met) > 1:
             groups = [group if number in met else number for number in groups]

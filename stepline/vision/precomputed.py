@@ -40,8 +40,12 @@ class PrecomputedBackbone:
     def features(self, video_id: str) -> FeatureSequence:
         """Return the features of one video. Raises StoreError or ShapeError, which say what is
         wrong."""
-        path = self._path if self._path.is_file() else find_feature_file(self._path, video_id)
-        width = self.dim if self._texts is not None else None
+        path = self._path
+        if not path.is_file():
+            path = find_feature_file(path, video_id)
+        width = None
+        if self._texts is not None:
+            width = self.dim
         return read_feature_file(path, rate=self._rate, width=width, unit=self._unit)
 
     def encode_images(self, pictures: Pictures) -> Matrix:
@@ -54,13 +58,18 @@ class PrecomputedBackbone:
         """Return (K, D), looked up by the exact text. Raises StoreError for a text without
         features."""
         numbers = {text: row for row, text in enumerate(self._text_features.texts)}
-        if missing := [text for text in texts if text not in numbers]:
+        missing = [text for text in texts if text not in numbers]
+        if missing:
+            counts = f"{len(missing)} of {len(texts)} texts missing"
             raise StoreError(
-                f"{self._texts}: no features for {missing[0]!r} ({len(missing)} of {len(texts)} texts missing); "
+                f"{self._texts}: no features for {missing[0]!r} ({counts}); "
                 "extract them with the encoder that made the video features"
             )
-        values: Matrix = self._text_features.values[[numbers[text] for text in texts]]
-        return unit_rows(values) if self._unit else values
+        rows = [numbers[text] for text in texts]
+        values: Matrix = self._text_features.values[rows]
+        if self._unit:
+            values = unit_rows(values)
+        return values
 
     @cached_property
     def _text_features(self) -> TextFeatures:

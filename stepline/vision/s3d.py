@@ -52,9 +52,8 @@ class WordDictionary:
         length = MAX_WORDS[form]
         rows = []
         for text in texts:
-            tokens = [
-                self._tokens.get(word, PADDING_TOKEN) for word in WORD_PATTERN.findall(text.lower())
-            ]
+            words = WORD_PATTERN.findall(text.lower())
+            tokens = [self._tokens.get(word, PADDING_TOKEN) for word in words]
             if form == "released":
                 tokens = [token for token in tokens if token != PADDING_TOKEN]
             padding = [PADDING_TOKEN] * (length - len(tokens))
@@ -78,11 +77,14 @@ class TextTower(nn.Module):  # type: ignore[misc]
         little. "tan": padding and unknown words are left out; a text without a known word then
         counts as all zeros.
         """
-        hidden = torch.relu(self.fc1(self.word_embd(tokens)))  # (K, N, 2048)
+        vectors = self.word_embd(tokens)
+        hidden = torch.relu(self.fc1(vectors))  # (K, N, 2048)
         if form == "tan":
             # >= 0 after the ReLU, so that 0 never wins
-            hidden = hidden * (tokens != PADDING_TOKEN)[:, :, None]
-        joint: Tensor = self.fc2(hidden.amax(1))  # (K, 512)
+            is_word = tokens != PADDING_TOKEN
+            hidden = hidden * is_word[:, :, None]
+        greatest = hidden.amax(1)
+        joint: Tensor = self.fc2(greatest)  # (K, 512)
         return joint
 
 
@@ -121,17 +123,20 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     """
     weights = _read_tensors(path)
     with torch.device("meta"):
-        video, words = S3D(), TextTower(dictionary_size)
+        video = S3D()
+        words = TextTower(dictionary_size)
     video.add_module(TEXT_TOWER, words)  # as released: one network
     expected = video.state_dict()
     for name in expected:
         if name.endswith(COUNTER_SUFFIX):
             weights.setdefault(name, torch.zeros((), dtype=torch.int64))
-    if mismatches := _mismatches(expected, weights):
-        count = len(mismatches) - MAX_NAMES
-        more = f" and {count} more" if count > 0 else ""
+    mismatches = _mismatches(expected, weights)
+    if mismatches:
         names = ", ".join(mismatches[:MAX_NAMES])
-        raise ModelError(f"{path}: not S3D's weights: {names}{more}; give s3d_howto100m.pth")
+        count = len(mismatches) - MAX_NAMES
+        if count > 0:
+            names += f" and {count} more"
+        raise ModelError(f"{path}: not S3D's weights: {names}; give s3d_howto100m.pth")
     video.load_state_dict(weights, assign=True)
     delattr(video, TEXT_TOWER)
     return video.eval(), words.eval()
@@ -151,27 +156,31 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
         weights[name] = value.detach().cpu()
     with atomic_path(path) as partial:
         torch.save(weights, partial)
-    write_atomic(path.parent / DICTIONARY_FILE, (released.parent / DICTIONARY_FILE).read_bytes())
+    dictionary = (released.parent / DICTIONARY_FILE).read_bytes()
+    write_atomic(path.parent / DICTIONARY_FILE, dictionary)
 
 
 def _mismatches(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
     """Return what is wrong with the weights' names, shapes and numbers."""
     shapes = {name: tuple(value.shape) for name, value in expected.items()}
     sizes = {name: tuple(value.shape) for name, value in weights.items()}
-    words, vectors = shapes[WORD_VECTORS], sizes.get(WORD_VECTORS, ())
+
+    # the file is of another dictionary
+    words = shapes[WORD_VECTORS]
+    vectors = sizes.get(WORD_VECTORS, ())
     if vectors[1:] == words[1:] and vectors[0] != words[0]:
         return [f"{vectors[0] - 1} word vectors for a dictionary of {words[0] - 1} words"]
+
+    mismatches = [f"{name} is missing" for name in shapes if name not in sizes]
+    mismatches += [f"{name} is unknown" for name in sizes if name not in shapes]
     both = [name for name in shapes if name in sizes]
-    return [
-        *(f"{name} is missing" for name in shapes if name not in sizes),
-        *(f"{name} is unknown" for name in sizes if name not in shapes),
-        *(
-            f"{name} is {sizes[name]}, not {shapes[name]}"
-            for name in both
-            if sizes[name] != shapes[name]
-        ),
-        *(f"{name} holds NaN or infinity" for name in both if not weights[name].isfinite().all()),
-    ]
+    for name in both:
+        if sizes[name] != shapes[name]:
+            mismatches.append(f"{name} is {sizes[name]}, not {shapes[name]}")
+    for name in both:
+        if not weights[name].isfinite().all():
+            mismatches.append(f"{name} holds NaN or infinity")
+    return mismatches
 
 
 # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
@@ -207,8 +216,11 @@ class S3DBackbone:
         self._form = form
         self._pooled = pooled
         self._device = current_device()
-        self.name = "s3d-mixed5c" if pooled else "s3d"
-        self.dim = POOLED_WIDTH if pooled else JOINT_WIDTH
+        self.name = "s3d"
+        self.dim = JOINT_WIDTH
+        if pooled:
+            self.name = "s3d-mixed5c"
+            self.dim = POOLED_WIDTH
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), for uint8 RGB clips (B, T, H, W, 3), T even."""
@@ -216,30 +228,37 @@ class S3DBackbone:
             raise ShapeError(
                 f"clips must be (B, T, H, W, 3) with an even T above 0, not {clips.shape}"
             )
-        check_pictures(clips.reshape(-1, *clips.shape[2:]))
+        picture_shape = clips.shape[2:]
+        check_pictures(clips.reshape(-1, *picture_shape))
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
         # resized on the CPU, from uint8, so that every device sees the same clip
-        inputs = prepare(torch.from_numpy(np.ascontiguousarray(clips))).to(self._device.name)
+        pixels = torch.from_numpy(np.ascontiguousarray(clips))
+        inputs = prepare(pixels).to(self._device.name)
         with self._device.autocast():
             if not self._pooled:
                 return _unit(self._video(inputs))
-            rows: Matrix = self._video.pooled(inputs).float().cpu().numpy()
+            pooled = self._video.pooled(inputs)
+            rows: Matrix = pooled.float().cpu().numpy()
             return rows
 
     def encode_images(self, pictures: Pictures) -> Matrix:
-        """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture stands still."""
+        """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture is still."""
         check_pictures(pictures)
-        shape = (len(pictures), CLIP_FRAMES, *pictures.shape[1:])
-        return self.encode_clips(np.broadcast_to(pictures[:, None], shape))
+        picture_shape = pictures.shape[1:]
+        shape = (len(pictures), CLIP_FRAMES, *picture_shape)
+        clips = np.broadcast_to(pictures[:, None], shape)
+        return self.encode_clips(clips)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, 512) unit rows; words that the dictionary lacks do not count."""
         if not texts:
             return np.empty((0, JOINT_WIDTH), dtype=np.float32)
-        tokens = self._dictionary.tokens(texts, self._form).to(self._device.name)  # (K, N)
+        tokens = self._dictionary.tokens(texts, self._form)
+        tokens = tokens.to(self._device.name)  # (K, N)
         with torch.inference_mode(), self._device.autocast():
-            return _unit(self._words(tokens, self._form))
+            vectors = self._words(tokens, self._form)
+            return _unit(vectors)
 
 
 def prepare(clips: Tensor) -> Tensor:
@@ -247,38 +266,40 @@ def prepare(clips: Tensor) -> Tensor:
 
     The middle square; neither mean nor spread is taken off, as in training.
     """
-    b, t, h, w, _ = clips.shape
-    side = min(h, w)
-    y, x = (h - side) // 2, (w - side) // 2
-    square = clips[:, :, y : y + side, x : x + side].reshape(b * t, side, side, 3)
+    b, t, height, width, _ = clips.shape
+    side = min(height, width)
+    y = (height - side) // 2
+    x = (width - side) // 2
+    square = clips[:, :, y : y + side, x : x + side]
+    square = square.reshape(b * t, side, side, 3)
     square = square.permute(0, 3, 1, 2)  # (B T, 3, side, side)
     if side != CLIP_SIDE:
         square = F.interpolate(square, (CLIP_SIDE, CLIP_SIDE), mode="bilinear", antialias=True)
-    return (square.float() / 255).view(b, t, 3, CLIP_SIDE, CLIP_SIDE).transpose(1, 2)
+    scaled = square.float() / 255
+    pictures = scaled.unflatten(0, (b, t))  # (B, T, 3, 224, 224)
+    return pictures.transpose(1, 2)
 
 
 def load_s3d(settings: VisionSettings) -> S3DBackbone:
-    """Return S3D with the weights in `settings.path` and the dictionary beside them, or in
+    """Return S3D with the weights in `settings.path` and the dictionary next to them, or in
     `settings.dictionary`.
 
     Raises SettingsError without a path, ModelError when a file is missing, damaged or of another
     network.
     """
     if settings.path is None:
-        needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy beside it"
+        needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy next to it"
         raise SettingsError(f"vision.backbone={settings.backbone} needs {needs}")
-    dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY_FILE)
+    dictionary_path = settings.dictionary or settings.path.parent / DICTIONARY_FILE
+    dictionary = read_dictionary(dictionary_path)
     video, words = read_s3d(settings.path, dictionary.size)
     device = current_device().name
-    return S3DBackbone(
-        FoldedS3D(video.to(device)),
-        words.to(device),
-        dictionary,
-        settings.tokens,
-        pooled=settings.backbone == "s3d-mixed5c",
-    )
+    folded = FoldedS3D(video.to(device))
+    is_pooled = settings.backbone == "s3d-mixed5c"
+    return S3DBackbone(folded, words.to(device), dictionary, settings.tokens, pooled=is_pooled)
 
 
 def _unit(vectors: Tensor) -> Matrix:
-    unit: Matrix = F.normalize(vectors.float(), dim=1).cpu().numpy()
+    normalised = F.normalize(vectors.float(), dim=1)
+    unit: Matrix = normalised.cpu().numpy()
     return unit

@@ -26,6 +26,10 @@ STEM_WIDTH = 192  # channels that reach the first block
 POOLED_WIDTH = 1024  # of the last block: what HowTo100M's feature files hold
 JOINT_WIDTH = 512  # of the space shared with texts
 
+# time, height and width
+POINT_KERNEL = (1, 1, 1)
+CUBE_KERNEL = (3, 3, 3)
+
 
 class BlockWidths(NamedTuple):
     """Output channels of a block's branches; middle_* are those between its 1x1x1 and its separable
@@ -83,19 +87,27 @@ class ConvNormReLU(nn.Module):  # type: ignore[misc]
         self, inputs: int, outputs: int, kernel: tuple[int, int, int], *, separable: bool = False
     ) -> None:
         super().__init__()
-        time, *space = kernel
-        self.conv1 = _convolution(inputs, outputs, (1, *space) if separable else kernel)
+        time, height, width = kernel
+        first_kernel = kernel
+        if separable:
+            first_kernel = (1, height, width)
+        self.conv1 = _convolution(inputs, outputs, first_kernel)
         self.bn1 = nn.BatchNorm3d(outputs)
         if separable:
-            self.conv2 = _convolution(outputs, outputs, (time, 1, 1))
+            time_kernel = (time, 1, 1)
+            self.conv2 = _convolution(outputs, outputs, time_kernel)
             self.bn2 = nn.BatchNorm3d(outputs)
         self.separable = separable
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, outputs, T, H, W)."""
-        hidden = F.relu(self.bn1(self.conv1(hidden)))
+        hidden = self.conv1(hidden)
+        hidden = self.bn1(hidden)
+        hidden = F.relu(hidden)
         if self.separable:
-            hidden = F.relu(self.bn2(self.conv2(hidden)))
+            hidden = self.conv2(hidden)
+            hidden = self.bn2(hidden)
+            hidden = F.relu(hidden)
         return hidden
 
 
@@ -112,8 +124,10 @@ class FeatureGating(nn.Module):  # type: ignore[misc]
         self.fc = nn.Linear(channels, channels)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return the weighed channels, (B, C, T, H, W) as given."""
-        weights = torch.sigmoid(self.fc(hidden.mean((2, 3, 4))))  # (B, C)
+        """Return the weighed channels, of the shape (B, C, T, H, W) that comes in."""
+        means = hidden.mean((2, 3, 4))  # (B, C)
+        logits = self.fc(means)
+        weights = torch.sigmoid(logits)  # (B, C)
         return hidden * weights[:, :, None, None, None]
 
 
@@ -122,27 +136,35 @@ class InceptionBlock(nn.Module):  # type: ignore[misc]
 
     def __init__(self, inputs: int, widths: BlockWidths) -> None:
         super().__init__()
-        point = (1, 1, 1)
-        cube = (3, 3, 3)
-        self.conv_b0 = ConvNormReLU(inputs, widths.plain, point)
-        self.conv_b1_a = ConvNormReLU(inputs, widths.middle_a, point)
-        self.conv_b1_b = ConvNormReLU(widths.middle_a, widths.a, cube, separable=True)
-        self.conv_b2_a = ConvNormReLU(inputs, widths.middle_b, point)
-        self.conv_b2_b = ConvNormReLU(widths.middle_b, widths.b, cube, separable=True)
-        self.conv_b3_b = ConvNormReLU(inputs, widths.pooled, point)
-        self.gating_b0 = FeatureGating(widths.plain)
-        self.gating_b1 = FeatureGating(widths.a)
-        self.gating_b2 = FeatureGating(widths.b)
-        self.gating_b3 = FeatureGating(widths.pooled)
+        plain, middle_a, a, middle_b, b, pooled = widths
+        self.conv_b0 = ConvNormReLU(inputs, plain, POINT_KERNEL)
+        self.conv_b1_a = ConvNormReLU(inputs, middle_a, POINT_KERNEL)
+        self.conv_b1_b = ConvNormReLU(middle_a, a, CUBE_KERNEL, separable=True)
+        self.conv_b2_a = ConvNormReLU(inputs, middle_b, POINT_KERNEL)
+        self.conv_b2_b = ConvNormReLU(middle_b, b, CUBE_KERNEL, separable=True)
+        self.conv_b3_b = ConvNormReLU(inputs, pooled, POINT_KERNEL)
+        self.gating_b0 = FeatureGating(plain)
+        self.gating_b1 = FeatureGating(a)
+        self.gating_b2 = FeatureGating(b)
+        self.gating_b3 = FeatureGating(pooled)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, widths.out, T, H, W)."""
+        # the branches, each in a line of its own
+        plain = self.conv_b0(hidden)
+        a = self.conv_b1_a(hidden)
+        a = self.conv_b1_b(a)
+        b = self.conv_b2_a(hidden)
+        b = self.conv_b2_b(b)
         pooled = F.max_pool3d(hidden, 3, stride=1, padding=1)
+        pooled = self.conv_b3_b(pooled)
+
+        # their gates, and all channels as one
         branches = (
-            self.gating_b0(self.conv_b0(hidden)),
-            self.gating_b1(self.conv_b1_b(self.conv_b1_a(hidden))),
-            self.gating_b2(self.conv_b2_b(self.conv_b2_a(hidden))),
-            self.gating_b3(self.conv_b3_b(pooled)),
+            self.gating_b0(plain),
+            self.gating_b1(a),
+            self.gating_b2(b),
+            self.gating_b3(pooled),
         )
         return torch.cat(branches, dim=1)
 
@@ -154,8 +176,8 @@ class S3D(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.conv1 = ConvNormReLU(24, 64, (2, 4, 4))
-        self.conv_2b = ConvNormReLU(64, 64, (1, 1, 1))
-        self.conv_2c = ConvNormReLU(64, STEM_WIDTH, (3, 3, 3), separable=True)
+        self.conv_2b = ConvNormReLU(64, 64, POINT_KERNEL)
+        self.conv_2c = ConvNormReLU(64, STEM_WIDTH, CUBE_KERNEL, separable=True)
         self.gating = FeatureGating(STEM_WIDTH)
         width = STEM_WIDTH
         for name, widths in BLOCK_WIDTHS.items():
@@ -165,12 +187,14 @@ class S3D(nn.Module):  # type: ignore[misc]
 
     def forward(self, clips: Tensor) -> Tensor:
         """Return (B, 512)."""
-        joint: Tensor = self.fc(self.pooled(clips))
+        pooled = self.pooled(clips)
+        joint: Tensor = self.fc(pooled)
         return joint
 
     def pooled(self, clips: Tensor) -> Tensor:
         """Return (B, 1024), the mean of the last block."""
-        *_, (_, last) = self.stages(clips)
+        for _, hidden in self.stages(clips):
+            last = hidden
         return last.mean((2, 3, 4))
 
     def stages(self, clips: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -193,20 +217,30 @@ class S3D(nn.Module):  # type: ignore[misc]
 def space_to_depth(clips: Tensor) -> Tensor:
     """Return (B, 24, T/2, H/2, W/2): the 2 x 2 x 2 neighbours as channels, colour fastest."""
     shape = tuple(clips.shape)
-    if len(shape) != 5 or shape[1] != 3 or any(side < 2 or side % 2 for side in shape[2:]):
+    is_video = len(shape) == 5 and shape[1] == 3
+    are_even = all(side >= 2 and side % 2 == 0 for side in shape[2:])
+    if not is_video or not are_even:
         raise ShapeError(f"clips must be (B, 3, T, H, W) with even T, H and W, not {shape}")
     b, c, t, h, w = shape
-    parts = clips.reshape(b, c, t // 2, 2, h // 2, 2, w // 2, 2)
-    return parts.permute(0, 3, 5, 7, 1, 2, 4, 6).reshape(b, 8 * c, t // 2, h // 2, w // 2)
+    half_t = t // 2
+    half_h = h // 2
+    half_w = w // 2
+    cubes = clips.reshape(b, c, half_t, 2, half_h, 2, half_w, 2)
+    neighbours_first = cubes.permute(0, 3, 5, 7, 1, 2, 4, 6)
+    return neighbours_first.reshape(b, 8 * c, half_t, half_h, half_w)
 
 
 def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
     """Return the max pool; a kernel of 3 is padded at the end, since values are never negative,
     with zeros."""
-    time, side = (max(0, size - 2) for size in (pool.time, pool.side))  # padding at the end
-    padded = F.pad(hidden, (0, side, 0, side, 0, time))
-    stride = (min(2, pool.time), 2, 2)
-    return F.max_pool3d(padded, (pool.time, pool.side, pool.side), stride, ceil_mode=True)
+    time_padding = max(0, pool.time - 2)
+    side_padding = max(0, pool.side - 2)
+    padding = (0, side_padding, 0, side_padding, 0, time_padding)
+    padded = F.pad(hidden, padding)
+    kernel = (pool.time, pool.side, pool.side)
+    time_stride = min(2, pool.time)
+    stride = (time_stride, 2, 2)
+    return F.max_pool3d(padded, kernel, stride, ceil_mode=True)
 
 
 # ---------------------------------------------------------------- the folded form; hidden is
@@ -224,15 +258,22 @@ class FoldedConvolution(NamedTuple):
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Return (B, T, H, W, out)."""
-        b, t, h, w, c = hidden.shape
-        shape = (b, t, h * w, c) if self.over_time else (b * t, h, w, c)
-        return self.convolve(hidden.view(shape)).view(b, t, h, w, -1)
+        if self.over_time:
+            lines = hidden.flatten(2, 3)  # (B, T, H W, C)
+            convolved = self.convolve(lines)
+        else:
+            pictures = hidden.flatten(0, 1)  # (B T, H, W, C)
+            convolved = self.convolve(pictures)
+        shape = hidden.shape[:4]
+        return convolved.view(*shape, -1)
 
     def convolve(self, rows: Tensor) -> Tensor:
         """Return the convolution of (N, H, W, C), (N, H, W, out)."""
         planes = rows.permute(0, 3, 1, 2)
         convolved = F.conv2d(planes, self.weight, self.bias, padding=self.padding)
-        return F.relu_(convolved).permute(0, 2, 3, 1).contiguous()
+        positive = F.relu_(convolved)
+        channels_last = positive.permute(0, 2, 3, 1)
+        return channels_last.contiguous()
 
 
 class FoldedGate(NamedTuple):
@@ -243,8 +284,11 @@ class FoldedGate(NamedTuple):
 
     def write(self, branch: Tensor, out: Tensor) -> None:
         """Write the weighed branch into `out`."""
-        weights = torch.sigmoid(F.linear(branch.mean((1, 2, 3)), *self))  # (B, C)
-        torch.mul(branch, weights[:, None, None, None, :], out=out)
+        means = branch.mean((1, 2, 3))  # (B, C)
+        logits = F.linear(means, self.weight, self.bias)
+        weights = torch.sigmoid(logits)  # (B, C)
+        by_place = weights[:, None, None, None, :]
+        torch.mul(branch, by_place, out=out)
 
 
 class FoldedBlock:
@@ -252,25 +296,48 @@ class FoldedBlock:
     gates."""
 
     def __init__(self, block: InceptionBlock) -> None:
-        units = (block.conv_b0, block.conv_b1_a, block.conv_b2_a)
-        weights, biases = zip(*(_fold(unit.conv1, unit.bn1) for unit in units), strict=True)
-        self.points = _folded(torch.cat(weights)[:, :, 0], torch.cat(biases))
+        # the point convolutions read the same input, so one convolution does all three
+        weights = []
+        biases = []
+        for unit in (block.conv_b0, block.conv_b1_a, block.conv_b2_a):
+            weight, bias = _fold(unit.conv1, unit.bn1)
+            weights.append(weight)
+            biases.append(bias)
+        weight = torch.cat(weights)[:, :, 0]
+        self.points = _folded(weight, torch.cat(biases))
         self.widths = [len(bias) for bias in biases]
-        self.cubes = [_fold_unit(unit) for unit in (block.conv_b1_b, block.conv_b2_b)]
+
+        cube_a = _fold_unit(block.conv_b1_b)
+        cube_b = _fold_unit(block.conv_b2_b)
+        self.cubes = [cube_a, cube_b]
         (self.pooled,) = _fold_unit(block.conv_b3_b)
-        gates = (block.gating_b0, block.gating_b1, block.gating_b2, block.gating_b3)
-        self.gates = [_fold_gate(gate) for gate in gates]
+        self.gates = [
+            _fold_gate(block.gating_b0),
+            _fold_gate(block.gating_b1),
+            _fold_gate(block.gating_b2),
+            _fold_gate(block.gating_b3),
+        ]
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Return (B, T, H, W, out)."""
-        plain, *middles = self.points(hidden).split(self.widths, dim=4)
+        # the branches
+        points = self.points(hidden)
+        plain, *middles = points.split(self.widths, dim=4)
         branches = [plain]
         for middle, (space, time) in zip(middles, self.cubes, strict=True):
-            branches.append(time(space(middle.contiguous())))
-        branches.append(self.pooled(_cube_pooled(hidden)))
+            rows = space(middle.contiguous())
+            rows = time(rows)
+            branches.append(rows)
+        pooled = _cube_pooled(hidden)
+        pooled = self.pooled(pooled)
+        branches.append(pooled)
+
+        # each gate writes where the block's output lies
         widths = [branch.shape[4] for branch in branches]
-        out = hidden.new_empty((*hidden.shape[:4], sum(widths)))
-        for branch, gate, part in zip(branches, self.gates, out.split(widths, dim=4), strict=True):
+        size = (*hidden.shape[:4], sum(widths))
+        out = hidden.new_empty(size)
+        parts = out.split(widths, dim=4)
+        for branch, gate, part in zip(branches, self.gates, parts, strict=True):
             gate.write(branch, part)
         return out
 
@@ -281,25 +348,36 @@ class FoldedS3D:
     def __init__(self, network: S3D) -> None:
         """network: its weights are copied; later training does not change this."""
         with torch.no_grad():
+            # the stem sees two neighbouring frames as one picture
             weight, bias = _fold(network.conv1.conv1, network.conv1.bn1)  # (64, 24, 2, 4, 4)
-            pairs = torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1)  # (64, 48, 4, 4)
-            self._stem = _folded(pairs, bias)._replace(padding=(0, 0))
+            first, second = weight.unbind(2)
+            pairs = torch.cat((first, second), dim=1)  # (64, 48, 4, 4)
+            stem = _folded(pairs, bias)
+            self._stem = stem._replace(padding=(0, 0))
+
             (self._point,) = _fold_unit(network.conv_2b)
             self._separable = _fold_unit(network.conv_2c)
             self._gate = _fold_gate(network.gating)
-            self._blocks = {name: FoldedBlock(getattr(network, name)) for name in BLOCK_WIDTHS}
-            self._joint = (network.fc.weight.detach().clone(), network.fc.bias.detach().clone())
+            self._blocks = {}
+            for name in BLOCK_WIDTHS:
+                block = getattr(network, name)
+                self._blocks[name] = FoldedBlock(block)
+            joint = network.fc
+            self._joint_weight = joint.weight.detach().clone()
+            self._joint_bias = joint.bias.detach().clone()
 
     def __call__(self, clips: Tensor) -> Tensor:
         """Return (B, 512) for clips (B, 3, T, H, W) in [0, 1] with even T, H and W."""
         with torch.inference_mode():
-            return F.linear(self.pooled(clips), *self._joint)
+            pooled = self.pooled(clips)
+            return F.linear(pooled, self._joint_weight, self._joint_bias)
 
     def pooled(self, clips: Tensor) -> Tensor:
         """Return (B, 1024), the mean of the last block."""
         with torch.inference_mode():
             hidden = _convolve_stem(space_to_depth(clips), self._stem)
-            hidden = self._point(_max_pooled(hidden, MAX_POOLS["conv_2b"]))
+            hidden = _max_pooled(hidden, MAX_POOLS["conv_2b"])
+            hidden = self._point(hidden)
             for convolution in self._separable:
                 hidden = convolution(hidden)
             self._gate.write(hidden, hidden)
@@ -313,39 +391,56 @@ class FoldedS3D:
 def _convolve_stem(parts: Tensor, stem: FoldedConvolution) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames
     are one picture."""
-    b, c, t, h, w = parts.shape
-    # (B, T + 1, H + 3, W + 3, 24)
-    frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))
-    pairs = torch.cat((frames[:, :-1], frames[:, 1:]), dim=4)  # (B, T, H + 3, W + 3, 48)
-    return stem.convolve(pairs.view(b * t, h + 3, w + 3, 2 * c)).view(b, t, h, w, -1)
+    frames = parts.permute(0, 2, 3, 4, 1)  # (B, T, H, W, 24)
+    padding = (0, 0, 1, 2, 1, 2, 0, 1)
+    frames = F.pad(frames, padding)  # (B, T + 1, H + 3, W + 3, 24)
+    earlier = frames[:, :-1]
+    later = frames[:, 1:]
+    pairs = torch.cat((earlier, later), dim=4)  # (B, T, H + 3, W + 3, 48)
+    pictures = pairs.flatten(0, 1)
+    convolved = stem.convolve(pictures)  # (B T, H, W, 64)
+    return convolved.unflatten(0, (len(parts), -1))
 
 
 def _max_pooled(hidden: Tensor, pool: MaxPool) -> Tensor:
     """Return the max pool; a side that is not odd needs no padding, since its last window may reach
     past the end."""
-    b, t, h, w, c = hidden.shape
-    rows = hidden.view(b * t, h, w, c)
+    b, t, h, w, _ = hidden.shape
+
+    # over space
+    rows = hidden.flatten(0, 1)  # (B T, H, W, C)
     if pool.side == 3 and (h % 2 or w % 2):
-        rows = F.pad(rows, (0, 0, 0, w % 2, 0, h % 2))  # zeros: no value is below
-    rows = _pool_planes(rows, (pool.side, pool.side), (2, 2))  # (B T, H', W', C)
-    _, h, w, _ = rows.shape
+        padding = (0, 0, 0, w % 2, 0, h % 2)
+        rows = F.pad(rows, padding)  # zeros: no value is below
+    kernel = (pool.side, pool.side)
+    rows = _pool_planes(rows, kernel, stride=(2, 2))  # (B T, H', W', C)
+    pictures = rows.unflatten(0, (b, t))
     if pool.time == 1:
-        return rows.view(b, t, h, w, c)
-    lines = rows.view(b, t, h * w, c)
+        return pictures
+
+    # over time
+    lines = pictures.flatten(2, 3)  # (B, T, H' W', C)
     if pool.time == 3 and t % 2:
-        lines = F.pad(lines, (0, 0, 0, 0, 0, 1))
-    return _pool_planes(lines, (pool.time, 1), (2, 1)).view(b, -1, h, w, c)
+        one_more = (0, 0, 0, 0, 0, 1)
+        lines = F.pad(lines, one_more)
+    kernel = (pool.time, 1)
+    pooled = _pool_planes(lines, kernel, stride=(2, 1))
+    return pooled.unflatten(2, pictures.shape[2:4])
 
 
 def _cube_pooled(hidden: Tensor) -> Tensor:
     """Return the greatest of each value's 3 x 3 x 3 neighbours."""
-    b, t, h, w, c = hidden.shape
-    rows = _pool_planes(hidden.view(b * t, h, w, c), (3, 3), (1, 1), padding=1)
-    lines = rows.view(b, t, h * w, c)
+    pictures = hidden.flatten(0, 1)  # (B T, H, W, C)
+    rows = _pool_planes(pictures, (3, 3), (1, 1), padding=1)
+    lines = rows.view_as(hidden)
     out = lines.clone()
-    torch.maximum(out[:, 1:], lines[:, :-1], out=out[:, 1:])
-    torch.maximum(out[:, :-1], lines[:, 1:], out=out[:, :-1])
-    return out.view(b, t, h, w, c)
+    later = out[:, 1:]
+    before = lines[:, :-1]
+    torch.maximum(later, before, out=later)
+    earlier = out[:, :-1]
+    after = lines[:, 1:]
+    torch.maximum(earlier, after, out=earlier)
+    return out
 
 
 def _pool_planes(
@@ -354,7 +449,8 @@ def _pool_planes(
     """Return the max pool of (N, H, W, C), contiguous; the last window may reach past the end."""
     planes = rows.permute(0, 3, 1, 2)
     pooled = F.max_pool2d(planes, kernel, stride, padding, ceil_mode=True)
-    return pooled.permute(0, 2, 3, 1).contiguous()
+    channels_last = pooled.permute(0, 2, 3, 1)
+    return channels_last.contiguous()
 
 
 # ---------------------------------------------------------------- folding
@@ -363,27 +459,35 @@ def _pool_planes(
 def _fold(convolution: nn.Conv3d, norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
     """Return the weight (out, in, T, H, W) and the bias of one convolution that does what it and
     its norm did."""
-    gain = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+    variance = norm.running_var + norm.eps
+    factor = torch.rsqrt(variance)
+    gain = norm.weight * factor
     weight = convolution.weight * gain[:, None, None, None, None]
-    return weight, norm.bias - norm.running_mean * gain
+    bias = norm.bias - norm.running_mean * gain
+    return weight, bias
 
 
 def _fold_unit(unit: ConvNormReLU) -> list[FoldedConvolution]:
     """Return the convolution over space, and of a separable one that over time."""
     weight, bias = _fold(unit.conv1, unit.bn1)
-    convolutions = [_folded(weight[:, :, 0], bias)]
-    if unit.separable:
-        weight, bias = _fold(unit.conv2, unit.bn2)  # (C, C, 3, 1, 1)
-        convolutions.append(_folded(weight[:, :, :, 0], bias)._replace(over_time=True))
-    return convolutions
+    over_space = _folded(weight[:, :, 0], bias)
+    if not unit.separable:
+        return [over_space]
+    weight, bias = _fold(unit.conv2, unit.bn2)  # (C, C, 3, 1, 1)
+    over_time = _folded(weight[:, :, :, 0], bias)
+    return [over_space, over_time._replace(over_time=True)]
 
 
 def _fold_gate(gate: FeatureGating) -> FoldedGate:
-    return FoldedGate(gate.fc.weight.detach().clone(), gate.fc.bias.detach().clone())
+    weight = gate.fc.weight.detach().clone()
+    bias = gate.fc.bias.detach().clone()
+    return FoldedGate(weight, bias)
 
 
 def _folded(weight: Tensor, bias: Tensor) -> FoldedConvolution:
     """Return a convolution that keeps the size of what it reads."""
     planes = weight.detach().contiguous(memory_format=torch.channels_last)
+    shift = bias.detach().clone()
     height, width = planes.shape[2:]
-    return FoldedConvolution(planes, bias.detach().clone(), (height // 2, width // 2))
+    padding = (height // 2, width // 2)
+    return FoldedConvolution(planes, shift, padding)

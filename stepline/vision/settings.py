@@ -59,7 +59,9 @@ class VisionLanguageSettings(ChatSettings):
     @property
     def pictures_a_clip(self) -> int:
         """How many pictures stand for a place: those of a clip, or one."""
-        return 1 if self.video is None else max(1, round(self.clip_seconds * self.clip_rate))
+        if self.video is None:
+            return 1
+        return max(1, round(self.clip_seconds * self.clip_rate))
 
     @model_validator(mode="after")
     def _sees_one_way(self) -> "VisionLanguageSettings":
@@ -76,8 +78,9 @@ class VisionLanguageSettings(ChatSettings):
         """Store what concerns clips only where some are shown: results of pictures stay what they
         are."""
         tree: dict[str, Any] = stored(self)
-        for name in () if self.video is not None else ("video", "clip_seconds", "clip_rate"):
-            tree.pop(name, None)
+        if self.video is None:
+            for name in ("video", "clip_seconds", "clip_rate"):
+                tree.pop(name, None)
         return tree
 
 
@@ -132,7 +135,9 @@ class VisionSettings(Settings):
         backbone's own."""
         if self.backbone == "s3d-mixed5c":
             return "s3d"
-        return self.text_model if self.backbone == "conse" else self.backbone
+        if self.backbone == "conse":
+            return self.text_model
+        return self.backbone
 
     @property
     def unit_rows(self) -> bool:

@@ -52,25 +52,34 @@ class Table:
     def number(self, field: int, form: str = "i", default: int = 0) -> int:
         """Return a field of `form`, as struct names it."""
         at = self._find(field)
-        return default if at is None else self._read(form, at)
+        if at is None:
+            return default
+        return self._read(form, at)
 
     def numbers(self, field: int, kind: npt.DTypeLike = np.int32) -> Array:
         """Return a vector of numbers; an empty one where the field is left out."""
         start, count = self._vector(field)
-        return np.frombuffer(self._data, kind, count, start) if count else np.zeros(0, kind)
+        if not count:
+            return np.zeros(0, kind)
+        return np.frombuffer(self._data, kind, count, start)
 
     def table(self, field: int) -> "Table":
         """Return a table within; one without fields where it is left out."""
         at = self._find(field)
         if at is None:
             return Table(EMPTY_TABLE, 4)
-        return Table(self._data, at + self._read("I", at))
+        offset = self._read("I", at)
+        return Table(self._data, at + offset)
 
     def tables(self, field: int) -> "list[Table]":
         """Return a vector of tables."""
         start, count = self._vector(field)
-        places = range(start, start + 4 * count, 4)
-        return [Table(self._data, at + self._read("I", at)) for at in places]
+        end = start + 4 * count
+        tables = []
+        for at in range(start, end, 4):
+            offset = self._read("I", at)
+            tables.append(Table(self._data, at + offset))
+        return tables
 
     def _vector(self, field: int) -> tuple[int, int]:
         """Return where the items of a vector begin, and how many there are."""
@@ -83,8 +92,12 @@ class Table:
     def _find(self, field: int) -> int | None:
         index = self._position - self._read("i", self._position)
         slot = 4 + 2 * field
-        offset = self._read("H", index + slot) if slot < self._read("H", index) else 0
-        return self._position + offset if offset else None
+        if slot >= self._read("H", index):
+            return None
+        offset = self._read("H", index + slot)
+        if not offset:
+            return None
+        return self._position + offset
 
     def _read(self, form: str, at: int) -> int:
         number: int = struct.unpack_from(f"<{form}", self._data, at)[0]
@@ -94,8 +107,11 @@ class Table:
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
     """Return how many rows TensorFlow's "same" padding adds before and after `side` rows; the
     smaller half is before."""
-    total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
-    return total // 2, total - total // 2
+    outputs = -(-side // stride)
+    covered = (outputs - 1) * stride + kernel
+    total = max(covered - side, 0)
+    before = total // 2
+    return before, total - before
 
 
 @dataclass
@@ -123,12 +139,16 @@ class _Conversion:
 
     def window(self, options: Table, source: int, kernel: tuple[int, int]) -> dict[str, Any]:
         """Return strides and pads of a convolution or a pool."""
-        strides = [options.number(2, default=1), options.number(1, default=1)]  # stored width first
+        stride_width = options.number(1, default=1)  # stored width first
+        stride_height = options.number(2, default=1)
+        strides = [stride_height, stride_width]
         pads = np.zeros((2, 2), int)  # row: height, width; column: before, after
         if options.number(0, "b") == SAME_PADDING:
             sides = self.shapes[source][1:3]
-            pads = np.array([*map(same_padding, sides, kernel, strides)])
-        return {"strides": strides, "pads": pads.T.ravel().tolist()}
+            rows = map(same_padding, sides, kernel, strides)
+            pads = np.array(list(rows))
+        all_before_first = pads.T.ravel()
+        return {"strides": strides, "pads": all_before_first.tolist()}
 
     def activate(self, value: str, name: str | None) -> str:
         """Return a value after an activation; None leaves it as it is."""
@@ -136,52 +156,73 @@ class _Conversion:
             return value
         if name == "RELU":
             return self.graph.add("Relu", value)
-        limits = [self.graph.constant(np.array(limit, np.float32)) for limit in (0, 6)]
-        return self.graph.add("Clip", value, *limits)
+        low = self.graph.constant(np.array(0, np.float32))
+        high = self.graph.constant(np.array(6, np.float32))
+        return self.graph.add("Clip", value, low, high)
 
     def convolution(self, inputs: list[int], options: Table, *, depthwise: bool) -> str:
         """Return a convolution with its bias. Kernels are stored as (out, h, w, in), depth-wise
         ones as (1, h, w, out)."""
-        kernel = self.constants[inputs[1]]
-        planes = kernel.transpose((3, 0, 1, 2) if depthwise else (0, 3, 1, 2))
-        arguments = self.value(inputs[0]), self.graph.constant(planes), self.value(inputs[2])
-        window = self.window(options, inputs[0], kernel.shape[1:3])
-        groups = len(planes) if depthwise else 1
-        hidden = self.graph.add("Conv", *arguments, group=groups, **window)
-        return self.activate(hidden, ACTIVATION_NAMES[options.number(4 if depthwise else 3, "b")])
+        source, weight, bias = inputs
+        kernel = self.constants[weight]
+        if depthwise:
+            planes = kernel.transpose(3, 0, 1, 2)
+            groups = len(planes)
+            activation = options.number(4, "b")
+        else:
+            planes = kernel.transpose(0, 3, 1, 2)
+            groups = 1
+            activation = options.number(3, "b")
+        rows = self.value(source)
+        planes_name = self.graph.constant(planes)
+        shift = self.value(bias)
+        window = self.window(options, source, kernel.shape[1:3])
+        hidden = self.graph.add("Conv", rows, planes_name, shift, group=groups, **window)
+        return self.activate(hidden, ACTIVATION_NAMES[activation])
 
     def operator(self, name: str, inputs: list[int], output: int, options: Table) -> str:
         """Return the name of an operator's output."""
-        add, constant = self.graph.add, self.graph.constant
+        add = self.graph.add
+        constant = self.graph.constant
         source = self.value(inputs[0])
         match name:
-            case "CONV_2D" | "DEPTHWISE_CONV_2D":
-                depthwise = name == "DEPTHWISE_CONV_2D"
-                return self.convolution(inputs, options, depthwise=depthwise)
+            case "CONV_2D":
+                return self.convolution(inputs, options, depthwise=False)
+            case "DEPTHWISE_CONV_2D":
+                return self.convolution(inputs, options, depthwise=True)
             case "MAX_POOL_2D":
-                kernel = options.number(4), options.number(3)
-                window = self.window(options, inputs[0], kernel)
-                return add("MaxPool", source, kernel_shape=list(kernel), **window)
+                height = options.number(4)
+                width = options.number(3)
+                window = self.window(options, inputs[0], (height, width))
+                return add("MaxPool", source, kernel_shape=[height, width], **window)
             case "ADD":
                 total = add("Add", source, self.value(inputs[1]))
-                return self.activate(total, ACTIVATION_NAMES[options.number(0, "b")])
+                activation = options.number(0, "b")
+                return self.activate(total, ACTIVATION_NAMES[activation])
             case "PRELU":
-                slope = self.constants[inputs[1]].reshape(-1, 1, 1)
-                return add("PRelu", source, constant(slope))
+                slope = self.constants[inputs[1]]
+                planes = slope.reshape(-1, 1, 1)
+                return add("PRelu", source, constant(planes))
             case "PAD":
-                pads = self.constants[inputs[1]][[0, 3, 1, 2]].T  # (2, 4): before, after
-                return add("Pad", source, constant(pads.astype(np.int64).ravel()))
+                pads = self.constants[inputs[1]]
+                pads = pads[[0, 3, 1, 2]].T  # (2, 4): before, after
+                numbers = pads.astype(np.int64).ravel()
+                return add("Pad", source, constant(numbers))
             case "RESIZE_BILINEAR":
                 height, width, depth = self.shapes[output][1:]
-                sizes = constant(np.array([1, depth, height, width], np.int64))
-                pixels = "half_pixel" if options.number(3, "b") else "asymmetric"
+                sizes = np.array([1, depth, height, width], np.int64)
+                pixels = "asymmetric"
+                if options.number(3, "b"):
+                    pixels = "half_pixel"
                 modes = {"mode": "linear", "coordinate_transformation_mode": pixels}
-                return add("Resize", source, "", "", sizes, **modes)
+                return add("Resize", source, "", "", constant(sizes), **modes)
             case "RESHAPE":
-                shape = constant(np.array(self.shapes[output], np.int64))
-                return add("Reshape", self.channels_last(inputs[0]), shape)
+                shape = np.array(self.shapes[output], np.int64)
+                sizes_name = constant(shape)
+                return add("Reshape", self.channels_last(inputs[0]), sizes_name)
             case "CONCATENATION":
-                return add("Concat", *map(self.value, inputs), axis=options.number(0))
+                values = map(self.value, inputs)
+                return add("Concat", *values, axis=options.number(0))
         return self.activate(source, name)
 
 
@@ -199,8 +240,11 @@ class TfliteNetwork:
         trained on."""
         flat = self.run(picture=picture[None]).ravel()
         sizes = [int(np.prod(shape)) for shape in self.shapes]
-        parts = np.split(flat, np.cumsum(sizes)[:-1])
-        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        ends = np.cumsum(sizes)
+        outputs = []
+        for part, shape in zip(np.split(flat, ends[:-1]), self.shapes, strict=True):
+            outputs.append(part.reshape(shape))
+        return outputs
 
 
 def load_tflite(path: Path) -> TfliteNetwork:
@@ -212,27 +256,31 @@ def load_tflite(path: Path) -> TfliteNetwork:
     try:
         return _convert(path.read_bytes())
     except (OSError, struct.error, KeyError, ValueError, IndexError, TypeError) as error:
-        what = f"not a TensorFlow Lite network that can be read ({error})"
-        raise ModelError(
-            f"{path}: {what}; `stepline weights get mediapipe` brings those that can"
-        ) from error
+        fault = f"not a TensorFlow Lite network that can be read ({error})"
+        cure = "`stepline weights get mediapipe` brings those that can"
+        raise ModelError(f"{path}: {fault}; {cure}") from error
 
 
 def _convert(data: bytes) -> TfliteNetwork:
     """Return the network of a file's bytes."""
     if data[4:8] != b"TFL3":
         raise ValueError("no TFL3 header")
-    model = Table(data, struct.unpack_from("<I", data)[0])
-    main, buffers = model.tables(2)[0], model.tables(4)
+    (position,) = struct.unpack_from("<I", data)
+    model = Table(data, position)
+    main = model.tables(2)[0]
+    buffers = model.tables(4)
 
     # tensors, those with data as constants
-    tensors = main.tables(0)
-    shapes = [tuple(tensor.numbers(0).tolist()) for tensor in tensors]
+    shapes = []
     constants = {}
-    for n, tensor in enumerate(tensors):
-        content = buffers[tensor.number(2, "I")].numbers(0, np.uint8)
+    for n, tensor in enumerate(main.tables(0)):
+        shape = tuple(tensor.numbers(0).tolist())
+        shapes.append(shape)
+        buffer = buffers[tensor.number(2, "I")]
+        content = buffer.numbers(0, np.uint8)
         if content.size:
-            constants[n] = content.view(TENSOR_TYPES[tensor.number(1, "b")]).reshape(shapes[n])
+            kind = TENSOR_TYPES[tensor.number(1, "b")]
+            constants[n] = content.view(kind).reshape(shape)
 
     # operators, in the order in which they run
     (source,) = main.numbers(1).tolist()
@@ -242,18 +290,25 @@ def _convert(data: bytes) -> TfliteNetwork:
     conversion.values[source] = graph.add("Transpose", picture, perm=[0, 3, 1, 2])
     codes = [max(code.number(0, "b"), code.number(3)) for code in model.tables(1)]
     for operator in main.tables(3):
-        name = OPERATOR_NAMES.get(codes[operator.number(0, "I")])
+        code = codes[operator.number(0, "I")]
+        name = OPERATOR_NAMES.get(code)
         if name is None:
             raise ValueError("an operator that is not known here")
         inputs = operator.numbers(1).tolist()
         (output,) = operator.numbers(2).tolist()
         if name == "DEQUANTIZE":
             constants[output] = constants[inputs[0]].astype(np.float32)
-        else:
-            conversion.values[output] = conversion.operator(name, inputs, output, operator.table(4))
+            continue
+        options = operator.table(4)
+        conversion.values[output] = conversion.operator(name, inputs, output, options)
 
     # all outputs as one row
     outputs = main.numbers(2).tolist()
-    flat = [graph.add("Flatten", conversion.channels_last(n), axis=0) for n in outputs]
-    run = graph.compile(graph.add("Concat", *flat, axis=1))
-    return TfliteNetwork(shapes[source][1], tuple(shapes[n][1:] for n in outputs), run)
+    rows = []
+    for n in outputs:
+        value = conversion.channels_last(n)
+        rows.append(graph.add("Flatten", value, axis=0))
+    row = graph.add("Concat", *rows, axis=1)
+    run = graph.compile(row)
+    output_shapes = [shapes[n][1:] for n in outputs]
+    return TfliteNetwork(shapes[source][1], tuple(output_shapes), run)

@@ -88,7 +88,9 @@ class AnsweredQuestion:
 
     def second(self, reply: Reply) -> float | None:
         """Return the second of the picture that a reply names, None where it names none."""
-        return None if reply.answer is None else self.question.seconds[reply.answer]
+        if reply.answer is None:
+            return None
+        return self.question.seconds[reply.answer]
 
 
 @dataclass(frozen=True)
@@ -156,32 +158,43 @@ class StepInquiry:
 
     def infer_beliefs(self) -> Beliefs:
         """Return what the answers so far make of the steps and of the model."""
-        return infer(self.prior, self.ballots(), self.settings.right, self.settings.wrong)
+        ballots = self.ballots()
+        return infer(self.prior, ballots, self.settings.right, self.settings.wrong)
 
     def ask_while_worth_it(self, runner: QuestionRunner) -> None:
         """Ask round by round, until limits are reached, no question promises enough, the model is
         found to be of no use, or a round brings no answer."""
-        limits, workers = runner.limits, runner.server.workers
+        limits = runner.limits
+        workers = runner.server.workers
 
         def answer(question: Question) -> tuple[Reply, ...]:
             texts = [self.video.steps[k].text for k in question.steps]
-            return runner.choose(texts, [self.pictures[second] for second in question.seconds])
+            pictures = [self.pictures[second] for second in question.seconds]
+            return runner.choose(texts, pictures)
 
         while limits.sent < self.settings.requests and not self._model_is_useless():
+            # the best questions whose pictures can be read
             count = min(workers, self.settings.requests - limits.sent)
             candidates = self.choose_questions(count)
-            self.read_pictures({second for question in candidates for second in question.seconds})
-            questions = [q for q in candidates if self.pictures.keys() >= set(q.seconds)]
+            seconds = {second for question in candidates for second in question.seconds}
+            self.read_pictures(seconds)
+            questions = []
+            for question in candidates:
+                if self.pictures.keys() >= set(question.seconds):
+                    questions.append(question)
             if not questions:
                 break
-            replies = run_in_threads(answer, questions, workers=workers, until=runner.until)
-            answered = []
+
+            # their answers
+            replies_of = run_in_threads(answer, questions, workers=workers, until=runner.until)
+            refusals = []
             for n, question in enumerate(questions):
                 no_answers = (NO_ANSWER,) * len(question.steps)
-                answered.append(AnsweredQuestion(question, replies.get(n, no_answers)))
-            self.answered += answered
+                replies = replies_of.get(n, no_answers)
+                self.answered.append(AnsweredQuestion(question, replies))
+                refusals += [reply.refusal for reply in replies]
             self.beliefs = self.infer_beliefs()
-            if all(reply.refusal for one in answered for reply in one.replies):
+            if all(refusals):
                 break
 
     def read_pictures(self, seconds: set[float]) -> None:
@@ -198,11 +211,14 @@ class StepInquiry:
         """Return at most `count` questions, the most valuable first, each step in one of them,
         their choices shuffled.
 
-        A question is about the most valuable step left, and those that gain most besides it from
-        the same pictures. Steps that order a language model are not asked about.
+        A question is about the most valuable step left, and the others that gain most from the same
+        pictures. Steps that order a language model are not asked about.
         """
-        least, beliefs = self.settings.least_gain, self.beliefs
-        refused = {k for one in self.answered for k, reply in one.by_step() if reply.refusal}
+        least = self.settings.least_gain
+        beliefs = self.beliefs
+        refused = set()
+        for answered in self.answered:
+            refused |= {k for k, reply in answered.by_step() if reply.refusal}
         open_steps = []
         for k, step in enumerate(self.video.steps):
             if k not in refused and not orders_a_model(step.text):
@@ -210,13 +226,15 @@ class StepInquiry:
         questions: list[Question] = []
         while open_steps and len(questions) < count:
             # the step whose own likeliest places promise most
-            choices_of = {
-                k: likeliest_places(beliefs.places[k], self.settings.choices) for k in open_steps
-            }
-            gains = {k: self._gain(k, choices_of[k]) for k in open_steps}
+            choices_of = {}
+            gains = {}
+            for k in open_steps:
+                choices_of[k] = likeliest_places(beliefs.places[k], self.settings.choices)
+                gains[k] = self._gain(k, choices_of[k])
             first = max(open_steps, key=lambda k: gains[k])
             if gains[first] <= least:
                 break
+
             # and the others that gain most from these places
             choices = choices_of[first]
             gains = {k: self._gain(k, choices) for k in open_steps if k != first}
@@ -236,14 +254,20 @@ class StepInquiry:
         no step moves.
         """
         again = self._is_repeated(k, choices)
-        rows = (self.beliefs.places[k], self.beliefs.adverse[k])
-        return max(expected_gain(row, choices, self.beliefs.mean, again=again) for row in rows)
+        mean = self.beliefs.mean
+        gain = expected_gain(self.beliefs.places[k], choices, mean, again=again)
+        adverse_gain = expected_gain(self.beliefs.adverse[k], choices, mean, again=again)
+        return max(gain, adverse_gain)
 
     def _is_repeated(self, k: int, choices: Sequence[int]) -> bool:
-        """Tell whether step k was asked about most of these places before."""
+        """Say whether step k was asked about most of these places before."""
         most = REPEATED_SHARE * len(choices)
-        questions = (one.question for one in self.answered if k in one.question.steps)
-        return any(len(set(question.choices) & set(choices)) > most for question in questions)
+        for answered in self.answered:
+            question = answered.question
+            common = set(question.choices) & set(choices)
+            if k in question.steps and len(common) > most:
+                return True
+        return False
 
     def result(self, runner: QuestionRunner, ground: GroundSettings) -> VisualAnswers:
         """Return the steps as the answers leave them, with report and notes."""
@@ -253,13 +277,15 @@ class StepInquiry:
         notes = self._notes(is_trusted=is_trusted)
         if not is_trusted:
             return VisualAnswers(tuple(video.steps), video.alignment, report, notes)
+
         # a place is known by the picture in which the model saw the step
         seconds = self.seconds.copy()
         for answered in self.answered:
             question = answered.question
             for k, reply in answered.by_step():
                 if reply.answer is not None:
-                    seconds[k, question.choices[reply.answer]] = question.seconds[reply.answer]
+                    place = question.choices[reply.answer]
+                    seconds[k, place] = question.seconds[reply.answer]
         moved, alignment = move_steps(
             video.steps,
             video.alignment,
@@ -286,7 +312,8 @@ class StepInquiry:
                 else:
                     at = self.video.start + second
                     remark = f"for: a vision-language model sees it at {at:.1f} s"
-                update: dict[str, object] = {"seen": tuple(dict.fromkeys((*steps[k].seen, remark)))}
+                remarks = dict.fromkeys((*steps[k].seen, remark))
+                update: dict[str, object] = {"seen": tuple(remarks)}
                 if second is not None and steps[k].spans:
                     update["basis"] = "pictures"
                 steps[k] = steps[k].model_copy(update=update)
@@ -313,15 +340,14 @@ class StepInquiry:
         low, high = self.beliefs.interval()
         questions: list[JsonValue] = []
         for answered in self.answered:
-            seconds = [answered.second(reply) for reply in answered.replies]
-            start = self.video.start
-            questions.append(
-                self._question_report(answered.question)
-                | {
-                    "answers": [None if at is None else start + at for at in seconds],
-                    "refused": [reply.refusal or None for reply in answered.replies],
-                }
-            )
+            seconds: list[JsonValue] = []
+            for reply in answered.replies:
+                second = answered.second(reply)
+                seconds.append(None if second is None else self.video.start + second)
+            question = self._question_report(answered.question)
+            question["answers"] = seconds
+            question["refused"] = [reply.refusal or None for reply in answered.replies]
+            questions.append(question)
         return {
             "server": runner.server.name,
             "requests": runner.limits.sent,

@@ -32,10 +32,11 @@ def count_answers(machine: Record, corrected: Record) -> AnswerCounts:
     replies, count on neither side.
     """
     report = machine.models.get("witness")
-    questions = report.get("questions") if isinstance(report, dict) else None
+    if not isinstance(report, dict):
+        return AnswerCounts()
     steps = {step.id: step for step in corrected.steps}
     counts = AnswerCounts()
-    for question in questions if isinstance(questions, list) else []:
+    for question in _items(report, "questions"):
         if not isinstance(question, dict) or "answers" not in question:
             continue
         pictures = [at for at in _items(question, "pictures") if isinstance(at, int | float)]
@@ -61,22 +62,26 @@ def with_counted_answers(settings: VisionLanguageSettings) -> VisionLanguageSett
     SettingsError where one folder is missing or both have no record in common, StoreError for a
     file that is none.
     """
-    machine, corrected = settings.machine, settings.corrected
+    machine = settings.machine
+    corrected = settings.corrected
     if machine is None and corrected is None:
         return settings
     if machine is None or corrected is None:
         raise SettingsError(
             "vision.witness.machine and vision.witness.corrected go together; name both folders"
         )
-    names = sorted({path.name for path in machine.glob("*.json")})
-    names = [name for name in names if (corrected / name).exists()]
+    names = []
+    for path in sorted(machine.glob("*.json")):
+        if (corrected / path.name).exists():
+            names.append(path.name)
     if not names:
         reason = f"holds no record of a name that {machine} has"
         raise SettingsError(f"{corrected}: {reason}; name folders of one library")
     counts = AnswerCounts()
     for name in names:
         asked_record = read_record(machine / name)
-        counts += count_answers(asked_record, read_record(corrected / name))
+        corrected_record = read_record(corrected / name)
+        counts += count_answers(asked_record, corrected_record)
     changes = {
         "machine": None,
         "corrected": None,
@@ -92,4 +97,6 @@ def _shows(step: Step, second: float) -> bool:
 
 def _items(question: Mapping[str, object], name: str) -> Sequence[object]:
     items = question.get(name)
-    return items if isinstance(items, list) else ()
+    if isinstance(items, list):
+        return items
+    return ()

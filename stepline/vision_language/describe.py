@@ -53,23 +53,24 @@ def describe_places(
     the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
     WriterError where the server is not there or refuses access.
     """
-    places = [step.spans[0] for step in network_steps]
-    if not network_steps:
-        for place in video_places(shots):
-            if place.start < duration:
-                places.append(Span(float(place.start), min(float(place.stop), duration)))
+    places = [step.spans[0] for step in network_steps] or _place_spans(shots, duration)
+
     # the places that are looked at, and their seconds
-    rows = _spread(len(places), max(1, settings.requests * settings.choices))
+    most_places = max(1, settings.requests * settings.choices)
+    rows = _spread(len(places), most_places)
+    last = last_picture_second(duration)
     seconds = []
     for row in rows:
         middle = places[row].center if network_steps else _middle_of_whole_seconds(places[row])
-        seconds.append(round(min(middle, last_picture_second(duration)), 2))
-    may_ask = settings.requests and not settings.dry_run
-    images = pictures(seconds) if may_ask else {}
+        seconds.append(round(min(middle, last), 2))
+    images: dict[float, bytes] = {}
+    if settings.requests and not settings.dry_run:
+        images = pictures(seconds)
     visible = [(row, at) for row, at in zip(rows, seconds, strict=True) if at in images]
     with closing(server or open_server(settings)) as opened:
         runner = QuestionRunner.begin(opened, settings)
         replies = runner.describe([images[second] for _, second in visible])
+
     # report and notes
     report: dict[str, JsonValue] = {
         "server": opened.name,
@@ -79,22 +80,45 @@ def describe_places(
         "described": [reply.after for reply in replies],
         **clip_report(settings),
     }
+    notes = _notes(replies, len(rows), settings)
+
+    # steps
+    reply_of = {}
+    for (row, _), reply in zip(visible, replies, strict=True):
+        reply_of[row] = reply
+    if network_steps:
+        steps, dropped = _in_words_of_model(network_steps, reply_of)
+        return PlaceDescriptions(steps, dropped, report, notes)
+    reliability = settings.right / (settings.right + settings.wrong)
+    described = [(places[row], reply.after) for row, reply in reply_of.items()]
+    steps = _steps(described, reliability)
+    return PlaceDescriptions(steps, (), report, notes)
+
+
+def _place_spans(shots: Sequence[slice], duration: float) -> list[Span]:
+    """Return the seconds of the places of a video, cut to its end."""
+    spans = []
+    for place in video_places(shots):
+        if place.start < duration:
+            end = min(float(place.stop), duration)
+            spans.append(Span(float(place.start), end))
+    return spans
+
+
+def _notes(
+    replies: Sequence[Reply], pictures: int, settings: VisionLanguageSettings
+) -> tuple[str, ...]:
+    """Return what the user should know: pictures without words, and what a dry run would ask."""
     notes = []
     refusals = [reply.refusal for reply in replies if reply.refusal]
     if refusals:
         count = f"{len(refusals)} of {len(replies)} pictures"
         notes.append(f"provisional: {count} are not described ({refusals[0]})")
     if settings.dry_run:
-        count = f"{len(rows)} pictures in {-(-len(rows) // settings.choices)} requests"
+        requests = -(-pictures // settings.choices)
+        count = f"{pictures} pictures in {requests} requests"
         notes.append(f"dry run: a vision-language model would be shown {count}")
-    # steps
-    reply_of = {row: reply for (row, _), reply in zip(visible, replies, strict=True)}
-    if network_steps:
-        steps, dropped = _in_words_of_model(network_steps, reply_of)
-        return PlaceDescriptions(steps, dropped, report, tuple(notes))
-    reliability = settings.right / (settings.right + settings.wrong)
-    described = [(places[row], reply.after) for row, reply in reply_of.items()]
-    return PlaceDescriptions(_steps(described, reliability), (), report, tuple(notes))
+    return tuple(notes)
 
 
 def _spread(count: int, most: int) -> list[int]:
@@ -106,7 +130,9 @@ def _spread(count: int, most: int) -> list[int]:
 
 def _middle_of_whole_seconds(span: Span) -> float:
     """Return the middle of the second in the middle of a place of whole seconds."""
-    return (int(span.start) + math.ceil(span.end)) // 2 + 0.5
+    first = int(span.start)
+    end = math.ceil(span.end)
+    return (first + end) // 2 + 0.5
 
 
 def _in_words_of_model(
@@ -125,11 +151,11 @@ def _in_words_of_model(
             reason = "a vision-language model sees nothing being done there"
             dropped.append(Rejected("step", reason, text=step.text))
             continue
+        wordings = (step.text, *step.alternatives)
+        others = [text for text in wordings if text != reply.after]
         changes = {
             "text": reply.after,
-            "alternatives": tuple(
-                text for text in (step.text, *step.alternatives) if text != reply.after
-            ),
+            "alternatives": tuple(others),
             "kind": instruction_kind(reply.after),
             "seen": (SEEN_BY_MODEL,),
         }
@@ -142,14 +168,19 @@ def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, .
     none."""
     runs: list[tuple[Span, str]] = []
     for place, text in described:
-        if runs and runs[-1][1].lower() == text.lower() and runs[-1][0].end == place.start:
-            runs[-1] = (Span(runs[-1][0].start, place.end), runs[-1][1])
-        else:
-            runs.append((place, text))
-    spoken_of = [run for run in runs if run[1]]
-    return tuple(
-        Step(
-            id=str(number),
+        if runs:
+            last_place, last_text = runs[-1]
+            is_same = last_text.lower() == text.lower()
+            if is_same and last_place.end == place.start:
+                runs[-1] = (Span(last_place.start, place.end), last_text)
+                continue
+        runs.append((place, text))
+    steps: list[Step] = []
+    for span, text in runs:
+        if not text:
+            continue
+        step = Step(
+            id=str(len(steps) + 1),
             text=text,
             kind=instruction_kind(text),
             spans=(span,),
@@ -158,5 +189,5 @@ def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, .
             score=score,
             seen=(SEEN_BY_MODEL,),
         )
-        for number, (span, text) in enumerate(spoken_of, start=1)
-    )
+        steps.append(step)
+    return tuple(steps)

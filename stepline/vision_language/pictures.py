@@ -24,8 +24,12 @@ def picture_reader(
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:
         own_second = {start + second: second for second in seconds}
-        frames = read_frames_at(path, list(own_second), settings=media, shorter=size)
-        return {own_second[frame.time]: jpeg(frame.image) for frame in frames}
+        times = list(own_second)
+        pictures = {}
+        for frame in read_frames_at(path, times, settings=media, shorter=size):
+            second = own_second[frame.time]
+            pictures[second] = jpeg(frame.image)
+        return pictures
 
     return read
 
@@ -48,9 +52,10 @@ def question_pictures(
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:
         clips = {}
+        size = settings.picture_size
         for second in sorted(seconds):
             times = [start + time for time in clip_times(second, settings, duration)]
-            frames = read_frames_at(path, times, settings=media, shorter=settings.picture_size)
+            frames = read_frames_at(path, times, settings=media, shorter=size)
             images = [frame.image for frame in frames]
             if images:
                 clips[second] = encode_clip(images, settings.clip_rate)
@@ -65,14 +70,20 @@ def clip_times(second: float, settings: VisionLanguageSettings, duration: float)
     count = settings.pictures_a_clip
     length = (count - 1) / settings.clip_rate
     last = last_picture_second(duration)
-    first = max(0.0, min(second - length / 2, last - length))
-    times = (first + n / settings.clip_rate for n in range(count))
-    return [round(time, 3) for time in times if time <= last]
+    centred = second - length / 2
+    first = max(0.0, min(centred, last - length))
+    times = []
+    for n in range(count):
+        time = first + n / settings.clip_rate
+        if time <= last:
+            times.append(round(time, 3))
+    return times
 
 
 def clip_report(settings: VisionLanguageSettings) -> dict[str, JsonValue]:
-    """Return what a record says beside the seconds of pictures where clips around them were shown;
+    """Return what a record says next to the seconds of pictures where clips around them were shown;
     else nothing."""
     if settings.video is None:
         return {}
-    return {"clips": {"seconds": settings.clip_seconds, "pictures": settings.pictures_a_clip}}
+    clips: JsonValue = {"seconds": settings.clip_seconds, "pictures": settings.pictures_a_clip}
+    return {"clips": clips}

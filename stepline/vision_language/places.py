@@ -32,7 +32,10 @@ def last_picture_second(duration: float) -> float:
 def video_places(shots: Sequence[slice]) -> list[slice]:
     """Return the places of a video as slices of whole seconds that cover it; shots: (C,)
     likewise."""
-    return [piece for shot in shots for piece in cut_into_pieces(shot)]
+    places = []
+    for shot in shots:
+        places += cut_into_pieces(shot)
+    return places
 
 
 def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]) -> Array:
@@ -48,8 +51,10 @@ def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[
     mass = mass / np.maximum(total, MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)
     scores = [step.score or 0.0 for step in steps]
-    is_shown = np.clip(scores, 0.01, 0.99)[:, None]  # (K, 1)
-    in_places = is_shown * mass / mass.sum(axis=1, keepdims=True)
+    is_shown = np.clip(scores, 0.01, 0.99)
+    is_shown = is_shown[:, None]  # (K, 1)
+    whole = mass.sum(axis=1, keepdims=True)
+    in_places = is_shown * mass / whole
     return np.concatenate([in_places, 1 - is_shown], axis=1)
 
 
@@ -59,16 +64,19 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
     The step's likeliest second there where it is likelier than those around it, else the middle.
     """
     middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
-    seconds = np.tile(middles, (len(alignment.scores), 1))
+    steps = len(alignment.scores)
+    seconds = np.tile(middles, (steps, 1))
     padded = np.pad(alignment.scores, ((0, 0), (1, 1)))
     for k, row in enumerate(padded):
         for p, place in enumerate(places):
             scores = row[place.start + 1 : place.stop + 1]
             best = place.start + int(scores.argmax())
-            neighbours = (row[best], row[best + 2])
-            if row[best + 1] > max(neighbours):
+            before = row[best]
+            after = row[best + 2]
+            if row[best + 1] > max(before, after):
                 seconds[k, p] = best + 0.5
-    return np.asarray(np.minimum(seconds, last_picture_second(duration)))
+    last = last_picture_second(duration)
+    return np.asarray(np.minimum(seconds, last))
 
 
 def move_steps(
@@ -93,21 +101,40 @@ def move_steps(
     new_places = after[:, :-1].argmax(axis=1)
     stays = old_places == new_places
     changes = np.abs(after - before)[:, -1]
-    for k in np.flatnonzero(~stays | (changes > MIN_SHOWN_CHANGE)).tolist():
+    is_moved = ~stays | (changes > MIN_SHOWN_CHANGE)
+    for k in np.flatnonzero(is_moved).tolist():
         score = float(1 - after[k, -1])
         if stays[k]:
-            row = rows[k] / max(rows[k].max(), MIN_NORM)
+            greatest = max(rows[k].max(), MIN_NORM)
+            row = rows[k] / greatest
         else:
             beliefs = after[k, :-1]
-            likely = np.flatnonzero(beliefs > MIN_BELIEF_SHARE * beliefs.max())
-            centers = np.zeros((len(likely), rows.shape[1]))
-            columns = seconds[k, likely].astype(int)
-            columns = np.minimum(columns, rows.shape[1] - 1)
-            centers[np.arange(len(likely)), columns] = 1.0
-            shapes = occupancy(centers, shots, settings.typical)
-            by_place = shapes * beliefs[likely, None] / score
-            row = by_place.max(axis=0)  # not their sum, whose peak lies between two places
-        moved[k] = with_verdict(steps[k], StepOccupancy(row, score), shots, duration, settings)
+            row = _row_of_beliefs(beliefs, seconds[k], shots, score, rows.shape[1], settings)
+        step_occupancy = StepOccupancy(row, score)
+        moved[k] = with_verdict(steps[k], step_occupancy, shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)
     return part_neighbours(moved), replace(alignment, scores=scores)
+
+
+def _row_of_beliefs(
+    beliefs: Array,
+    seconds: Array,
+    shots: Sequence[slice],
+    score: float,
+    count: int,
+    settings: GroundSettings,
+) -> Array:
+    """Return P(shown in the second), (T,), of a step that its likeliest places show. beliefs,
+    seconds: (P,); score: P(shown); count: T."""
+    likely = np.flatnonzero(beliefs > MIN_BELIEF_SHARE * beliefs.max())
+    columns = seconds[likely].astype(int)
+    columns = np.minimum(columns, count - 1)
+    numbers = np.arange(len(likely))
+    centers = np.zeros((len(likely), count))
+    centers[numbers, columns] = 1.0
+    shapes = occupancy(centers, shots, settings.typical)
+    by_place = shapes * beliefs[likely, None] / score
+    # not their sum, whose peak lies between two places
+    row: Array = by_place.max(axis=0)
+    return row

@@ -81,19 +81,18 @@ def choice_question(
     """Return the message that asks in which of the pictures (JPEG) each step is done. together: all
     of them in one.
 
-    video: of clips (mp4), where those stand in place of pictures.
+    video: of clips (mp4), where those take the place of pictures.
     """
     letters = PICTURE_LETTERS[: len(pictures)]
     lines = [
         f"{n}. <step>{quoted(step)[:MAX_STEP_CHARS]}</step>"
         for n, step in enumerate(steps, start=1)
     ]
-    text = _of_clips(CHOICE_QUESTION, video).format(
-        steps="\n".join(lines), letters=", ".join(letters)
-    )
-    return with_pictures(
-        text + (CHOICE_REMINDER if reminded else ""), pictures, together=together, video=video
-    )
+    words = _of_clips(CHOICE_QUESTION, video)
+    text = words.format(steps="\n".join(lines), letters=", ".join(letters))
+    if reminded:
+        text += CHOICE_REMINDER
+    return with_pictures(text, pictures, together=together, video=video)
 
 
 def description_question(
@@ -105,17 +104,18 @@ def description_question(
 ) -> Content:
     """Return the message that asks what is done in each picture (JPEG); together, video: as of
     `choice_question`."""
-    text = _of_clips(DESCRIPTION_QUESTION, video).format(
-        letters=", ".join(PICTURE_LETTERS[: len(pictures)])
-    )
-    return with_pictures(
-        text + (DESCRIPTION_REMINDER if reminded else ""), pictures, together=together, video=video
-    )
+    letters = PICTURE_LETTERS[: len(pictures)]
+    text = _of_clips(DESCRIPTION_QUESTION, video).format(letters=", ".join(letters))
+    if reminded:
+        text += DESCRIPTION_REMINDER
+    return with_pictures(text, pictures, together=together, video=video)
 
 
 def _of_clips(question: str, video: VideoForm | None) -> str:
-    """Return a question's words as they are for clips, where those stand in place of pictures."""
-    return question.replace("picture", "clip") if video is not None else question
+    """Return a question's words as they are for clips, where those take the place of pictures."""
+    if video is None:
+        return question
+    return question.replace("picture", "clip")
 
 
 def description_schema(count: int) -> Schema:

@@ -18,7 +18,7 @@ the same, or something else, and its answers then weigh nothing. How sure the pr
 is not known either: it is raised to each of a few powers, which the answers weigh by what they make
 of them.
 
-A few answers hardly tell a good model beside a poor prior from a poor model beside a good prior,
+A few answers hardly tell a good model with a poor prior from a poor model with a good prior,
 and nobody asked so that steps become worse. So a step moves only where every reading of the answers
 that is still plausible, a power and a reliability of their highest-density region, moves it (a
 Gamma-minimax decision), and questions are chosen by what they would tell the reading that speaks
@@ -94,13 +94,15 @@ class Beliefs:
     @property
     def useless(self) -> float:
         """P(the answers say nothing, or too little)."""
-        return float(self.reliability[RELIABILITY_GRID <= MAX_USELESS_RELIABILITY].sum())
+        is_useless = RELIABILITY_GRID <= MAX_USELESS_RELIABILITY
+        return float(self.reliability[is_useless].sum())
 
     def interval(self, part: float = 0.9) -> tuple[float, float]:
         """Return the central interval that holds the reliability with probability `part`."""
         total = self.reliability.cumsum()
-        tail = (1 - part) / 2
-        low, high = np.searchsorted(total, [tail, (1 + part) / 2])
+        low_tail = (1 - part) / 2
+        high_tail = (1 + part) / 2
+        low, high = np.searchsorted(total, [low_tail, high_tail])
         high = min(high, len(RELIABILITY_GRID) - 1)
         return float(RELIABILITY_GRID[low]), float(RELIABILITY_GRID[high])
 
@@ -115,13 +117,16 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     beta = beta * (1.0 - RELIABILITY_GRID) ** (wrong - 1)
     beta = (1 - USELESS_PRIOR) * beta / beta.sum()
     beta[0] += USELESS_PRIOR
+
     # how likely each power and reliability is
     priors = [sharpened(prior, power) for power in PRIOR_POWERS]
     inferred = [_infer_at(sharp, ballots, beta) for sharp in priors]
     log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
-    weight = np.exp(log_weight - log_weight.max())
+    greatest = log_weight.max()
+    weight = np.exp(log_weight - greatest)
     weight /= weight.sum()  # P(power, r | answers)
     plausible = highest_density(weight, PLAUSIBLE_PROBABILITY)  # (N, R)
+
     # where the steps are, by all of them
     places = np.einsum("nr,nkp->kp", weight, np.stack(priors))
     agreed = prior.copy()
@@ -129,16 +134,20 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     for k in sorted({ballot.step for ballot in ballots}):
         rows = np.stack([readings[k] for _, readings in inferred])  # (N, R, P + 1)
         places[k] = np.einsum("nr,nrp->p", weight, rows)
-        agreed[k], adverse[k] = _agreed(prior[k], places[k], rows[plausible])
-    return Beliefs(places, agreed, adverse, weight.sum(axis=0))
+        readings_of_step = rows[plausible]
+        agreed[k], adverse[k] = _agreed(prior[k], places[k], readings_of_step)
+    reliability = weight.sum(axis=0)
+    return Beliefs(places, agreed, adverse, reliability)
 
 
 def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
     """Return the fewest likeliest entries that hold `part` of all weight together, as a mask; ties
     keep the first."""
     order = np.argsort(-weight, axis=None, kind="stable")
-    cumulated = weight.ravel()[order].cumsum()
-    count = int(np.searchsorted(cumulated, part * weight.sum())) + 1
+    ordered = weight.ravel()[order]
+    cumulated = ordered.cumsum()
+    last = np.searchsorted(cumulated, part * weight.sum())
+    count = int(last) + 1
     mask = np.zeros(weight.size, dtype=bool)
     mask[order[:count]] = True
     return mask.reshape(weight.shape)
@@ -147,27 +156,35 @@ def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
 def _agreed(before: Array, after: Array, readings: Array) -> tuple[Array, Array]:
     """Return a step's row (P + 1,) as far as all readings (N, P + 1) agree on it, and the adverse
     reading."""
-    old = int(before[:-1].argmax())
+    # the place
+    places = before[:-1]
+    old = int(places.argmax())
     new = int(after[:-1].argmax())
     lead = readings[:, old]
-    places = before[:-1]
     if new != old:
         lead = readings[:, new] - readings[:, old]
         if (lead > 0).all():
             places = after[:-1]
-    change = readings[:, -1] - before[-1]
+
+    # whether it is shown at all
     unseen = before[-1]
-    if (change > 0).all() or (change < 0).all():
+    change = readings[:, -1] - unseen
+    all_rise = (change > 0).all()
+    all_fall = (change < 0).all()
+    if all_rise or all_fall:
         unseen = after[-1]
-    row = np.append(places / places.sum() * (1 - unseen), unseen)
+    in_places = places / places.sum() * (1 - unseen)
+    row = np.append(in_places, unseen)
     return row, readings[lead.argmin()]
 
 
 def sharpened(prior: Array, power: float) -> Array:
     """Return the beliefs (K, P + 1) with those in places raised to a power; P(not shown) stays."""
     not_shown = prior[:, -1:]
-    places = sum_to_one(prior[:, :-1] ** power)
-    return np.concatenate([places * (1 - not_shown), not_shown], axis=1)
+    raised = prior[:, :-1] ** power
+    places = sum_to_one(raised)
+    in_places = places * (1 - not_shown)
+    return np.concatenate([in_places, not_shown], axis=1)
 
 
 def _infer_at(
@@ -178,33 +195,38 @@ def _infer_at(
     prior: (K, P + 1), raised to one power. beta: P(r) before.
     """
     letters = max((len(ballot.choices) for ballot in ballots), default=1)
-    behaviours = [  # (G,)
-        EVEN_PROBABILITY,
-        NEVER_NONE_PROBABILITY,
-        ALWAYS_NONE_PROBABILITY,
-        *[OTHER_STEP_PROBABILITY / 3] * 3,
-        *[SAME_LETTER_PROBABILITY / letters] * letters,
-    ]
+    behaviours = [EVEN_PROBABILITY, NEVER_NONE_PROBABILITY, ALWAYS_NONE_PROBABILITY]
+    behaviours += [OTHER_STEP_PROBABILITY / 3] * 3
+    behaviours += [SAME_LETTER_PROBABILITY / letters] * letters  # (G,)
     log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
+
+    # log P(a step's answers | truth, r, g), (P + 1, R, G)
     shape = (prior.shape[1], *log_joint.shape)
-    log_truths: dict[int, Array] = {}  # step -> (P + 1, R, G)
+    log_truths: dict[int, Array] = {}
     for ballot in ballots:
         log_truth = log_truths.setdefault(ballot.step, np.zeros(shape))
         weight = REPEAT_WEIGHT if ballot.again else 1.0
-        log_truth += weight * np.log(likelihood(ballot, prior, letters))
-    log_steps = {}  # step -> (R, G), log P(its answers | r, g)
+        answer = likelihood(ballot, prior, letters)
+        log_truth += weight * np.log(answer)
+
+    # log P(a step's answers | r, g), (R, G), and of all steps
+    log_steps = {}
     for k, log_truth in log_truths.items():
-        answers = np.einsum("p,prg->rg", prior[k], np.exp(log_truth))
+        truth = np.exp(log_truth)
+        answers = np.einsum("p,prg->rg", prior[k], truth)
         log_steps[k] = np.log(answers)
         log_joint = log_joint + log_steps[k]
     best = log_joint.max(axis=1, keepdims=True)  # (R, 1)
     joint = np.exp(log_joint - best)
     guess = sum_to_one(joint)  # P(g | r, answers)
+
     readings = {}
     for k, log_truth in log_truths.items():
         truth = np.exp(log_truth - log_steps[k])
-        readings[k] = prior[k] * np.einsum("rg,prg->rp", guess, truth)
-    return best[:, 0] + np.log(joint.sum(axis=1)), readings
+        weighed = np.einsum("rg,prg->rp", guess, truth)
+        readings[k] = prior[k] * weighed
+    total = joint.sum(axis=1)
+    return best[:, 0] + np.log(total), readings
 
 
 def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
@@ -212,30 +234,36 @@ def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
     answer = ballot.answer
     choices = list(ballot.choices)
     count = len(choices)
+    even = 1 / (count + 1)
+
     # where a step that was not asked about is shown: any other, the one before, the next
     before = max(ballot.step - 1, 0)
     after = min(ballot.step + 1, len(prior) - 1)
     others = prior[0]
     if len(prior) > 1:
-        others = np.delete(prior, ballot.step, axis=0).mean(axis=0)
+        other_rows = np.delete(prior, ballot.step, axis=0)
+        others = other_rows.mean(axis=0)
     elsewhere = np.array([others, prior[before], prior[after]])  # (3, P + 1)
     offered = elsewhere[:, choices]
+
     # what is right, and how each behaviour guesses
     right = np.zeros(prior.shape[1])
     if answer is None:
         right[:] = 1.0
         right[choices] = 0.0
-        guesses = [1 / (count + 1), 0.0, 1.0]
+        guesses = [even, 0.0, 1.0]
         guesses += (1 - offered.sum(axis=1)).tolist()
     else:
         right[choices[answer]] = 1.0
-        guesses = [1 / (count + 1), 1 / count, 0.0]
+        guesses = [even, 1 / count, 0.0]
         guesses += offered[:, answer].tolist()
     guesses += [float(answer == letter) for letter in range(letters)]
     guess = (1 - SLIP_PROBABILITY) * np.array(guesses)
     guess = guess + SLIP_PROBABILITY / (count + 1)
-    r = RELIABILITY_GRID
-    return np.asarray(right[:, None, None] * r[:, None] + (1 - r)[:, None] * guess)
+
+    r = RELIABILITY_GRID[:, None]  # (R, 1)
+    is_right = right[:, None, None] * r
+    return np.asarray(is_right + (1 - r) * guess)
 
 
 def expected_gain(
@@ -247,8 +275,9 @@ def expected_gain(
     row: (P + 1,) beliefs on the step. reliability: of who answers, who guesses evenly otherwise.
     """
     options = [*choices, None]
-    guess = (1 - reliability) / len(options)
-    table = np.full((len(options), len(row)), guess)  # P(answer | truth)
+    count = len(options)
+    guess = (1 - reliability) / count
+    table = np.full((count, len(row)), guess)  # P(answer | truth)
     for n, choice in enumerate(options):
         if choice is not None:
             table[n, choice] += reliability

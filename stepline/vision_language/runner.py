@@ -109,11 +109,15 @@ class QuestionRunner(CheckedRequests):
         )
         reply = self.ask(question)
         if not reply.readings:
-            reason = reply.fault.reason if reply.fault else ""
+            reason = ""
+            if reply.fault:
+                reason = reply.fault.reason
             return (Reply(refusal=reason),) * len(parse(""))
         # What the first reply says well stays, whatever the second one lacks.
-        first, last = reply.readings[0], reply.readings[-1]
-        return tuple(b if a.refusal else a for a, b in zip(first, last, strict=True))
+        best = []
+        for first, last in zip(reply.readings[0], reply.readings[-1], strict=True):
+            best.append(last if first.refusal else first)
+        return tuple(best)
 
 
 def first_refusal(replies: Sequence[Reply]) -> str:

@@ -47,8 +47,10 @@ def where_shown(
 ) -> tuple[dict[int, WhereShown], tuple[float, ...]]:
     """Return what the model says of each text that it answered on, by its row, and the seconds of
     its pictures."""
+    # the questions whose pictures can be read
     questions = _questions(texts, video.duration, runner.settings)
-    images = video.reader(sorted({second for question in questions for second in question.seconds}))
+    all_seconds = {second for question in questions for second in question.seconds}
+    images = video.reader(sorted(all_seconds))
     visible = []
     for question in questions:
         seconds = [second for second in question.seconds if second in images]
@@ -57,20 +59,23 @@ def where_shown(
 
     def ask(question: SpotQuestion) -> tuple[Reply, ...]:
         steps = [texts[row].text for row in question.rows]
-        return runner.choose(steps, [images[second] for second in question.seconds])
+        pictures = [images[second] for second in question.seconds]
+        return runner.choose(steps, pictures)
 
+    # the answers
     replies = run_in_threads(ask, visible, workers=runner.server.workers, until=runner.until)
     where: dict[int, WhereShown] = {}
     for n in sorted(replies):
-        for row, reply in zip(visible[n].rows, replies[n], strict=True):
+        question = visible[n]
+        for row, reply in zip(question.rows, replies[n], strict=True):
             if reply.refusal:
                 continue
             if reply.answer is None:
                 where[row] = "not shown"
-            elif texts[row].span.gap(visible[n].seconds[reply.answer]) == 0.0:
-                where[row] = "aligned"
-            else:
-                where[row] = "misplaced"
+                continue
+            second = question.seconds[reply.answer]
+            is_own = texts[row].span.gap(second) == 0.0
+            where[row] = "aligned" if is_own else "misplaced"
     return where, tuple(sorted(images))
 
 
@@ -84,7 +89,8 @@ def cost_at_most(
     for question in questions[: settings.requests]:
         words = [CHOICE_QUESTION, *(texts[row].text for row in question.rows)]
         tokens += tokens_at_most(words, len(question.seconds), settings)
-    return min(settings.requests, len(questions)), min(settings.tokens, tokens)
+    requests = min(settings.requests, len(questions))
+    return requests, min(settings.tokens, tokens)
 
 
 @dataclass(frozen=True)
@@ -98,13 +104,16 @@ class SpotQuestion:
 def _questions(
     texts: Sequence[TimedText], duration: float, settings: VisionLanguageSettings
 ) -> list[SpotQuestion]:
-    size = min(settings.steps, max(1, settings.choices // PICTURES_PER_TEXT))
+    most_texts = max(1, settings.choices // PICTURES_PER_TEXT)
+    size = min(settings.steps, most_texts)
     rng = np.random.default_rng(settings.seed)
     questions = []
     for first in range(0, len(texts), size):
-        rows = range(first, min(first + size, len(texts)))
+        end = min(first + size, len(texts))
+        rows = range(first, end)
         spans = [texts[row].span for row in rows]
-        questions.append(SpotQuestion(rows, _seconds(spans, duration, settings.choices, rng)))
+        seconds = _seconds(spans, duration, settings.choices, rng)
+        questions.append(SpotQuestion(rows, seconds))
     return questions
 
 
@@ -119,8 +128,16 @@ def _seconds(
         for n in range(PICTURES_PER_TEXT):
             second = span.start + (n + 0.5) / PICTURES_PER_TEXT * span.duration
             own.add(round(min(last, second), 1))
-    spread = [round(last * (n + 0.5) / count, 1) for n in range(count)]
-    away = [at for at in spread if all(span.gap(at) > MIN_SECONDS_AWAY for span in spans)]
+
+    # the others, away from all texts
+    away = []
+    for n in range(count):
+        second = round(last * (n + 0.5) / count, 1)
+        if all(span.gap(second) > MIN_SECONDS_AWAY for span in spans):
+            away.append(second)
     room = max(0, count - len(own))
-    evenly = away[:: max(1, -(-len(away) // max(1, room)))]
-    return [float(second) for second in rng.permutation(sorted(own | set(evenly[:room])))][:count]
+    every = -(-len(away) // max(1, room))
+    evenly = away[:: max(1, every)]
+    seconds = own | set(evenly[:room])
+    shuffled = rng.permutation(sorted(seconds))
+    return [float(second) for second in shuffled][:count]

@@ -65,7 +65,7 @@ def known_at(
 
 
 def numbers(state: StepStates) -> Matrix:
-    return np.stack([state.now, state.done, state.to_come])
+    return np.stack([state.now, state.p_done, state.to_come])
 
 
 @pytest.mark.parametrize("edited", [False, True], ids=["one take", "edited"])

@@ -37,7 +37,7 @@ def test_the_current_line_is_followed_and_the_next_one_told():
     state = recipe.state()
     assert state.line == 2
     assert state.next.argmax() == 3
-    assert state.done.round(1).tolist() == [1, 1, 0, 0, 0]
+    assert state.p_done.round(1).tolist() == [1, 1, 0, 0, 0]
     assert recipe.state(18).line == 1
 
 
@@ -51,7 +51,7 @@ def test_a_repeat_is_found():
     recipe = follow(shown([0, 1, None, 0]))
     assert recipe.state(18).line is None
     assert recipe.state().line == 0
-    assert recipe.state().done[1] > 0.9
+    assert recipe.state().p_done[1] > 0.9
 
 
 def test_a_pause_is_no_line_and_nothing_seen_shows_none():

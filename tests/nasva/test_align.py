@@ -96,7 +96,7 @@ def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
 def test_a_narration_is_sought_near_where_it_is_said():
     said = [Span(float(t), t + 2.0) for t in range(0, 100, 10)]
     settings = SMALL.model_copy(update={"mode": "narration"})
-    fit = score_texts(network(), video(100), vectors(10), said=said, settings=settings)
+    fit = score_texts(network(), video(100), vectors(10), said_spans=said, settings=settings)
     assert (fit.scores[0, 40:] == UNSEEN_COSINE).all()
     assert (fit.scores[0, :16] > UNSEEN_COSINE).all()
     assert (fit.scores[9, :50] == UNSEEN_COSINE).all()
@@ -149,7 +149,7 @@ def test_no_text_gives_no_row():
 )
 def test_what_does_not_fit_is_named(features, texts, said, reason):
     with pytest.raises(ShapeError, match=reason):
-        score_texts(network(), features, texts, said=said)
+        score_texts(network(), features, texts, said_spans=said)
 
 
 def test_bf16_moves_scores_a_little_and_no_clear_best_row():
@@ -171,9 +171,13 @@ def test_windows_keep_their_texts_and_rows_in_bf16():
     aligner, features, texts = network(), video(100), vectors(4)
     said = [Span(second, second + 2.0) for second in (5.0, 40.0, 60.0, 95.0)]
     settings = SMALL.model_copy(update={"mode": "narration"})
-    exact = score_texts(aligner, features, texts, said=said, settings=settings)
+    exact = score_texts(aligner, features, texts, said_spans=said, settings=settings)
     fast = score_texts(
-        aligner, features, texts, said=said, settings=settings.model_copy(update={"bf16": True})
+        aligner,
+        features,
+        texts,
+        said_spans=said,
+        settings=settings.model_copy(update={"bf16": True}),
     )
     assert (exact.scores == UNSEEN_COSINE).any()
     assert np.array_equal(fast.scores == UNSEEN_COSINE, exact.scores == UNSEEN_COSINE)
@@ -215,7 +219,7 @@ def test_the_chain_gives_the_sums_over_all_ways():
     np.testing.assert_allclose(found.at, held / held.sum(axis=1, keepdims=True), atol=1e-9)
     _, alike = by_hand(np.full(at.shape, 1 / 4), shown, 1.5)
     odds = (1 - none) / none / ((1 - alike) / alike) * shown / (1 - shown)
-    np.testing.assert_allclose(found.shown, odds / (1 + odds), atol=1e-9)
+    np.testing.assert_allclose(found.p_shown, odds / (1 + odds), atol=1e-9)
 
 
 def test_order_settles_what_the_pictures_leave_open():
@@ -233,7 +237,7 @@ def test_with_nothing_seen_the_order_takes_nothing_from_shown():
     found = posterior(
         np.zeros((4, 30), np.float32), shown, PLAIN.model_copy(update={"order": "given"})
     )
-    np.testing.assert_allclose(found.shown, shown, atol=1e-6)
+    np.testing.assert_allclose(found.p_shown, shown, atol=1e-6)
 
 
 def test_rivals_keep_apart_and_the_surer_one_stays():
@@ -242,7 +246,7 @@ def test_rivals_keep_apart_and_the_surer_one_stays():
     assert posterior(scores, np.array([0.9, 0.9]), PLAIN).best.tolist() == [5, 5]
     found = posterior(scores, np.array([0.9, 0.9]), AlignerSettings())
     assert found.best.tolist() == [5, 20]
-    assert found.shown.tolist() == [0.9, 0.9]
+    assert found.p_shown.tolist() == [0.9, 0.9]
 
 
 def test_a_dependency_moves_what_must_come_later():

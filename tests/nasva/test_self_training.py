@@ -81,7 +81,7 @@ def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     done = training.run()
     assert [report.number for report in done.rounds] == [0, 1, 2]
     first, second, last = done.rounds
-    assert first.texts == sum(len(video.said) for video in videos)
+    assert first.texts == sum(len(video.said_spans) for video in videos)
     assert first.kept == pytest.approx(1.0, abs=0.05)
     assert 0.02 < second.kept < 1.0  # the teachers do not agree on all
     assert first.moved is None
@@ -174,24 +174,25 @@ def test_rounds_end_when_two_agree_on_videos_that_no_teacher_saw(training):
 
 def test_no_round_trains_on_the_first_labels_alone(training, videos):
     done = replace(training, settings=SETTINGS.model_copy(update={"rounds": 0})).run()
-    assert done.labels == tuple(video.said for video in videos)
+    assert done.labels == tuple(video.said_spans for video in videos)
 
 
 def test_labels_may_come_from_the_pictures(training, videos):
     seen = replace(
         training, settings=SETTINGS.model_copy(update={"rounds": 0, "first": "video"})
     ).run()
-    assert seen.labels != tuple(video.said for video in videos)
+    assert seen.labels != tuple(video.said_spans for video in videos)
     assert all(span is not None for places in seen.labels for span in places)
 
 
 def test_first_labels_may_be_those_that_the_record_has_shown_where_they_are_said(training, videos):
     agreed = SETTINGS.model_copy(update={"rounds": 0, "first": "agreed"})
     grounded = [
-        replace(video, shown=(*video.said[:2], *[None] * (len(video.said) - 2))) for video in videos
+        replace(video, shown_spans=(*video.said_spans[:2], *[None] * (len(video.said_spans) - 2)))
+        for video in videos
     ]
     done = replace(training, videos=grounded, settings=agreed).run()
-    assert done.labels == tuple(video.shown for video in grounded)
+    assert done.labels == tuple(video.shown_spans for video in grounded)
     # what the record has shown is a part of what a run is
     with pytest.raises(SettingsError, match="another run"):
         replace(training, videos=videos, settings=agreed).run()
@@ -210,17 +211,18 @@ def test_a_threshold_that_keeps_nothing_ends_the_run(training):
 
 
 def test_nothing_labelled_is_an_error(training, videos):
-    silent = [replace(video, said=(None,) * len(video.said)) for video in videos]
+    silent = [replace(video, said_spans=(None,) * len(video.said_spans)) for video in videos]
     with pytest.raises(ShapeError, match="no step has a label"):
         replace(training, videos=silent).run()
 
 
 def test_samples_hold_the_steps_with_a_label_or_all(videos):
-    labels = [(Span(0.0, 2.0), *[None] * (len(videos[0].said) - 1)), (None,) * len(videos[1].said)]
+    first = (Span(0.0, 2.0), *[None] * (len(videos[0].said_spans) - 1))
+    labels = [first, (None,) * len(videos[1].said_spans)]
     (sample,) = step_samples(videos[:2], labels)
     assert sample.positive.sum(axis=1).tolist() == [2]
     every = step_samples(videos[:2], labels, keep_all=True)
-    assert [len(one.text) for one in every] == [len(video.said) for video in videos[:2]]
+    assert [len(one.text) for one in every] == [len(video.said_spans) for video in videos[:2]]
     assert [int(one.positive.sum()) for one in every] == [2, 0]
 
 
@@ -245,7 +247,7 @@ def test_foreign_texts_are_those_of_another_video(videos):
 
 
 def test_places_and_vectors_must_fit(videos):
-    features, vectors = videos[0].read()
+    features, vectors = videos[0].read_inputs()
     with pytest.raises(ShapeError, match="need as many places"):
         step_video("v", features, vectors, ())
 
@@ -257,7 +259,7 @@ def test_a_round_takes_its_own_way_to_label(training, videos):
     refine = RefineSettings(position="start")
     settings = SETTINGS.model_copy(update={"refine": refine, "by_round": own})
     replace(training, settings=settings).run()
-    names = [(video.id, len(video.said)) for video in videos]
+    names = [(video.id, len(video.said_spans)) for video in videos]
     first, second = (
         read_labels(training.folder / f"round-{number}" / "labels.json", names) for number in (1, 2)
     )

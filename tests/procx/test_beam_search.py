@@ -5,7 +5,7 @@ import torch
 from test_captioner import everything, made, silent_of
 
 from stepline.procx.beam_search import beam_search, generate, greedy_search
-from stepline.procx.captioner import CaptionContext
+from stepline.procx.caption_context import CaptionContext
 from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
 

@@ -8,17 +8,12 @@ from torch.testing import assert_close
 
 from stepline.errors import ShapeError
 from stepline.procx.beam_search import generate
-from stepline.procx.captioner import (
-    CaptionContext,
-    Captioner,
-    KeyValueCache,
-    VideoKeyValues,
-    VideoSlots,
-)
+from stepline.procx.caption_context import CaptionContext
+from stepline.procx.captioner import Captioner, KeyValueCache, VideoKeyValues, VideoSlots
 from stepline.procx.losses import caption_loss
 from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.model import Temperature
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
+from stepline.procx.temperature import Temperature
 from stepline.procx.vocabulary import BEGIN_TOKEN, tokenize, train_vocabulary
 
 SENTENCES = [

@@ -39,9 +39,11 @@ from stepline.procx.matcher import (
     hungarian_match,
     iou,
 )
-from stepline.procx.model import Predictions, ProcX, Temperature
+from stepline.procx.model import ProcX
+from stepline.procx.output import Predictions
 from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import LossSettings, VocabularySettings
+from stepline.procx.temperature import Temperature
 from stepline.procx.vocabulary import train_vocabulary
 
 

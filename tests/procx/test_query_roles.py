@@ -22,7 +22,7 @@ from stepline.procx.losses import (
     training_losses,
 )
 from stepline.procx.matcher import Matches, QueryIndex, build_targets
-from stepline.procx.model import ModelOutput, Predictions
+from stepline.procx.output import ModelOutput, Predictions
 from stepline.procx.settings import PDVC_LOSSES, LossSettings
 
 OLD_FILE = Path(__file__).parents[1] / "golden" / "inputs" / "networks" / "procx.safetensors"
