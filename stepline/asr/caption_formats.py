@@ -272,7 +272,8 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
         has_offsets = any(offset is not None for _, offset in pieces)
         if len(pieces) > 1 and has_offsets:
             words = _words_of_pieces(pieces, start, end)
-        cues.append(Cue(text, start / 1000, end / 1000, tuple(words)))
+        cue = Cue(text, start / 1000, end / 1000, tuple(words))
+        cues.append(cue)
     return cues
 
 

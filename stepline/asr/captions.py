@@ -86,9 +86,11 @@ def read_captions(
         groups = [words]
 
     # sentences
+    pause = settings.pause
+    longest = settings.longest
     sentences = []
     for group in groups:
-        sentences += split_sentences(group, pause=settings.pause, longest=settings.longest)
+        sentences += split_sentences(group, pause=pause, longest=longest)
     sentences.sort(key=start_and_end)
     transcript = Transcript(
         language=settings.language, sentences=tuple(sentences), recogniser="captions"
@@ -103,7 +105,9 @@ def _times(cue: Cue) -> tuple[float, float]:
 
 def _word_count(cue: Cue) -> int:
     """Return how many words a cue will have."""
-    return len(cue.words) or cue.text.count(" ") + 1
+    if cue.words:
+        return len(cue.words)
+    return cue.text.count(" ") + 1
 
 
 def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionFile:
@@ -180,7 +184,11 @@ def _rejected(text: str, reason: str) -> Rejected:
 
 
 def _on_one_line(cues: Sequence[Cue]) -> list[Cue]:
-    return [replace(cue, text=_flat_text(cue.text)) for cue in cues]
+    flat = []
+    for cue in cues:
+        text = _flat_text(cue.text)
+        flat.append(replace(cue, text=text))
+    return flat
 
 
 def _flat_text(text: str) -> str:
@@ -206,7 +214,8 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         timed_text = "".join(word.text for word in words)
         if _letters(timed_text) != _letters(speech):
             words = ()
-        start = max(0.0, cue.start or 0.0)
+        start, _ = _times(cue)
+        start = max(0.0, start)
         usable.append(replace(cue, text=speech, start=start, words=words))
     usable.sort(key=lambda cue: cue.start or 0.0)
     return usable, dropped
@@ -241,7 +250,9 @@ def _interpolate_words(cue: Cue) -> list[Word]:
         edges.append(start + offset)
     edges.append(end)
     words = []
-    for token, (first, last) in zip(tokens, pairwise(edges), strict=True):
+    for number, token in enumerate(tokens):
+        first = edges[number]
+        last = edges[number + 1]
         span = None
         if first < last:
             span = Span(first, last)
@@ -337,7 +348,8 @@ def _part(cue: Cue, following: Cue) -> tuple[Cue, Cue]:
         return cue, following
     middle = (cue.end + start) / 2
     if cue.start < middle < end:
-        return replace(cue, end=middle), replace(following, start=middle)
+        following = replace(following, start=middle)
+        return replace(cue, end=middle), following
     if start > cue.start:
-        return replace(cue, end=start), following
+        cue = replace(cue, end=start)
     return cue, following
