@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import StoreError, first_line, printable
-from stepline.limits import RECORD, LimitError, parse_json, read_limited
+from stepline.limits import MAX_RECORD_BYTES, LimitError, parse_json, read_limited
 from stepline.parquet import BATCH_ROWS, read_text_column
 from stepline.records import VERSION, LinkOrigin, Record, Step, Video
 
@@ -76,7 +76,7 @@ def read_record(path: Path | str) -> Record:
     """Return the record in a JSON file."""
     path = Path(path)
     try:
-        return from_json(read_limited(path, RECORD), str(path))
+        return from_json(read_limited(path, MAX_RECORD_BYTES), str(path))
     except LimitError as error:
         raise StoreError(
             f"{path}: {error}, so no record of one video; `stepline steps` writes one"

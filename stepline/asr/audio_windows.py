@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, middle_of_longest_silence, voice_probability
+from stepline.asr.vad import FRAME_SAMPLES, middle_of_longest_silence, voice_probability
 from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 
@@ -46,7 +46,7 @@ class AudioWindow:
 
     def _frame(self, second: float) -> int:
         offset = second - self.start
-        return int(offset * SAMPLE_RATE / FRAME)
+        return int(offset * SAMPLE_RATE / FRAME_SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class AudioWindower:
         settings = self._settings
         sample_count = len(self._samples)
         samples = self._samples[: self._size]
-        context_frames = len(self._context) // FRAME
+        context_frames = len(self._context) // FRAME_SAMPLES
         heard_samples = np.concatenate([self._context, samples])
         voice = voice_probability(heard_samples)
         voice = voice[context_frames:]
@@ -129,10 +129,10 @@ class AudioWindower:
 
         # up to the middle of the longest silence near its end
         if not last or sample_count > self._size:
-            end_frames = int(settings.cut_within * SAMPLE_RATE / FRAME)
+            end_frames = int(settings.cut_within * SAMPLE_RATE / FRAME_SAMPLES)
             first = max(1, frames - end_frames)
             frames = first + middle_of_longest_silence(voice[first:], settings.voice)
-        self._length = min(sample_count, frames * FRAME)
+        self._length = min(sample_count, frames * FRAME_SAMPLES)
         self._passed = self._length
         is_end = last and self._length == sample_count
         samples = self._samples[: self._length]
@@ -152,8 +152,8 @@ class AudioWindower:
 def context_of(samples: Samples) -> Samples:
     """Return the end of past sound that the voice detector hears again; whole frames, so that the
     detector's stay aligned."""
-    max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME)
-    whole_frames = len(samples) // FRAME
+    max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
+    whole_frames = len(samples) // FRAME_SAMPLES
     frames = min(max_frames, whole_frames)
-    start = len(samples) - frames * FRAME
+    start = len(samples) - frames * FRAME_SAMPLES
     return samples[start:]

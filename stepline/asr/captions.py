@@ -27,7 +27,7 @@ from stepline.asr.subtitles import SubtitleFile, has_sbv_timing, parse_subtitles
 from stepline.asr.transcribe import DEFAULT_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
 from stepline.asr.ttml import is_ttml, parse_ttml
 from stepline.errors import CaptionError
-from stepline.limits import CUE, WORDS
+from stepline.limits import MAX_CUE_CHARS, MAX_TRANSCRIPT_WORDS
 from stepline.records import Rejected, Span, Transcript, Word
 
 NO_CUE_REASON = "it is outside of every caption, so nobody says when"
@@ -71,9 +71,11 @@ def read_captions(
     cues = sorted(plain + timed, key=_times)
 
     # words, with punctuation
-    if sum(_word_count(cue) for cue in cues) > WORDS:
+    if sum(_word_count(cue) for cue in cues) > MAX_TRANSCRIPT_WORDS:
         cure = "cut this video's part out of it"
-        raise CaptionError(f"{path}: more than {WORDS} words, which no video says; {cure}")
+        raise CaptionError(
+            f"{path}: more than {MAX_TRANSCRIPT_WORDS} words, which no video says; {cure}"
+        )
     groups = []
     for cue in cues:
         groups.append(list(cue.words) or _interpolate_words(cue))
@@ -225,8 +227,8 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
     """Return why a cue is left out, or None when it says something at a usable time."""
     if not any(letter.isalnum() for letter in speech):
         return "a sound, not speech"
-    if len(speech) > CUE:
-        return f"it has more than {CUE} characters"
+    if len(speech) > MAX_CUE_CHARS:
+        return f"it has more than {MAX_CUE_CHARS} characters"
     reason = unusable_time_reason(cue)
     start, end = _times(cue)
     length = end - start

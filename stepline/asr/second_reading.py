@@ -20,11 +20,11 @@ import numpy.typing as npt
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.sentences import ends_sentence
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, HYSTERESIS_PROBABILITY, find_speech, runs_of
+from stepline.asr.vad import FRAME_SAMPLES, HYSTERESIS_PROBABILITY, find_speech, runs_of
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 
-FRAMES_PER_SECOND = SAMPLE_RATE / FRAME
+FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
 # of voice between two words from which something was passed over; the pauses of speech hold up to
 # 0.9
 UNREAD_SECONDS = 1.2
@@ -127,8 +127,8 @@ def doubtful_utterances(
     groups: list[list[Frames]] = [[]]
     utterances = find_speech(voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS)
     for start, end in utterances:
-        first = start // FRAME
-        last = min(frame_count, -(-end // FRAME))
+        first = start // FRAME_SAMPLES
+        last = min(frame_count, -(-end // FRAME_SAMPLES))
         doubts = np.flatnonzero(doubtful[first:last])
         if len(doubts) < MIN_DOUBT_SECONDS * FRAMES_PER_SECOND:
             groups.append([])
@@ -184,7 +184,7 @@ def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> boo
 def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
     first, last = frames
     start = window.start + first / FRAMES_PER_SECOND
-    samples = window.samples[first * FRAME : last * FRAME]
+    samples = window.samples[first * FRAME_SAMPLES : last * FRAME_SAMPLES]
     voice = window.voice[first:last]
     return AudioWindow(start, samples, voice, last=True)
 

@@ -9,7 +9,7 @@ from stepline.media.audio import SAMPLE_RATE, Samples
 
 Run: TypeAlias = tuple[int, int]  # first, last + 1
 
-FRAME = 512  # samples per frame of the detector, 32 ms
+FRAME_SAMPLES = 512  # samples per frame of the detector, 32 ms
 # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
 HYSTERESIS_PROBABILITY = 0.15
 
@@ -20,7 +20,7 @@ def voice_probability(samples: Samples) -> Samples:
 
     if not len(samples):
         return np.zeros(0, np.float32)
-    missing_count = -len(samples) % FRAME
+    missing_count = -len(samples) % FRAME_SAMPLES
     padded = np.pad(samples, (0, missing_count))
     detector = get_vad_model()
     voice = detector(padded)
@@ -37,7 +37,7 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
     # Runs of frames: a pause that is too short joins two of them.
     runs: list[list[int]] = []
     is_speech = False
-    max_pause = gap * SAMPLE_RATE / FRAME
+    max_pause = gap * SAMPLE_RATE / FRAME_SAMPLES
     for index, probability in enumerate(voice):
         min_probability = threshold
         if is_speech:
@@ -55,13 +55,13 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
     starts = []
     ends = []
     for first, last in runs:
-        starts.append(first * FRAME)
-        ends.append(last * FRAME)
+        starts.append(first * FRAME_SAMPLES)
+        ends.append(last * FRAME_SAMPLES)
     limits = [0]
     for number, start in enumerate(starts[1:]):
         middle = (ends[number] + start) // 2
         limits.append(middle)
-    limits.append(len(voice) * FRAME)
+    limits.append(len(voice) * FRAME_SAMPLES)
     widened = []
     for number, start in enumerate(starts):
         low = limits[number]

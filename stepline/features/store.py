@@ -31,7 +31,7 @@ from stepline.features.shard_index import (
     shards_of,
     write_index,
 )
-from stepline.limits import HEADER, parse_json
+from stepline.limits import MAX_HEADER_BYTES, parse_json
 from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.remote.cache import CachedFolder
 
@@ -98,7 +98,7 @@ def find_matrix(path: Path) -> ShardMatrix:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
             size = path.stat().st_size
-            header = parse_json(file.read(length)) if length <= min(size, HEADER) else {}
+            header = parse_json(file.read(length)) if length <= min(size, MAX_HEADER_BYTES) else {}
         entry = header[TENSOR_NAME]
         rows, width = entry["shape"]
         if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
