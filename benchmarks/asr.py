@@ -34,7 +34,7 @@ from real_clips import pictures
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.asr.audio_windows import AudioWindower
 from stepline.asr.second_reading import PAD_SECONDS, SILENCE_SECONDS, _cut, _divide
-from stepline.asr.vad import FRAME, find_speech
+from stepline.asr.vad import FRAME_SAMPLES, find_speech
 from stepline.asr.whisper import Whisper
 from stepline.media import AudioBlock, probe, read_sound
 from stepline.records import Word
@@ -273,7 +273,10 @@ def heard_again(
             for first, last in find_speech(
                 window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
             ):
-                piece = _cut(window, (first // FRAME, min(len(window.voice), -(-last // FRAME))))
+                piece = _cut(
+                    window,
+                    (first // FRAME_SAMPLES, min(len(window.voice), -(-last // FRAME_SAMPLES))),
+                )
                 if not any(
                     len(w.text.strip()) > 3 and w.confidence < UNSURE
                     for w in _divide(heard, piece.start, piece.end)[1]

@@ -29,32 +29,38 @@ from typing import Any, BinaryIO, TypeAlias
 
 Tree: TypeAlias = Any  # what JSON or TOML holds: no type is known yet
 
-MIB = 2**20  # bytes
-SETTINGS = MIB // 4  # bytes of a TOML file; all settings of all commands are some 20 KiB
-LINES = 64 * MIB  # bytes of a user's own lines; a million have some 40 MiB
-CAPTIONS = 256 * MIB  # bytes of a caption file
-RECORD = 256 * MIB  # bytes of one record; an hour of speech with word times is some 2 MiB
+MIB_BYTES = 2**20  # bytes
+MAX_SETTINGS_BYTES = (
+    MIB_BYTES // 4
+)  # bytes of a TOML file; all settings of all commands are some 20 KiB
+MAX_LINES_BYTES = 64 * MIB_BYTES  # bytes of a user's own lines; a million have some 40 MiB
+MAX_CAPTIONS_BYTES = 256 * MIB_BYTES  # bytes of a caption file
+MAX_RECORD_BYTES = (
+    256 * MIB_BYTES
+)  # bytes of one record; an hour of speech with word times is some 2 MiB
 # bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
-ANNOTATIONS = 4096 * MIB
+MAX_ANNOTATIONS_BYTES = 4096 * MIB_BYTES
 # bytes of one video's features in an archive; ten hours of 2,048 float32 per second are 282 MiB
-FEATURES = 4096 * MIB
+MAX_FEATURES_BYTES = 4096 * MIB_BYTES
 # bytes after which a device, such as /dev/zero, counts as endless: nobody types more
-DEVICE = 16 * MIB
-HEADER = 100 * MIB  # bytes of the header of a safetensors file, as its own library allows
+MAX_DEVICE_BYTES = 16 * MIB_BYTES
+MAX_HEADER_BYTES = (
+    100 * MIB_BYTES
+)  # bytes of the header of a safetensors file, as its own library allows
 # lists and objects inside each other; a record has 8, pydantic and json.dumps follow some 200
-DEPTH = 100
-WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
-CUE = 20_000  # characters of one cue; a minute of fast speech is 1,500
-TEXTS = 100_000  # lines that are looked for in one video
-LATEST = 360_000.0  # s (100 h); no time in a video is later
+MAX_DEPTH = 100
+MAX_TRANSCRIPT_WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
+MAX_CUE_CHARS = 20_000  # characters of one cue; a minute of fast speech is 1,500
+MAX_TEXTS = 100_000  # lines that are looked for in one video
+MAX_SECOND = 360_000.0  # s (100 h); no time in a video is later
 
 # of a TOML key, too many
 _KEY_PART = r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)"""
-KEY_PARTS = re.compile(f"{_KEY_PART}{{{DEPTH}}}")
+KEY_PARTS = re.compile(f"{_KEY_PART}{{{MAX_DEPTH}}}")
 # in JSON, an escaped surrogate; two in order are one letter
-HALF = re.compile(r"\\u[dD][89a-fA-F]")
+SURROGATE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 # thousands of digits, which take Python's square of time
-NUMBER = "written with too long a number"
+LONG_NUMBER_REASON = "written with too long a number"
 
 
 class LimitError(ValueError):
@@ -68,10 +74,10 @@ def read_limited(path: Path, most: int) -> bytes:
         status = os.fstat(file.fileno())
         max_bytes = most
         if stat.S_ISCHR(status.st_mode):
-            max_bytes = min(most, DEVICE)
+            max_bytes = min(most, MAX_DEVICE_BYTES)
         data = _read_up_to(file, max_bytes + 1, status.st_size + 1)
     if len(data) > max_bytes:
-        raise LimitError(f"larger than {most / MIB:g} MiB")
+        raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
     return data
 
 
@@ -82,7 +88,7 @@ def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes
     blocks = [block]
     remaining = most - len(block)
     while block and remaining > 0:
-        block = file.read(min(remaining, MIB))
+        block = file.read(min(remaining, MIB_BYTES))
         blocks.append(block)
         remaining -= len(block)
     return b"".join(blocks)
@@ -92,9 +98,9 @@ def unpack_limited(data: bytes, most: int) -> bytes:
     """Return what a gzip holds. Raises LimitError where it has more than `most` bytes, else as gzip
     does."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        unpacked = _read_up_to(file, most + 1, MIB)
+        unpacked = _read_up_to(file, most + 1, MIB_BYTES)
     if len(unpacked) > most:
-        raise LimitError(f"unpacks to more than {most / MIB:g} MiB")
+        raise LimitError(f"unpacks to more than {most / MIB_BYTES:g} MiB")
     return unpacked
 
 
@@ -102,7 +108,7 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
     """Return the bytes of a tar's member, those of a sparse one too. Raises LimitError, or as
     tarfile does."""
     if member.size > most:
-        raise LimitError(f"larger than {most / MIB:g} MiB")
+        raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
     file = archive.extractfile(member)
     if file is None:
         return b""
@@ -123,7 +129,9 @@ def check_zip(source: Path | bytes, most: int | None = None) -> None:
     if most is None:
         most = _byte_count(source)
     if unpacked > most:
-        raise LimitError(f"unpacks to {unpacked / MIB:.0f} MiB, more than {most / MIB:.0f}")
+        raise LimitError(
+            f"unpacks to {unpacked / MIB_BYTES:.0f} MiB, more than {most / MIB_BYTES:.0f}"
+        )
 
 
 def _byte_count(source: Path | bytes) -> int:
@@ -145,7 +153,7 @@ def parse_json(
     with _parser_limits():
         tree = json.loads(text, object_pairs_hook=pairs)
     nested_count = text.count("[") + text.count("{")
-    if nested_count <= DEPTH:
+    if nested_count <= MAX_DEPTH:
         return tree
     return _not_too_deep(tree)
 
@@ -154,7 +162,7 @@ def parse_toml(text: str) -> dict[str, Tree]:
     """Return what TOML holds. Raises ValueError: TOMLDecodeError, a number of too many digits, or
     LimitError."""
     if KEY_PARTS.search(text):  # before tomllib, whose time grows with their square
-        raise LimitError(f"nested deeper than {DEPTH}")
+        raise LimitError(f"nested deeper than {MAX_DEPTH}")
     with _parser_limits():
         tree = tomllib.loads(text)
     return dict(_not_too_deep(tree))
@@ -166,17 +174,17 @@ def _parser_limits() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
-        raise LimitError(f"nested deeper than {DEPTH}") from error
+        raise LimitError(f"nested deeper than {MAX_DEPTH}") from error
     except ValueError as error:
         if "integer string conversion" in str(error):
-            raise LimitError(NUMBER) from error
+            raise LimitError(LONG_NUMBER_REASON) from error
         raise
 
 
 def _not_too_deep(tree: Tree) -> Tree:
-    """Return the tree. Raises LimitError where it nests deeper than DEPTH."""
+    """Return the tree. Raises LimitError where it nests deeper than MAX_DEPTH."""
     level = [tree]
-    for _ in range(DEPTH):
+    for _ in range(MAX_DEPTH):
         next_level: list[Tree] = []
         for node in level:
             if isinstance(node, dict):
@@ -186,7 +194,7 @@ def _not_too_deep(tree: Tree) -> Tree:
         level = [child for child in next_level if isinstance(child, dict | list)]
         if not level:
             return tree
-    raise LimitError(f"nested deeper than {DEPTH}")
+    raise LimitError(f"nested deeper than {MAX_DEPTH}")
 
 
 def replace_surrogates(text: str) -> str:
@@ -201,7 +209,7 @@ def parse_json_text(text: str | bytes) -> Tree:
     tree = parse_json(text)
     if isinstance(text, bytes):
         text = text.decode("latin-1")
-    if HALF.search(text) is None:
+    if SURROGATE_HALF.search(text) is None:
         return tree
     plain_text = replace_surrogates(json.dumps(tree, ensure_ascii=False))
     return json.loads(plain_text)

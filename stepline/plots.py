@@ -28,7 +28,8 @@ def plot_style() -> str:
 def svg_picture(width: float, height: float, label: str, body: str) -> str:
     """Return an SVG picture of width x height pixels; label: what a screen reader says of it."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
-    return f'<svg {size} role="img" aria-label="{escape(label)}">{body}</svg>'
+    role = f'role="img" aria-label="{escape(label)}"'
+    return f"<svg {size} {role}>{body}</svg>"
 
 
 def shortened(name: str, longest: int = 40) -> str:
@@ -82,7 +83,8 @@ def grouped_histogram(
         return EMPTY_PLOT
 
     # bins, and the height of each bar
-    step = min((after - before for before, after in itertools.pairwise(keys)), default=1)
+    steps = [after - before for before, after in itertools.pairwise(keys)]
+    step = min(steps, default=1)
     bins = range(keys[0], keys[-1] + step, step)
     as_fractions = len(values) > 1
     heights = {}
@@ -91,11 +93,13 @@ def grouped_histogram(
         if as_fractions:
             total = max(1, sum(own_counts.values()))
         heights[name] = [own_counts.get(index, 0) / total for index in bins]
-    top = max(max(row) for row in heights.values()) or 1.0
+    highest = [max(row) for row in heights.values()]
+    top = max(highest) or 1.0
 
     # axes and bars
     bin_width = (PLOT_WIDTH - LEFT_MARGIN - RIGHT_MARGIN) / len(bins)
-    shapes = [_axis(bins, bin_width, unit, bar, last), _scale(top, as_fractions)]
+    shapes = [_axis(bins, bin_width, unit, bar, last)]
+    shapes.append(_scale(top, as_fractions))
     group_count = len(heights)
     bar_width = max(0.6, bin_width / group_count - 0.8)
     for number, row in enumerate(heights.values()):
@@ -188,7 +192,8 @@ def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str
             y = ROW_HEIGHT * index + WORDS_HEIGHT + height * number
             colour = _series(number, len(values))
             shapes.append(f'<rect class="{colour}" x="0" y="{y:.1f}" {size}/>')
-    return svg_picture(LIST_WIDTH, ROW_HEIGHT * len(rows), "bars", "".join(shapes))
+    list_height = ROW_HEIGHT * len(rows)
+    return svg_picture(LIST_WIDTH, list_height, "bars", "".join(shapes))
 
 
 def _list_row(row: int, name: str, numbers: Sequence[str]) -> str:
@@ -220,10 +225,10 @@ MAX_TRIES = 1200
 class Box(NamedTuple):
     """The place of a word, in pixels."""
 
-    left: float
-    top: float
-    right: float
-    bottom: float
+    first_x: float
+    first_y: float
+    last_x: float
+    last_y: float
 
 
 def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
@@ -253,8 +258,8 @@ def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
         if box is None:
             continue
         full_boxes.append(box)
-        x = (box.left + box.right) / 2
-        y = box.top + 0.8 * size
+        x = (box.first_x + box.last_x) / 2
+        y = box.first_y + 0.8 * size
         place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:.1f}"'
         content = f"{escape(word)}<title>{count:,}</title>"
         texts.append(f'<text class="m w{number}" {place}>{content}</text>')
@@ -275,9 +280,11 @@ def _free_box(width: float, height: float, full_boxes: list[Box]) -> Box | None:
         radius = GROWTH_PIXELS * TURN_RADIANS * step / 2
         x = CLOUD_WIDTH / 2 + radius * math.cos(angle) * CLOUD_WIDTH / CLOUD_HEIGHT
         y = CLOUD_HEIGHT / 2 + radius * math.sin(angle)
-        box = Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        fits_width = box.left >= 0 and box.right <= CLOUD_WIDTH
-        fits_height = box.top >= 0 and box.bottom <= CLOUD_HEIGHT
+        left_edge = x - width / 2
+        top_edge = y - height / 2
+        box = Box(left_edge, top_edge, x + width / 2, y + height / 2)
+        fits_width = box.first_x >= 0 and box.last_x <= CLOUD_WIDTH
+        fits_height = box.first_y >= 0 and box.last_y <= CLOUD_HEIGHT
         if not fits_width or not fits_height:
             continue
         if not any(_overlap(box, other) for other in full_boxes):
@@ -286,9 +293,9 @@ def _free_box(width: float, height: float, full_boxes: list[Box]) -> Box | None:
 
 
 def _overlap(box: Box, other: Box) -> bool:
-    if other.right <= box.left or box.right <= other.left:
+    if other.last_x <= box.first_x or box.last_x <= other.first_x:
         return False
-    return other.bottom > box.top and box.bottom > other.top
+    return other.last_y > box.first_y and box.last_y > other.first_y
 
 
 # ---------------------------------------------------------------- a waterfall
@@ -324,7 +331,8 @@ def waterfall(levels: Sequence[WaterfallLevel]) -> str:
             bar = _waterfall_bar(len(rows), remaining / top, count / top, "s2")
             rows.append(text + bar)
     label = "what each stage kept and dropped"
-    return svg_picture(LIST_WIDTH, ROW_HEIGHT * len(rows), label, "".join(rows))
+    list_height = ROW_HEIGHT * len(rows)
+    return svg_picture(LIST_WIDTH, list_height, label, "".join(rows))
 
 
 def _waterfall_bar(row: int, start: float, fraction: float, series: str) -> str:
@@ -359,7 +367,8 @@ def scatter(
     sizes = points.max(axis=0) - low
     inner_side = FIELD_SIDE - 2 * FIELD_MARGIN
     scale = inner_side / max(1e-9, float(sizes.max()))
-    centres = FIELD_MARGIN + (points - low) * scale + (inner_side - sizes * scale) / 2
+    margins = (inner_side - sizes * scale) / 2
+    centres = FIELD_MARGIN + (points - low) * scale + margins
     shapes = []
     for (x, y), position, name in zip(centres, order, names, strict=True):
         shade = max(0, int(position * SHADE_COUNT))
@@ -369,7 +378,8 @@ def scatter(
         shapes.append(f"{circle}{title}</circle>")
     shapes.append(_shade_legend(legend))
     label = f"{len(points)} points by {legend}"
-    return svg_picture(FIELD_SIDE, FIELD_SIDE + LEGEND_HEIGHT, label, "".join(shapes))
+    picture_height = FIELD_SIDE + LEGEND_HEIGHT
+    return svg_picture(FIELD_SIDE, picture_height, label, "".join(shapes))
 
 
 def _shade_legend(legend: str) -> str:

@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_serializer, 
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import ShapeError
-from stepline.limits import LATEST
+from stepline.limits import MAX_SECOND
 from stepline.rendering import render_record
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=MAX_SECOND)]
 Day: TypeAlias = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # ISO 8601
 Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
@@ -52,9 +52,9 @@ class Span:
     end: float  # s
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.start < self.end <= LATEST:  # so neither is NaN
+        if not 0.0 <= self.start < self.end <= MAX_SECOND:  # so neither is NaN
             raise ValueError(
-                f"span [{self.start}, {self.end}): need finite 0 <= start < end <= {LATEST:.0f}"
+                f"span [{self.start}, {self.end}): need finite 0 <= start < end <= {MAX_SECOND:.0f}"
             )
 
     @property
@@ -132,7 +132,7 @@ class Video(FrozenModel):
 
     id: Annotated[str, Field(min_length=1)]  # a dataset's own, or the file's stem
     path: str | None = None  # of the file, absolute where Stepline read it
-    duration: Annotated[float, Field(gt=0.0, le=LATEST)] | None = None  # s
+    duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] | None = None  # s
     title: str | None = None  # title_source says where it is from
     task: str | None = None  # what a dataset says the video shows
     sha256: str | None = None
@@ -419,9 +419,9 @@ class FeatureSequence:
             )
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ShapeError(f"feature rate must be rows per second > 0, not {self.rate}")
-        if len(self.values) / self.rate > LATEST:
+        if len(self.values) / self.rate > MAX_SECOND:
             rows = f"{len(self.values)} rows at {self.rate:g} a second"
-            raise ShapeError(f"{rows} are more than {LATEST:.0f} s of video")
+            raise ShapeError(f"{rows} are more than {MAX_SECOND:.0f} s of video")
         if not np.isfinite(self.values).all():
             raise ShapeError(
                 f"features of backbone {self.backbone!r} hold NaN or infinity; extract them again"

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_orig
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepline.errors import SettingsError
-from stepline.limits import DEPTH, SETTINGS, LimitError, parse_toml, read_limited
+from stepline.limits import MAX_DEPTH, MAX_SETTINGS_BYTES, LimitError, parse_toml, read_limited
 
 # Every number has a range: far wider than what is of use, far short of what overflows or takes the
 # machine.
@@ -295,7 +295,7 @@ def _none_read(annotation: object, value: object) -> object:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(read_limited(path, SETTINGS).decode("utf-8"))
+        return parse_toml(read_limited(path, MAX_SETTINGS_BYTES).decode("utf-8"))
     except OSError as error:
         raise SettingsError(
             f"{path}: cannot be read ({error.strerror}); give a TOML file"
@@ -308,7 +308,7 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
     """Write one `a.b=value` into the tree; the value is read as TOML, else kept as a string."""
     key, equals, value = override.partition("=")
     parts = key.strip().split(".")
-    if not equals or not all(parts) or len(parts) > DEPTH:
+    if not equals or not all(parts) or len(parts) > MAX_DEPTH:
         raise SettingsError(
             f"{origin[:MAX_VALUE_CHARS]}: write it as section.key=value, for example asr.beam=5"
         )

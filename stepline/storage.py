@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from stepline.atomic_files import atomic_path, write_atomic
 from stepline.errors import StoreError, first_line, printable
-from stepline.limits import RECORD, LimitError, parse_json, read_limited
+from stepline.limits import MAX_RECORD_BYTES, LimitError, parse_json, read_limited
 from stepline.parquet import BATCH_ROWS, read_text_column
 from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video
 
@@ -80,7 +80,7 @@ def read_record(path: Path | str) -> Record:
     """Return the record in a JSON file."""
     path = Path(path)
     try:
-        content = read_limited(path, RECORD)
+        content = read_limited(path, MAX_RECORD_BYTES)
         return from_json(content, str(path))
     except LimitError as error:
         cure = "`stepline steps` writes one"

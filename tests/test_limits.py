@@ -21,10 +21,10 @@ from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import import_features
 from stepline.features.files import read_arrays
 from stepline.limits import (
-    ANNOTATIONS,
-    DEPTH,
-    LATEST,
-    MIB,
+    MAX_ANNOTATIONS_BYTES,
+    MAX_DEPTH,
+    MAX_SECOND,
+    MIB_BYTES,
     LimitError,
     check_zip,
     parse_json,
@@ -55,8 +55,8 @@ def test_an_endless_device_costs_no_more_than_it_takes_to_know_it():
     tracemalloc.start()
     try:
         with pytest.raises(LimitError, match="larger than 256 MiB"):
-            read_limited(Path("/dev/zero"), 256 * MIB)
-        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+            read_limited(Path("/dev/zero"), 256 * MIB_BYTES)
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB_BYTES
     finally:
         tracemalloc.stop()
 
@@ -74,9 +74,9 @@ def test_json_is_taken_to_a_depth_and_no_deeper(opening, closing):
     def nested(depth):
         return opening * depth + "1" * (opening != "[") + closing * depth
 
-    assert parse_json(nested(DEPTH)) is not None
-    for depth in (DEPTH + 1, 100_000):
-        with pytest.raises(LimitError, match=f"nested deeper than {DEPTH}"):
+    assert parse_json(nested(MAX_DEPTH)) is not None
+    for depth in (MAX_DEPTH + 1, 100_000):
+        with pytest.raises(LimitError, match=f"nested deeper than {MAX_DEPTH}"):
             parse_json(nested(depth))
 
 
@@ -95,7 +95,7 @@ def test_breadth_is_no_depth():
     ids=["table", "array", "inline", "key"],
 )
 def test_toml_too_deep_is_refused_before_it_costs_time(text):
-    with pytest.raises(LimitError, match=f"nested deeper than {DEPTH}"):
+    with pytest.raises(LimitError, match=f"nested deeper than {MAX_DEPTH}"):
         parse_toml(text)
 
 
@@ -172,7 +172,7 @@ def test_a_picture_of_sixteen_by_four_thousand_is_understood_and_shown(
     assert "data:image/jpeg" in (tmp_path / "out" / "tall.html").read_text()
 
 
-@pytest.mark.parametrize("end", [1e308, 1e300, LATEST * 1.01])
+@pytest.mark.parametrize("end", [1e308, 1e300, MAX_SECOND * 1.01])
 def test_a_time_behind_which_no_video_goes_is_none(end):
     with pytest.raises(ValueError, match="need finite"):
         Span(0.0, end)
@@ -250,11 +250,11 @@ def test_reading_a_small_file_takes_no_memory_for_the_largest_that_is_allowed(tm
     (tmp_path / "small").write_bytes(b"x" * 100)
     (tmp_path / "small.gz").write_bytes(gzip.compress(b"y" * 100))
     tracemalloc.start()
-    assert read_limited(tmp_path / "small", ANNOTATIONS) == b"x" * 100
-    assert unpack_limited((tmp_path / "small.gz").read_bytes(), ANNOTATIONS) == b"y" * 100
+    assert read_limited(tmp_path / "small", MAX_ANNOTATIONS_BYTES) == b"x" * 100
+    assert unpack_limited((tmp_path / "small.gz").read_bytes(), MAX_ANNOTATIONS_BYTES) == b"y" * 100
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4 * MIB
+    assert peak < 4 * MIB_BYTES
 
 
 def sparse_tar(path, name, size):
@@ -280,14 +280,14 @@ def sparse_tar(path, name, size):
 def test_a_file_in_a_small_archive_that_is_larger_than_allowed_is_refused_by_name(
     tmp_path, monkeypatch, name, read
 ):
-    path = sparse_tar(tmp_path / "x.tar", name, 5 * 1024 * MIB)
+    path = sparse_tar(tmp_path / "x.tar", name, 5 * 1024 * MIB_BYTES)
     tracemalloc.start()
     with pytest.raises(SteplineError, match=f"x.tar:{name}: larger than 4096 MiB, so no"):
         read(path, tmp_path / "out")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 100 * MIB  # modules among them
-    monkeypatch.setattr("stepline.limits.MIB", 1)  # in the message alone
+    assert peak < 100 * MIB_BYTES  # modules among them
+    monkeypatch.setattr("stepline.limits.MIB_BYTES", 1)  # in the message alone
     sparse_tar(path, name, 1000)
     with tarfile.open(path) as archive:
         [member] = archive

@@ -172,9 +172,9 @@ def learned_settings(folder: Path) -> StepsSettings:
 def write_settings(result: Refit, path: Path) -> None:
     """Write what was accepted as TOML; of a part that was refused, what the file held before
     stays."""
-    from stepline.limits import SETTINGS, parse_toml, read_limited
+    from stepline.limits import MAX_SETTINGS_BYTES, parse_toml, read_limited
 
-    before = parse_toml(read_limited(path, SETTINGS).decode()) if path.is_file() else {}
+    before = parse_toml(read_limited(path, MAX_SETTINGS_BYTES).decode()) if path.is_file() else {}
     sections = {
         "nasva.ground": before.get("nasva", {}).get("ground", {}),
         "judge": before.get("judge", {}),

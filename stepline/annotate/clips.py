@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from stepline.atomic_files import write_atomic
 from stepline.errors import DatasetError
-from stepline.limits import RECORD, parse_json_text, read_limited
+from stepline.limits import MAX_RECORD_BYTES, parse_json_text, read_limited
 from stepline.records import FrozenModel, Record, Span
 from stepline.storage import read_parquet, read_record
 
@@ -84,7 +84,7 @@ def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[Anno
 def _clip_list(path: Path) -> list[AnnotationClip] | None:
     """Return the clips of a JSON list; None where the file holds something else."""
     try:
-        tree = parse_json_text(read_limited(path, RECORD))
+        tree = parse_json_text(read_limited(path, MAX_RECORD_BYTES))
     except (OSError, ValueError) as error:
         raise DatasetError(
             f"{path}: not JSON that can be read ({error}); give records or a list of clips"

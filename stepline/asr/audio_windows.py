@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, middle_of_longest_silence, voice_probability
+from stepline.asr.vad import FRAME_SAMPLES, middle_of_longest_silence, voice_probability
 from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 
@@ -35,7 +35,8 @@ class AudioWindow:
     @property
     def end(self) -> float:
         """Second at which the window ends."""
-        return self.start + len(self.samples) / SAMPLE_RATE
+        seconds = len(self.samples) / SAMPLE_RATE
+        return self.start + seconds
 
     def voiced(self, start: float, end: float) -> Samples:
         """Return P(speech) of the frames that overlap the seconds [start, end)."""
@@ -45,7 +46,7 @@ class AudioWindow:
 
     def _frame(self, second: float) -> int:
         offset = second - self.start
-        return int(offset * SAMPLE_RATE / FRAME)
+        return int(offset * SAMPLE_RATE / FRAME_SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class AudioWindower:
                 gap = 0.0
             # A small hole before the block becomes silence, what it repeats is left out.
             hole = round(gap * SAMPLE_RATE)
-            silence = np.zeros(max(0, hole), np.float32)
+            silent_count = max(0, hole)
+            silence = np.zeros(silent_count, np.float32)
             repeated = max(0, -hole)
             samples = np.asarray(block.samples, np.float32)
             pieces = [self._samples, silence, samples[repeated:]]
@@ -107,7 +109,8 @@ class AudioWindower:
         """
         sample = round((second - self._start) * SAMPLE_RATE)
         min_passed = int(MIN_ADVANCE * self._length)
-        self._passed = min(self._length, max(sample, min_passed))
+        sample = max(sample, min_passed)
+        self._passed = min(self._length, sample)
         return self._start + self._passed / SAMPLE_RATE
 
     def _rest(self) -> Iterator[AudioWindow]:
@@ -118,28 +121,30 @@ class AudioWindower:
         settings = self._settings
         sample_count = len(self._samples)
         samples = self._samples[: self._size]
-        context_frames = len(self._context) // FRAME
-        voice = voice_probability(np.concatenate([self._context, samples]))
+        context_frames = len(self._context) // FRAME_SAMPLES
+        heard_samples = np.concatenate([self._context, samples])
+        voice = voice_probability(heard_samples)
         voice = voice[context_frames:]
         frames = len(voice)
 
         # up to the middle of the longest silence near its end
         if not last or sample_count > self._size:
-            end_frames = int(settings.cut_within * SAMPLE_RATE / FRAME)
+            end_frames = int(settings.cut_within * SAMPLE_RATE / FRAME_SAMPLES)
             first = max(1, frames - end_frames)
             frames = first + middle_of_longest_silence(voice[first:], settings.voice)
-        self._length = min(sample_count, frames * FRAME)
+        self._length = min(sample_count, frames * FRAME_SAMPLES)
         self._passed = self._length
         is_end = last and self._length == sample_count
         samples = self._samples[: self._length]
-        yield AudioWindow(self._start, samples, voice[:frames], is_end)
+        voice = voice[:frames]
+        yield AudioWindow(self._start, samples, voice, is_end)
 
         # `resume` may have been called meanwhile
         count = self._passed
         if is_end:
             count = sample_count
-        past = [self._context, self._samples[:count]]
-        self._context = context_of(np.concatenate(past))
+        past = np.concatenate([self._context, self._samples[:count]])
+        self._context = context_of(past)
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
 
@@ -147,7 +152,8 @@ class AudioWindower:
 def context_of(samples: Samples) -> Samples:
     """Return the end of past sound that the voice detector hears again; whole frames, so that the
     detector's stay aligned."""
-    max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME)
-    frames = min(max_frames, len(samples) // FRAME)
-    start = len(samples) - frames * FRAME
+    max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
+    whole_frames = len(samples) // FRAME_SAMPLES
+    frames = min(max_frames, whole_frames)
+    start = len(samples) - frames * FRAME_SAMPLES
     return samples[start:]

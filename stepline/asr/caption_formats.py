@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from typing import TypeAlias
 
 from stepline.errors import CaptionError
-from stepline.limits import LATEST, parse_json_text
+from stepline.limits import MAX_SECOND, parse_json_text
 from stepline.records import Span, Word, covering_span
 
 MIN_CUE_SECONDS = 0.2  # a cue shown no longer is an artefact of rolling captions (TAN)
@@ -54,8 +54,8 @@ def unusable_time_reason(cue: Cue) -> str | None:
     """Return why the cue's times cannot be used, or None when they can."""
     if cue.start is None or cue.end is None:
         return "the caption has no time"
-    if cue.end > LATEST or cue.start > LATEST:
-        return f"its time lies past {LATEST:.0f} s"
+    if cue.end > MAX_SECOND or cue.start > MAX_SECOND:
+        return f"its time lies past {MAX_SECOND:.0f} s"
     if cue.end <= max(0.0, cue.start):
         return f"it ends at {cue.end:.2f} s, not after its start at {cue.start:.2f} s"
     return None
@@ -63,7 +63,7 @@ def unusable_time_reason(cue: Cue) -> str | None:
 
 def span_of(start: float | None, end: float | None) -> Span | None:
     """Return the span of two times that can be one, else None."""
-    if start is None or end is None or not 0.0 <= start < end <= LATEST:
+    if start is None or end is None or not 0.0 <= start < end <= MAX_SECOND:
         return None
     return Span(start, end)
 
@@ -272,7 +272,8 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
         has_offsets = any(offset is not None for _, offset in pieces)
         if len(pieces) > 1 and has_offsets:
             words = _words_of_pieces(pieces, start, end)
-        cues.append(Cue(text, start / 1000, end / 1000, tuple(words)))
+        cue = Cue(text, start / 1000, end / 1000, tuple(words))
+        cues.append(cue)
     return cues
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepline.asr.text_encodings import DecodedText, decode_text
 from stepline.errors import CaptionError
-from stepline.limits import CAPTIONS, LimitError, read_limited
+from stepline.limits import MAX_CAPTIONS_BYTES, LimitError, read_limited
 from stepline.records import Word
 
 # <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML; others are words
@@ -57,7 +57,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
     Raises CaptionError for what cannot be read, is too large or is no text.
     """
     try:
-        data = read_limited(path, CAPTIONS)
+        data = read_limited(path, MAX_CAPTIONS_BYTES)
     except LimitError as error:
         raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
     except OSError as error:

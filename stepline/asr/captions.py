@@ -27,7 +27,7 @@ from stepline.asr.subtitles import SubtitleFile, has_sbv_timing, parse_subtitles
 from stepline.asr.transcribe import DEFAULT_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
 from stepline.asr.ttml import is_ttml, parse_ttml
 from stepline.errors import CaptionError
-from stepline.limits import CUE, WORDS
+from stepline.limits import MAX_CUE_CHARS, MAX_TRANSCRIPT_WORDS
 from stepline.records import Rejected, Span, Transcript, Word
 
 NO_CUE_REASON = "it is outside of every caption, so nobody says when"
@@ -71,9 +71,11 @@ def read_captions(
     cues = sorted(plain + timed, key=_times)
 
     # words, with punctuation
-    if sum(_word_count(cue) for cue in cues) > WORDS:
+    if sum(_word_count(cue) for cue in cues) > MAX_TRANSCRIPT_WORDS:
         cure = "cut this video's part out of it"
-        raise CaptionError(f"{path}: more than {WORDS} words, which no video says; {cure}")
+        raise CaptionError(
+            f"{path}: more than {MAX_TRANSCRIPT_WORDS} words, which no video says; {cure}"
+        )
     groups = []
     for cue in cues:
         groups.append(list(cue.words) or _interpolate_words(cue))
@@ -86,9 +88,11 @@ def read_captions(
         groups = [words]
 
     # sentences
+    pause = settings.pause
+    longest = settings.longest
     sentences = []
     for group in groups:
-        sentences += split_sentences(group, pause=settings.pause, longest=settings.longest)
+        sentences += split_sentences(group, pause=pause, longest=longest)
     sentences.sort(key=start_and_end)
     transcript = Transcript(
         language=settings.language, sentences=tuple(sentences), recogniser="captions"
@@ -103,7 +107,9 @@ def _times(cue: Cue) -> tuple[float, float]:
 
 def _word_count(cue: Cue) -> int:
     """Return how many words a cue will have."""
-    return len(cue.words) or cue.text.count(" ") + 1
+    if cue.words:
+        return len(cue.words)
+    return cue.text.count(" ") + 1
 
 
 def _read_file(path: Path, video: str | None, encoding: str | None) -> _CaptionFile:
@@ -180,7 +186,11 @@ def _rejected(text: str, reason: str) -> Rejected:
 
 
 def _on_one_line(cues: Sequence[Cue]) -> list[Cue]:
-    return [replace(cue, text=_flat_text(cue.text)) for cue in cues]
+    flat = []
+    for cue in cues:
+        text = _flat_text(cue.text)
+        flat.append(replace(cue, text=text))
+    return flat
 
 
 def _flat_text(text: str) -> str:
@@ -206,7 +216,8 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         timed_text = "".join(word.text for word in words)
         if _letters(timed_text) != _letters(speech):
             words = ()
-        start = max(0.0, cue.start or 0.0)
+        start, _ = _times(cue)
+        start = max(0.0, start)
         usable.append(replace(cue, text=speech, start=start, words=words))
     usable.sort(key=lambda cue: cue.start or 0.0)
     return usable, dropped
@@ -216,8 +227,8 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
     """Return why a cue is left out, or None when it says something at a usable time."""
     if not any(letter.isalnum() for letter in speech):
         return "a sound, not speech"
-    if len(speech) > CUE:
-        return f"it has more than {CUE} characters"
+    if len(speech) > MAX_CUE_CHARS:
+        return f"it has more than {MAX_CUE_CHARS} characters"
     reason = unusable_time_reason(cue)
     start, end = _times(cue)
     length = end - start
@@ -241,7 +252,9 @@ def _interpolate_words(cue: Cue) -> list[Word]:
         edges.append(start + offset)
     edges.append(end)
     words = []
-    for token, (first, last) in zip(tokens, pairwise(edges), strict=True):
+    for number, token in enumerate(tokens):
+        first = edges[number]
+        last = edges[number + 1]
         span = None
         if first < last:
             span = Span(first, last)
@@ -337,7 +350,8 @@ def _part(cue: Cue, following: Cue) -> tuple[Cue, Cue]:
         return cue, following
     middle = (cue.end + start) / 2
     if cue.start < middle < end:
-        return replace(cue, end=middle), replace(following, start=middle)
+        following = replace(following, start=middle)
+        return replace(cue, end=middle), following
     if start > cue.start:
-        return replace(cue, end=start), following
+        cue = replace(cue, end=start)
     return cue, following

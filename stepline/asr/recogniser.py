@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.hallucinations import find_repetitions
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME
+from stepline.asr.vad import FRAME_SAMPLES
 from stepline.media.audio import SAMPLE_RATE
 from stepline.plugins import load_plugin
 from stepline.weights import weights_fetched
@@ -128,7 +128,7 @@ class RecogniserSwitch:
         from stepline.asr.whisper import Whisper
 
         settings = self._settings
-        voiced = float((window.voice >= settings.voice).sum()) * FRAME / SAMPLE_RATE
+        voiced = float((window.voice >= settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
         if voiced < settings.switch_voice:
             return transcript  # too little for a language to be known
         self._undecided = False

@@ -20,11 +20,11 @@ import numpy.typing as npt
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.sentences import ends_sentence
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, HYSTERESIS_PROBABILITY, find_speech, runs_of
+from stepline.asr.vad import FRAME_SAMPLES, HYSTERESIS_PROBABILITY, find_speech, runs_of
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 
-FRAMES_PER_SECOND = SAMPLE_RATE / FRAME
+FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
 # of voice between two words from which something was passed over; the pauses of speech hold up to
 # 0.9
 UNREAD_SECONDS = 1.2
@@ -48,6 +48,7 @@ EARLY_FRAMES = 16  # 0.5 s, by which a voice may begin before its first word
 RecogniseWindow: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 Frames: TypeAlias = tuple[int, int]  # first, last + 1 frame of a window
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Words: TypeAlias = list[Word]
 
 
 def read_again(
@@ -67,7 +68,7 @@ def read_again(
     words = list(first.words)
     speech = window.voice >= settings.voice
     for pieces in doubtful_utterances(window, words, settings, tail=tail):
-        second_words: list[Word] = []
+        second_words: Words = []
         for piece in pieces:
             second_words += recognise(_cut(window, piece)).words
 
@@ -98,11 +99,14 @@ def doubtful_utterances(
     if not timed:
         return []
     # frames of speech in stretched words
-    speech = window.voice >= settings.voice
+    voice = window.voice
+    speech = voice >= settings.voice
     frame_count = len(speech)
     doubtful = np.zeros(frame_count, bool)
     for word, following in pairwise(timed):
-        if not ends_sentence(word.text) and _is_stretched(window, word, settings):
+        if ends_sentence(word.text):
+            continue
+        if _is_stretched(window, word, settings):
             start = _frames(window, word)[0]
             end = _frames(window, following)[0]
             doubtful[start:end] = True
@@ -121,12 +125,10 @@ def doubtful_utterances(
 
     # the utterances that hold them
     groups: list[list[Frames]] = [[]]
-    utterances = find_speech(
-        window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
-    )
+    utterances = find_speech(voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS)
     for start, end in utterances:
-        first = start // FRAME
-        last = min(frame_count, -(-end // FRAME))
+        first = start // FRAME_SAMPLES
+        last = min(frame_count, -(-end // FRAME_SAMPLES))
         doubts = np.flatnonzero(doubtful[first:last])
         if len(doubts) < MIN_DOUBT_SECONDS * FRAMES_PER_SECOND:
             groups.append([])
@@ -135,7 +137,8 @@ def doubtful_utterances(
         else:
             first_doubt = first + int(doubts[0])
             last_doubt = first + int(doubts[-1])
-            groups.append([(first_doubt, last_doubt + 1)])
+            doubtful_frames = (first_doubt, last_doubt + 1)
+            groups.append([doubtful_frames])
             groups.append([])
     return [group for group in groups if group]
 
@@ -146,7 +149,8 @@ def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSet
 
     A stretched word covers nothing: where it is said is not known.
     """
-    confidence = np.zeros(len(window.voice), np.float32)
+    frame_count = len(window.voice)
+    confidence = np.zeros(frame_count, np.float32)
     for word in words:
         if word.span is None or _is_stretched(window, word, settings):
             continue
@@ -162,7 +166,8 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
     assert word.span is not None
     start = word.span.start - window.start
     end = word.span.end - window.start
-    first = max(0, int(start * FRAMES_PER_SECOND))
+    first = int(start * FRAMES_PER_SECOND)
+    first = max(0, first)
     last = round(end * FRAMES_PER_SECOND)
     return first, max(first + 1, last)
 
@@ -179,17 +184,15 @@ def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> boo
 def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
     first, last = frames
     start = window.start + first / FRAMES_PER_SECOND
-    samples = window.samples[first * FRAME : last * FRAME]
+    samples = window.samples[first * FRAME_SAMPLES : last * FRAME_SAMPLES]
     voice = window.voice[first:last]
     return AudioWindow(start, samples, voice, last=True)
 
 
-def _divide(
-    words: Sequence[Word], start: float, end: float
-) -> tuple[list[Word], list[Word], list[Word]]:
+def _divide(words: Sequence[Word], start: float, end: float) -> tuple[Words, Words, Words]:
     """Return the words before, in and after the seconds [start, end), by their middles; one without
     time goes along."""
-    parts: list[list[Word]] = [[], [], []]
+    parts: list[Words] = [[], [], []]
     side = 0
     for word in words:
         if word.span is not None:
@@ -200,19 +203,21 @@ def _divide(
     return before, inside, after
 
 
-def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) -> list[Word]:
+def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) -> Words:
     """Return the words of the sentences that are clear enough, or half covered by the first reading
     too."""
     # sentences of words
-    texts: list[str | None] = [word.text for word in words[1:]]
-    sentences: list[list[Word]] = [[]]
-    for word, following in zip(words, [*texts, None], strict=False):
+    sentences: list[Words] = [[]]
+    for number, word in enumerate(words):
         sentences[-1].append(word)
+        following = None
+        if number + 1 < len(words):
+            following = words[number + 1].text
         if ends_sentence(word.text, following):
             sentences.append([])
 
     # those that are clear enough
-    clear: list[Word] = []
+    clear: Words = []
     for sentence in filter(None, sentences):
         is_clear = False
         if len(sentence) >= MIN_WORDS:
@@ -230,13 +235,16 @@ def _clear_sentences(window: AudioWindow, words: Sequence[Word], covered: Mask) 
 
 def _mean_confidence(words: Sequence[Word]) -> float:
     """Return the mean probability of words, 1 where the recogniser gives none."""
-    confidences = [word.confidence for word in words if word.confidence is not None]
+    confidences = []
+    for word in words:
+        if word.confidence is not None:
+            confidences.append(word.confidence)
     if not confidences:
         return 1.0
     return float(np.mean(confidences))
 
 
-def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> list[Word]:
+def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Words:
     """Return the words with edges where the voice has them: a recogniser's own are some tenths of a
     second off.
 
@@ -244,7 +252,7 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettin
     after a silence.
     """
     voiced = window.voice >= settings.voice - HYSTERESIS_PROBABILITY
-    fitted: list[Word] = []
+    fitted: Words = []
     free = 0  # the first frame after the last word
     for word in words:
         if word.span is None:
@@ -256,23 +264,28 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettin
             start = word.span.start
             end = word.span.end
             first_voiced = int(frames[0])
-            voice_end = int(frames[-1]) + 1
+            last_voiced = int(frames[-1])
 
             # the start: after the last silence before the word, or later in it
             earliest = max(free, first_voiced - EARLY_FRAMES)
             silence = np.flatnonzero(~voiced[earliest:first_voiced])
             if len(silence) and first_voiced == first:
-                voice_start = earliest + int(silence[-1]) + 1
-                start = window.start + voice_start / FRAMES_PER_SECOND
+                start_frame: float = earliest + int(silence[-1]) + 1
+                start = window.start + start_frame / FRAMES_PER_SECOND
             elif first_voiced - first >= EDGE_FRAMES:
-                voice_start = first_voiced - EDGE_FRAMES / 2
-                start = window.start + voice_start / FRAMES_PER_SECOND
+                start_frame = first_voiced - EDGE_FRAMES / 2
+                start = window.start + start_frame / FRAMES_PER_SECOND
 
             # the end: where the voice ends before the word does
-            if last - voice_end >= EDGE_FRAMES:
-                end = window.start + (voice_end + EDGE_FRAMES / 2) / FRAMES_PER_SECOND
-            span = Span(round(start, 3), round(end, 3))
-            word = word.model_copy(update={"span": span})
+            end_frame = last_voiced + 1
+            if last - end_frame >= EDGE_FRAMES:
+                last_frame = end_frame + EDGE_FRAMES / 2
+                end = window.start + last_frame / FRAMES_PER_SECOND
+            start = round(start, 3)
+            end = round(end, 3)
+            span = Span(start, end)
+            change = {"span": span}
+            word = word.model_copy(update=change)
         free = last
         fitted.append(word)
     return fitted

@@ -4,8 +4,11 @@ is neither."""
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 from stepline.records import Sentence, Span, Word, covering_span
+
+Words: TypeAlias = list[Word]
 
 # A full stop after these ends nothing.
 _ABBREVIATIONS_TEXT = """
@@ -68,7 +71,7 @@ def start_and_end(sentence: Sentence) -> tuple[float, float]:
     return sentence.span.start, sentence.span.end
 
 
-def join_pieces(words: Sequence[Word]) -> list[Word]:
+def join_pieces(words: Sequence[Word]) -> Words:
     """Return the words with what Whisper times apart from them put back: "pull", "-up." are one
     word, so are "10", "%".
 
@@ -91,14 +94,16 @@ def join_pieces(words: Sequence[Word]) -> list[Word]:
 
 def _is_piece(text: str) -> bool:
     first_letter = text[0]
-    return not first_letter.isspace() and not first_letter.isalnum()
+    if first_letter.isspace():
+        return False
+    return not first_letter.isalnum()
 
 
 def _confidences(words: Sequence[Word]) -> list[float]:
     return [word.confidence for word in words if word.confidence is not None]
 
 
-def order_word_times(words: Sequence[Word]) -> list[Word]:
+def order_word_times(words: Sequence[Word]) -> Words:
     """Return the words with times that never run backwards: a start before the last word's start is
     moved to it."""
     ordered: list[Word] = []
@@ -123,13 +128,16 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
         return True
     stem = bare.rstrip(".").lower()
     stem = stem.lstrip(OPENING_MARKS)
-    is_initial = len(stem) == 1 and stem.isalpha() and stem != "i"
-    if stem in ABBREVIATION_WORDS or is_initial:
+    if stem in ABBREVIATION_WORDS:
+        return False
+    is_letter = len(stem) == 1 and stem.isalpha()
+    if is_letter and stem != "i":
         return False
     if following is None:
         return True
     next_text = following.strip()
-    if bare.endswith("...") and next_text[:1].islower():
+    goes_on = next_text[:1].islower()
+    if goes_on and bare.endswith("..."):
         return False
     is_decimal = stem.isdigit() and re.match(r"\d", next_text)
     return not is_decimal
@@ -137,8 +145,10 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
 
 def _runs_on(word: Word, following: Word) -> bool:
     """Return whether no mark and no capital letter parts two words."""
-    last_letter = word.text.strip()[-1:]
-    next_letter = following.text.strip()[:1]
+    text = word.text.strip()
+    next_text = following.text.strip()
+    last_letter = text[-1:]
+    next_letter = next_text[:1]
     return last_letter.isalnum() and next_letter.islower()
 
 
@@ -148,7 +158,7 @@ def _silence(word: Word, following: Word) -> float:
     return following.span.start - word.span.end
 
 
-def _split_long(words: list[Word], longest: float) -> list[list[Word]]:
+def _split_long(words: Words, longest: float) -> list[Words]:
     """Cut a run of words that lasts too long at its longest pause, again and again; never within 2
     words of an end."""
     spans = _spans(words)
@@ -158,13 +168,15 @@ def _split_long(words: list[Word], longest: float) -> list[list[Word]]:
     if seconds <= longest:
         return [words]
     cuts = range(MIN_PART_WORDS, len(words) - MIN_PART_WORDS + 1)
-    cut = max(cuts, key=lambda index: _cut_quality(words, index))
+    qualities = [_cut_quality(words, index) for index in cuts]
+    best = qualities.index(max(qualities))
+    cut = cuts[best]
     before = _split_long(words[:cut], longest)
     after = _split_long(words[cut:], longest)
     return before + after
 
 
-def _cut_quality(words: list[Word], index: int) -> tuple[float, float]:
+def _cut_quality(words: Words, index: int) -> tuple[float, float]:
     """Return how good it is to cut before words[index]: seconds of silence, then nearness to the
     middle."""
     last_word = words[index - 1]
@@ -172,7 +184,8 @@ def _cut_quality(words: list[Word], index: int) -> tuple[float, float]:
     last_text = last_word.text.rstrip()
     if last_text.endswith(PAUSE_MARKS):
         silence += COMMA_SECONDS
-    distance = abs(index - len(words) / 2)
+    middle = len(words) / 2
+    distance = abs(index - middle)
     return round(silence, 1), -distance
 
 

@@ -21,7 +21,7 @@ from stepline.asr.recogniser import RecogniserSwitch, read_together
 from stepline.asr.second_reading import fit_to_voice, read_again
 from stepline.asr.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME
+from stepline.asr.vad import FRAME_SAMPLES
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Rejected, Sentence, Transcript, Word
 
@@ -246,7 +246,7 @@ def _resume(
     last = sentences[-1]
     after = window.voiced(last.span.end, window.end)
     voiced_frames = float((after >= settings.voice).sum())
-    if voiced_frames * FRAME / SAMPLE_RATE > UNREAD_SECONDS:
+    if voiced_frames * FRAME_SAMPLES / SAMPLE_RATE > UNREAD_SECONDS:
         return last.span.end
     is_cut = not ends_sentence(last.text) or last.text.endswith("...")
     if is_cut and len(sentences) > 1:

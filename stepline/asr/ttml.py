@@ -9,7 +9,7 @@ from stepline.asr.caption_text import strip_speaker_marks
 from stepline.asr.shown_captions import ShownCaption, ShownLine, TimedPiece
 from stepline.asr.subtitles import MAX_TITLE_PERCENT, SubtitleFile
 from stepline.errors import CaptionError
-from stepline.limits import DEPTH
+from stepline.limits import MAX_DEPTH
 
 TTML_START = re.compile(r"\s*(?:<\?xml[^>]*\?>|<!--.*?-->|\s)*<(?:\w+:)?tt[\s>]", re.DOTALL)
 ENTITY_DECLARATION = re.compile(r"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
@@ -102,8 +102,8 @@ class _TtmlReader:
 
     def read_container(self, element: ElementTree.Element, outer: _Place, depth: int) -> None:
         """Read a body or division, and what is in it."""
-        if depth > DEPTH:
-            raise CaptionError(f"{self._name}: nested deeper than {DEPTH}; write it flatter")
+        if depth > MAX_DEPTH:
+            raise CaptionError(f"{self._name}: nested deeper than {MAX_DEPTH}; write it flatter")
         place = self._place(element, outer)
         self._note_text(element.text)
         in_turn = element.get("timeContainer") == "seq"
@@ -180,8 +180,8 @@ class _TtmlReader:
         self, element: ElementTree.Element, place: _Place, depth: int
     ) -> Iterator[tuple[str, _Place | None]]:
         """Yield the texts of a paragraph or span with the place of the timed span they are in."""
-        if depth > DEPTH:
-            raise CaptionError(f"{self._name}: nested deeper than {DEPTH}; write it flatter")
+        if depth > MAX_DEPTH:
+            raise CaptionError(f"{self._name}: nested deeper than {MAX_DEPTH}; write it flatter")
         span = None
         if element.get("begin") is not None and depth > 0:
             span = place

@@ -1,11 +1,15 @@
 """Where somebody speaks: Silero's voice detector, which faster-whisper carries."""
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
 from stepline.media.audio import SAMPLE_RATE, Samples
 
-FRAME = 512  # samples a frame of the detector, 32 ms
+Run: TypeAlias = tuple[int, int]  # first, last + 1
+
+FRAME_SAMPLES = 512  # samples per frame of the detector, 32 ms
 # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
 HYSTERESIS_PROBABILITY = 0.15
 
@@ -16,16 +20,15 @@ def voice_probability(samples: Samples) -> Samples:
 
     if not len(samples):
         return np.zeros(0, np.float32)
-    missing_count = -len(samples) % FRAME
+    missing_count = -len(samples) % FRAME_SAMPLES
     padded = np.pad(samples, (0, missing_count))
     detector = get_vad_model()
-    voice = np.asarray(detector(padded), np.float32)
+    voice = detector(padded)
+    voice = np.asarray(voice, np.float32)
     return voice.reshape(-1)
 
 
-def find_speech(
-    voice: Samples, *, threshold: float, gap: float, pad: float
-) -> list[tuple[int, int]]:
+def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
     """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; a pause under
     `gap` ends no run.
 
@@ -34,7 +37,7 @@ def find_speech(
     # Runs of frames: a pause that is too short joins two of them.
     runs: list[list[int]] = []
     is_speech = False
-    max_pause = gap * SAMPLE_RATE / FRAME
+    max_pause = gap * SAMPLE_RATE / FRAME_SAMPLES
     for index, probability in enumerate(voice):
         min_probability = threshold
         if is_speech:
@@ -49,12 +52,16 @@ def find_speech(
 
     # A run is widened, but never past the middle of the silence next to it.
     margin = round(pad * SAMPLE_RATE)
-    starts = [first * FRAME for first, _ in runs]
-    ends = [last * FRAME for _, last in runs]
+    starts = []
+    ends = []
+    for first, last in runs:
+        starts.append(first * FRAME_SAMPLES)
+        ends.append(last * FRAME_SAMPLES)
     limits = [0]
-    for end, start in zip(ends, starts[1:], strict=False):
-        limits.append((end + start) // 2)
-    limits.append(len(voice) * FRAME)
+    for number, start in enumerate(starts[1:]):
+        middle = (ends[number] + start) // 2
+        limits.append(middle)
+    limits.append(len(voice) * FRAME_SAMPLES)
     widened = []
     for number, start in enumerate(starts):
         low = limits[number]
@@ -71,16 +78,18 @@ def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
     silences = runs_of(voice < threshold)
     if not silences:
         return int(np.argmin(voice))
-    first, last = max(silences, key=_length_and_start)
+    longest = max(silences, key=_length_and_start)
+    first, last = longest
     return (first + last) // 2
 
 
-def _length_and_start(run: tuple[int, int]) -> tuple[int, int]:
+def _length_and_start(run: Run) -> tuple[int, int]:
     first, last = run
-    return last - first, first
+    length = last - first
+    return length, first
 
 
-def runs_of(mask: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+def runs_of(mask: npt.NDArray[np.bool_]) -> list[Run]:
     """Return the runs of True as (first, last + 1) index pairs, in order."""
     flags = mask.astype(np.int8)
     closed = np.concatenate(([0], flags, [0]))

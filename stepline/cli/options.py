@@ -261,17 +261,17 @@ part_options: Callable[[F], F] = combine_options(
 def part_from_options(options: dict[str, Any]) -> "Span | None":
     """Return the part of the video that --from and --to name; None where neither is given."""
     from stepline.errors import SettingsError
-    from stepline.limits import LATEST
+    from stepline.limits import MAX_SECOND
     from stepline.records import Span
 
     times = {"--from": options["begin"], "--to": options["end"]}
     if not any(times.values()):
         return None
-    limits = [0.0, LATEST]
+    limits = [0.0, MAX_SECOND]
     for index, (option, text) in enumerate(times.items()):
         if text is not None:
             seconds = read_seconds(text)
-            if seconds is None or seconds > LATEST:
+            if seconds is None or seconds > MAX_SECOND:
                 raise SettingsError(
                     f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
                 )

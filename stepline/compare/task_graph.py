@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError
 from stepline.grounding.task_graph import LIST_VIDEOS, TaskGraph
-from stepline.limits import LINES, LimitError, read_limited
+from stepline.limits import MAX_LINES_BYTES, LimitError, read_limited
 from stepline.outputs.text import one_line
 from stepline.pipeline.batch import read_texts
 
@@ -35,7 +35,7 @@ def read_task_graph(path: Path) -> TaskGraph:
     Raises SettingsError where the file holds no comparison, or one without common steps.
     """
     try:
-        comparison = TaskComparison.model_validate_json(read_limited(path, LINES))
+        comparison = TaskComparison.model_validate_json(read_limited(path, MAX_LINES_BYTES))
     except LimitError as error:
         raise SettingsError(f"{path}: {error}; {COMPARISON_CURE}") from error
     except OSError as error:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from stepline.atomic_files import files_below
 from stepline.errors import DatasetError
 from stepline.limits import (
-    ANNOTATIONS,
+    MAX_ANNOTATIONS_BYTES,
     LimitError,
     TarHeader,
     read_limited,
@@ -46,7 +46,7 @@ class RepeatedKeyError(ValueError):
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked when it is gzipped whatever its name. Raises DatasetError."""
     try:
-        return _unpacked(read_limited(path, ANNOTATIONS))
+        return _unpacked(read_limited(path, MAX_ANNOTATIONS_BYTES))
     except LimitError as error:
         raise DatasetError(f"{path}: {error}, {TOO_LARGE_CURE}") from error
     except IsADirectoryError as error:
@@ -61,7 +61,7 @@ def read_bytes(path: Path) -> bytes:
 def _unpacked(data: bytes) -> bytes:
     if not data.startswith(GZIP_MAGIC):
         return data
-    return unpack_limited(data, ANNOTATIONS)
+    return unpack_limited(data, MAX_ANNOTATIONS_BYTES)
 
 
 def read_text(path: Path) -> str:
@@ -204,7 +204,7 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
                     continue
                 name = f"{path}:{member.name}"
                 try:
-                    data = _unpacked(read_member(archive, member, ANNOTATIONS))
+                    data = _unpacked(read_member(archive, member, MAX_ANNOTATIONS_BYTES))
                 except LimitError as error:
                     raise DatasetError(f"{name}: {error}, {TOO_LARGE_CURE}") from error
                 tree = parse_json(name, _decode(Path(name), data))

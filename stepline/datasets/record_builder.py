@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from stepline.limits import LATEST, is_storable
+from stepline.limits import MAX_SECOND, is_storable
 from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Step, Transcript, Video
 
 
@@ -49,7 +49,7 @@ class DatasetRecords:
 NOT_FINITE = "the times are not finite numbers"
 LEFT_OUT = "marked as left out (-1)"
 NEGATIVE_START = "starts before the video does"
-TOO_LATE = f"lies past {LATEST:.0f} s"
+TOO_LATE = f"lies past {MAX_SECOND:.0f} s"
 REVERSED_SPAN = "ends before it starts"
 EMPTY_SPAN = "has no length"
 STARTS_PAST = "starts at or after the end of the video"
@@ -57,7 +57,7 @@ ENDS_PAST = "ends after the end of the video"
 NO_TEXT = "has no text"
 BAD_TEXT = "its text is not valid Unicode"
 REPEATED_SPAN = "the same span of the same step stands twice"
-BAD_DURATION = f"is not a finite number above 0, or more than {LATEST:.0f} s"
+BAD_DURATION = f"is not a finite number above 0, or more than {MAX_SECOND:.0f} s"
 REPEATED_ID = "its id was read before"
 NO_ID = "has no id"
 
@@ -76,7 +76,7 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
         return EMPTY_SPAN
     if end < start:
         return REVERSED_SPAN
-    if end > LATEST:
+    if end > MAX_SECOND:
         return TOO_LATE
     if duration is None or end <= duration:
         return None
@@ -110,7 +110,7 @@ class RecordBuilder:
         self.rejected: list[Rejected] = []
         self.steps: dict[str, Step] = {}
         self.sentences: list[Sentence] = []
-        if duration is not None and not 0 < duration <= LATEST:
+        if duration is not None and not 0 < duration <= MAX_SECOND:
             self.duration = None
             self.reject("duration", "", BAD_DURATION, repr(duration))
 

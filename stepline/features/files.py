@@ -20,7 +20,7 @@ import numpy as np
 
 from stepline.atomic_files import write_atomic
 from stepline.errors import ShapeError, StoreError, first_line
-from stepline.limits import FEATURES, check_zip, parse_json
+from stepline.limits import MAX_FEATURES_BYTES, check_zip, parse_json
 from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
@@ -223,7 +223,7 @@ def _source(source: Path | bytes) -> Any:
 
 
 def _read_numpy(source: Path | bytes) -> Any:
-    check_zip(source, FEATURES)
+    check_zip(source, MAX_FEATURES_BYTES)
     content = np.load(_source(source), allow_pickle=False)
     if isinstance(content, np.ndarray):
         return content

@@ -35,7 +35,7 @@ from stepline.features.store import (
     UNREADABLE_FILE,
     FeatureWriter,
 )
-from stepline.limits import FEATURES, LimitError, TarHeader, parse_json, read_member
+from stepline.limits import MAX_FEATURES_BYTES, LimitError, TarHeader, parse_json, read_member
 from stepline.records import Rejected
 
 DROPPED_NAME = "dropped.jsonl"  # next to the shards
@@ -151,7 +151,7 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
                 for member in members:
                     location = f"{path}:{member.name}"
                     try:
-                        data = read_member(archive, member, FEATURES)
+                        data = read_member(archive, member, MAX_FEATURES_BYTES)
                     except LimitError as error:
                         raise StoreError(
                             f"{location}: {error}, so no features; leave it out"

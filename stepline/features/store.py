@@ -32,7 +32,7 @@ from stepline.features.shard_index import (
     shards_of,
     write_index,
 )
-from stepline.limits import HEADER, parse_json
+from stepline.limits import MAX_HEADER_BYTES, parse_json
 from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.remote.cache import CachedFolder
 
@@ -97,7 +97,7 @@ def find_matrix(path: Path) -> ShardMatrix:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
             size = path.stat().st_size
             header = {}
-            if length <= min(size, HEADER):
+            if length <= min(size, MAX_HEADER_BYTES):
                 header = parse_json(file.read(length))
         entry = header[TENSOR_NAME]
         rows, width = entry["shape"]

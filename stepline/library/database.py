@@ -25,7 +25,7 @@ from threading import RLock
 from typing import Any, TypeAlias
 
 from stepline.errors import StoreError
-from stepline.limits import RECORD
+from stepline.limits import MAX_RECORD_BYTES
 from stepline.own_files import check_own_file, open_own_file
 
 Row: TypeAlias = tuple[Any, ...]
@@ -199,7 +199,7 @@ def check_database_files(path: Path) -> None:
 
 def distrust(connection: sqlite3.Connection) -> None:
     """Have SQLite read a file as a stranger's: nothing in it is larger than a record may be."""
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, RECORD)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
 
 

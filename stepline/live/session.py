@@ -19,7 +19,7 @@ import numpy as np
 
 from stepline.asr.audio_windows import AudioWindow
 from stepline.asr.recogniser import RecogniserSwitch
-from stepline.asr.vad import FRAME
+from stepline.asr.vad import FRAME_SAMPLES
 from stepline.live.events import LiveEvent, LiveLog
 from stepline.live.options import LiveOptions
 from stepline.live.pacing import Pacing
@@ -144,7 +144,7 @@ class LiveSession:
         if not self.options.texts:
             check_writer(self.settings.writing)
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
-        voice = np.ones(-(-len(silence) // FRAME), np.float32)
+        voice = np.ones(-(-len(silence) // FRAME_SAMPLES), np.float32)
         self._speech.recognise(AudioWindow(0.0, silence, voice, False))
         sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
         if not self.options.texts:

@@ -11,7 +11,7 @@ from stepline.grounding.online import MAX_LAG_SECONDS, OnlineGrounder
 from stepline.grounding.recipe_filter import MAX_LINES
 from stepline.grounding.task_graph import GraphPrior
 from stepline.grounding.windows import GroundingWindow, cut_steps, to_video_time
-from stepline.limits import LATEST
+from stepline.limits import MAX_SECOND
 from stepline.live.events import EmitEvent
 from stepline.live.options import LiveOptions
 from stepline.live.pictures import LivePicture, LiveVision
@@ -151,7 +151,7 @@ class ShownSteps:
         )
 
     def _remembered(self) -> GroundingWindow:
-        context = Span(float(self.begin), LATEST)
+        context = Span(float(self.begin), MAX_SECOND)
         return GroundingWindow(context, tuple(range(len(self.grounded))), frozenset())
 
     def _in_source_time(self, steps: Sequence[Step]) -> Sequence[Step]:

@@ -34,7 +34,7 @@ from stepline.asr.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.asr.second_reading import fit_to_voice
 from stepline.asr.sentences import ends_sentence, join_pieces, split_sentences
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, voice_probability
+from stepline.asr.vad import FRAME_SAMPLES, voice_probability
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Rejected, Sentence, Span, Word
 
@@ -55,7 +55,7 @@ MARGIN_SECONDS = 2.0  # of silence that stay before a voice may begin
 # tenths
 EDITS_PER_SECOND = 3.0
 OVERLAP_SECONDS = 0.5  # before the sound in which committed words may still be heard in it
-FRAME_SECONDS = FRAME / SAMPLE_RATE
+FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,15 @@ class LiveTranscriber:
 
         # where the voice is
         voice = voice_probability(np.concatenate([self._context, self._samples]))
-        voice = voice[len(self._context) // FRAME :]
+        voice = voice[len(self._context) // FRAME_SAMPLES :]
         window = AudioWindow(self._start, self._samples, voice, last)
         voiced = np.flatnonzero(voice >= settings.voice)
         silent_frames = len(voice) - 1 - voiced[-1] if len(voiced) else len(voice)
-        silence = silent_frames * FRAME / SAMPLE_RATE
+        silence = silent_frames * FRAME_SAMPLES / SAMPLE_RATE
         if not len(voiced) and not self._expected and not self._open:
             self._leave_behind(window, window.end - MARGIN_SECONDS)
             return HeardSentences()
-        voice_end = window.start + (len(voice) * FRAME / SAMPLE_RATE - silence)
+        voice_end = window.start + (len(voice) * FRAME_SAMPLES / SAMPLE_RATE - silence)
         is_quiet = last or silence >= SILENCE_SECONDS
 
         # what it says, unless it would read the same again
@@ -168,7 +168,9 @@ class LiveTranscriber:
             if words and words[-1].span:
                 words_end = words[-1].span.end
             after = (window.voiced(words_end, window.end) >= settings.voice).sum()
-            unread = float(after) * FRAME / SAMPLE_RATE > UNREAD_SECONDS and not self._expected
+            unread = (
+                float(after) * FRAME_SAMPLES / SAMPLE_RATE > UNREAD_SECONDS and not self._expected
+            )
         self._read_to = voice_end if is_quiet else -1.0
 
         # which sentences are closed and believed, and which sound is read for good
@@ -299,7 +301,7 @@ class LiveTranscriber:
 
     def _leave_behind(self, window: AudioWindow, second: float) -> None:
         """Let the sound begin at `second`; whole frames go, so that the detector's stay aligned."""
-        count = max(0, int((second - self._start) * SAMPLE_RATE / FRAME)) * FRAME
+        count = max(0, int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)) * FRAME_SAMPLES
         self._context = context_of(np.concatenate([self._context, window.samples[:count]]))
         self._samples = self._samples[count:]
         self._start += min(count, len(window.samples)) / SAMPLE_RATE

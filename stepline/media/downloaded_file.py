@@ -4,7 +4,7 @@ import codecs
 from pathlib import Path
 
 from stepline.errors import MediaError
-from stepline.limits import LATEST
+from stepline.limits import MAX_SECOND
 from stepline.media.container import open_media
 from stepline.media.settings import MediaSettings
 
@@ -21,7 +21,9 @@ TEXT_STARTS = (
 )
 TEXT_START_BYTES = 1024
 # whether a file is a medium at all; what of it is too large, its reader says
-ANY_SIZE = MediaSettings(max_bytes=2**40, max_duration=LATEST, max_streams=1000, max_pixels=10**9)
+ANY_SIZE = MediaSettings(
+    max_bytes=2**40, max_duration=MAX_SECOND, max_streams=1000, max_pixels=10**9
+)
 
 
 def text_kind(path: Path) -> str | None:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from stepline.limits import LATEST
+from stepline.limits import MAX_SECOND
 from stepline.settings import Bytes, Count, NonNegative, Positive, Settings
 
 # It decides results: NVDEC gives NV12, which becomes other pixels at full size, and MPEG-2 and
@@ -25,7 +25,7 @@ class MediaSettings(Settings):
     leave out."""
 
     max_bytes: Bytes = 32 * 2**30  # bytes; a day of 720p is about 20 GiB
-    max_duration: Annotated[float, Field(gt=0.0, le=LATEST)] = 12 * 3600.0  # s
+    max_duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] = 12 * 3600.0  # s
     max_streams: Count = 64  # tracks in one file; films have about 20
     max_pixels: Count = 8192 * 4352  # pixels of one picture; 8K video fits
     # leave out frames that no other one needs, where far fewer are wanted than there are

@@ -33,14 +33,17 @@ class MarkReader:
     def read_marks(self, words: Sequence[str]) -> Array:
         """Return P of each of WORD_MARKS after each word, (W, 4); marks that words carry are not
         looked at."""
-        no_rows = np.zeros((0, len(WORD_MARKS)), np.float32)
+        mark_count = len(WORD_MARKS)
+        no_rows = np.zeros((0, mark_count), np.float32)
         rows = [no_rows]
-        windows = stretch_windows(words, self._encoder.tokenizer)
+        tokenizer = self._encoder.tokenizer
+        windows = stretch_windows(words, tokenizer)
         for window, hidden in self._encoder.encode(windows):
             span = window.spans[0]
             vectors = word_means(hidden, span.starts)  # (W, D)
+            others = vectors[1:]
             end = np.zeros_like(vectors[:1])
-            following = np.concatenate([vectors[1:], end])
+            following = np.concatenate([others, end])
             both = np.hstack([vectors, following])
             marks = self._encoder.head("mark", both)
             rows.append(marks)
@@ -49,5 +52,5 @@ class MarkReader:
 
 @functools.cache
 def load_mark_reader(path: Path | None = None) -> MarkReader:
-    """Return the reader of marks, loaded once a process."""
+    """Return the reader of marks, loaded once per process."""
     return MarkReader(path)

@@ -29,8 +29,9 @@ WEIGHTS_FILE: Final = "narration_tagger.safetensors"
 class SentenceReading:
     """What the tagger says of a sentence of W words.
 
-    kinds: P of each of SENTENCE_KINDS, (8,). edits: P of each of WORD_EDITS a word, (W, 5). verbs: P of each of
-    the tagger's front verbs, (V,). clauses: what it says of each clause, where there are several.
+    kinds: P of each of SENTENCE_KINDS, (8,). edits: P of each of WORD_EDITS per word, (W, 5). verbs: P
+    of each of the tagger's front verbs, (V,). clauses: what it says of each clause, where there are
+    several.
     """
 
     kinds: Array
@@ -72,7 +73,8 @@ class NarrationTagger:
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(parts) == 1 for parts in clauses):
             return readings
-        clause_readings = iter(self._read(list(chain.from_iterable(clauses))))
+        all_clauses = list(chain(*clauses))
+        clause_readings = iter(self._read(all_clauses))
         with_clauses = []
         for reading, parts in zip(readings, clauses, strict=True):
             own = tuple(islice(clause_readings, len(parts)))
@@ -83,19 +85,21 @@ class NarrationTagger:
 
     def _read(self, sentences: Sequence[str]) -> list[SentenceReading]:
         readings: dict[int, SentenceReading] = {}
-        windows = sentence_windows(sentences, self._encoder.tokenizer)
+        tokenizer = self._encoder.tokenizer
+        windows = sentence_windows(sentences, tokenizer)
         for window, hidden in self._encoder.encode(windows):
             for span in window.spans:
                 words = word_means(hidden, span.starts)  # (W, D)
                 sentence = hidden[:1]
                 if len(words):
                     sentence = words.mean(axis=0, keepdims=True)
-                sentences_of_words = np.repeat(sentence, len(words), axis=0)
+                count = len(words)
+                sentences_of_words = np.repeat(sentence, count, axis=0)
                 both = np.hstack([words, sentences_of_words])
-                kinds = self._encoder.head("kind", sentence)[0]
+                kinds = self._encoder.head("kind", sentence)
                 edits = self._encoder.head("edit", both)
-                verbs = self._encoder.head("verb", sentence)[0]
-                reading = SentenceReading(kinds, edits, verbs)
+                verbs = self._encoder.head("verb", sentence)
+                reading = SentenceReading(kinds[0], edits, verbs[0])
                 readings[span.number] = reading
         return [readings[number] for number in range(len(sentences))]
 
@@ -105,12 +109,13 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)
     front_verbs = metadata.get("front_verbs")
     if not isinstance(front_verbs, list) or not front_verbs:
+        file = path or WEIGHTS_FILE
         cure = "give a file that `stepline train writer` wrote"
-        raise ModelError(f"{path or WEIGHTS_FILE}: no narration tagger (no front verbs); {cure}")
+        raise ModelError(f"{file}: no narration tagger (no front verbs); {cure}")
     return weights, tuple(front_verbs)
 
 
 @functools.cache
 def load_tagger(path: Path | None = None) -> NarrationTagger:
-    """Return the tagger, loaded once a process."""
+    """Return the tagger, loaded once per process."""
     return NarrationTagger(path)

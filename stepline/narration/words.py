@@ -8,7 +8,7 @@ Kind: TypeAlias = Literal[
 ]
 SENTENCE_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
-# what stands after a word
+# what comes after a word
 Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
 WORD_MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 
@@ -41,7 +41,7 @@ ENGLISH_SHARE: Final = 0.12
 
 
 def spoken_words(text: str) -> list[str]:
-    """Return the words of a sentence, without marks that stand alone."""
+    """Return the words of a sentence, without marks that are alone."""
     words = []
     for word in text.split():
         if any(letter.isalnum() for letter in word):
@@ -75,7 +75,8 @@ def clauses_of_speech(text: str) -> list[str]:
     clauses = []
     begin = 0
     for place in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
-        joins = words[place].lower().strip(OUTER_MARKS) in JOINING_WORDS
+        word = words[place].lower()
+        joins = word.strip(OUTER_MARKS) in JOINING_WORDS
         is_part = joins or mark_after(words[place - 1]) != "none"
         if is_part and place - begin >= MIN_CLAUSE_WORDS:
             clauses.append(" ".join(words[begin:place]))
@@ -85,7 +86,8 @@ def clauses_of_speech(text: str) -> list[str]:
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Tell whether enough of the (lower-case) words are English function words; an empty text is
+    """Return whether enough of the (lower-case) words are English function words; an empty text is
     not refused."""
     count = sum(word in FUNCTION_WORDS for word in words)
-    return count >= ENGLISH_SHARE * len(words)
+    min_count = ENGLISH_SHARE * len(words)
+    return count >= min_count

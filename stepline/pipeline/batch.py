@@ -21,7 +21,7 @@ import numpy.typing as npt
 from stepline.atomic_files import check_writable, remove_partial_files
 from stepline.device import current_device, set_device
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
-from stepline.limits import LINES, TEXTS, LimitError, read_limited
+from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
 from stepline.locks import lock_output
 from stepline.numeric import one_blas_thread
 from stepline.pipeline.captions_alone import read_media_info
@@ -442,7 +442,7 @@ def read_texts(path: Path) -> tuple[str, ...]:
     Raises SettingsError when the file cannot be read as text or holds no line.
     """
     try:
-        text = read_limited(path, LINES).decode("utf-8-sig")
+        text = read_limited(path, MAX_LINES_BYTES).decode("utf-8-sig")
     except LimitError as error:
         raise SettingsError(f"--texts {path}: {error}; give fewer lines") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -453,7 +453,7 @@ def read_texts(path: Path) -> tuple[str, ...]:
     texts = tuple(line for line in lines if any(letter.isalpha() for letter in line))
     if not texts:
         raise SettingsError(f"--texts {path}: holds no line of text; write one line a step")
-    if len(texts) > TEXTS:
-        count = f"{len(texts)} lines are more than {TEXTS}"
+    if len(texts) > MAX_TEXTS:
+        count = f"{len(texts)} lines are more than {MAX_TEXTS}"
         raise SettingsError(f"--texts {path}: {count}; give those of this video")
     return texts

@@ -75,7 +75,7 @@ def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool
 
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
     """Return for how long somebody speaks at the beginning of a track."""
-    from stepline.asr.vad import FRAME, voice_probability
+    from stepline.asr.vad import FRAME_SAMPLES, voice_probability
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
 
     media = settings.media.model_copy(update={"audio_track": number})
@@ -88,7 +88,7 @@ def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> f
             if block.start >= SECONDS_HEARD:
                 break
             voiced += int((voice_probability(block.samples) >= VOICE_PROBABILITY).sum())
-    return voiced * FRAME / SAMPLE_RATE
+    return voiced * FRAME_SAMPLES / SAMPLE_RATE
 
 
 # ISO 639-1 and what files mark it as, ISO 639-2 in both its forms; others as they are

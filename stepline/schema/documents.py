@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from stepline.atomic_files import write_atomic
 from stepline.compare import TaskComparison
 from stepline.errors import SettingsError
-from stepline.limits import LATEST
+from stepline.limits import MAX_SECOND
 from stepline.live.events import LiveEvent
 from stepline.pipeline.request import StepsSettings
 from stepline.records import RECORD_VERSION, Record
@@ -27,7 +27,7 @@ Schema: TypeAlias = dict[str, Any]
 
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 FILE_SUFFIX: Final = ".schema.json"
-SECONDS_SCHEMA: Final[Schema] = {"type": "number", "minimum": 0.0, "maximum": LATEST}
+SECONDS_SCHEMA: Final[Schema] = {"type": "number", "minimum": 0.0, "maximum": MAX_SECOND}
 NULLABLE_SECONDS_SCHEMA: Final[Schema] = {"anyOf": [SECONDS_SCHEMA, {"type": "null"}]}
 PAIR_SCHEMA: Final[Schema] = {
     "description": "Start and end in seconds, start < end.",

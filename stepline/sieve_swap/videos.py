@@ -34,7 +34,7 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.datasets.files import Node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
-from stepline.limits import LATEST
+from stepline.limits import MAX_SECOND
 from stepline.parquet import read_text_column
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
@@ -163,7 +163,7 @@ def seconds_of(cell: str) -> float | None:
         value = float(cell)
     except ValueError:
         return None
-    if not 0 < value <= LATEST:
+    if not 0 < value <= MAX_SECOND:
         return None
     return value
 

@@ -60,8 +60,9 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
         return _embed(texts, encoder, batch)
     key = (encoder, batch, *texts)
     if key not in stored:
-        stored[key] = _embed(texts, encoder, batch)
-        stored[key].flags.writeable = False
+        vectors = _embed(texts, encoder, batch)
+        vectors.flags.writeable = False
+        stored[key] = vectors
     return stored[key]
 
 
@@ -69,7 +70,8 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
     # batches of different texts, of similar length
     different_texts = list(dict.fromkeys(texts))
     tokens = encoder.tokenize(different_texts)
-    longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
+    lengths = [len(ids) for ids in tokens]
+    longest_first = sorted(range(len(tokens)), key=lambda row: -lengths[row])
     batches = []
     for start in range(0, len(tokens), batch):
         batches.append(longest_first[start : start + batch])
@@ -80,7 +82,8 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
     threads = 1
     if not encoder.device.needs_torch:
         threads = cpu_threads()
-    vectors = np.empty((len(tokens), encoder.dim), dtype=np.float32)
+    shape = (len(tokens), encoder.dim)
+    vectors = np.empty(shape, dtype=np.float32)
     batch_vectors = run_batches(encode, batches, threads=threads)
     for rows, encoded in zip(batches, batch_vectors, strict=True):
         vectors[rows] = encoded
@@ -88,7 +91,9 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
         return vectors
 
     # a row per text
-    row_of = {text: row for row, text in enumerate(different_texts)}
+    row_of = {}
+    for row, text in enumerate(different_texts):
+        row_of[text] = row
     rows = [row_of[text] for text in texts]
     return vectors[rows]
 

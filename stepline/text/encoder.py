@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from stepline.device import Device, current_device
 from stepline.errors import ModelError
-from stepline.limits import HEADER, parse_json
+from stepline.limits import MAX_HEADER_BYTES, parse_json
 from stepline.onnx_graph import OnnxGraph
 from stepline.records import Matrix
 from stepline.text.encoder_config import (
@@ -307,7 +307,7 @@ def _tensor_places(path: Path) -> Iterator[tuple[str, TensorPlace]]:
     """Yield the tensors of a safetensors file by name."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
-        header = parse_json(file.read(min(length, HEADER)))
+        header = parse_json(file.read(min(length, MAX_HEADER_BYTES)))
     for name, entry in header.items():
         if name == "__metadata__":
             continue

@@ -8,7 +8,7 @@ import pytest
 from stepline.asr import audio_windows as tapes
 from stepline.asr.audio_windows import AudioWindower
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, find_speech, middle_of_longest_silence
+from stepline.asr.vad import FRAME_SAMPLES, find_speech, middle_of_longest_silence
 from stepline.media import AudioBlock
 from stepline.media.audio import SAMPLE_RATE, Samples
 
@@ -20,7 +20,7 @@ def _loud_is_voice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for the voice detector: a frame is speech where it is loud."""
 
     def voice(samples: Samples) -> Samples:
-        padded = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
+        padded = np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
         return np.asarray(np.abs(padded).mean(axis=1) > 0.1, np.float32)
 
     monkeypatch.setattr(tapes, "voice_probability", voice)
@@ -44,14 +44,14 @@ def test_windows_hold_every_sample_once_whatever_the_blocks(size: float) -> None
     assert np.array_equal(np.concatenate([window.samples for window in found]), samples)
     assert all(len(window.samples) <= 10 * SAMPLE_RATE for window in found)
     assert [window.last for window in found] == [False] * (len(found) - 1) + [True]
-    assert all(len(window.voice) == -(-len(window.samples) // FRAME) for window in found)
+    assert all(len(window.voice) == -(-len(window.samples) // FRAME_SAMPLES) for window in found)
 
 
 def test_a_window_ends_in_the_silence_near_its_end() -> None:
     samples = ramp(20.0)
     samples[8 * SAMPLE_RATE : 9 * SAMPLE_RATE] = 0.0
     first = next(iter(AudioWindower(SETTINGS).windows(blocks(samples))))
-    assert first.end == pytest.approx(8.5, abs=2 * FRAME / SAMPLE_RATE)
+    assert first.end == pytest.approx(8.5, abs=2 * FRAME_SAMPLES / SAMPLE_RATE)
 
 
 def test_resume_starts_the_next_window_earlier_but_never_stands_still() -> None:
@@ -98,7 +98,10 @@ def test_speech_keeps_short_pauses_and_pads_without_overlap() -> None:
     voice = np.zeros(100, np.float32)
     voice[[*range(10, 20), *range(24, 30), *range(80, 90)]] = 1.0
     runs = find_speech(voice, threshold=0.5, gap=1.0, pad=0.064)
-    assert runs == [(8 * FRAME, 32 * FRAME), (78 * FRAME, 92 * FRAME)]
+    assert runs == [
+        (8 * FRAME_SAMPLES, 32 * FRAME_SAMPLES),
+        (78 * FRAME_SAMPLES, 92 * FRAME_SAMPLES),
+    ]
 
 
 def test_the_quietest_place_is_the_middle_of_the_last_longest_silence() -> None:

@@ -20,7 +20,7 @@ from stepline.asr.second_reading import (
     read_again,
 )
 from stepline.asr.transcribe import SentenceCollector
-from stepline.asr.vad import FRAME
+from stepline.asr.vad import FRAME_SAMPLES
 from stepline.media import read_sound
 from stepline.records import Sentence, Span, Word
 
@@ -34,7 +34,7 @@ def window(*speech: tuple[float, float], seconds: float = 20.0, start: float = 0
     voice = np.zeros(int(seconds * FRAMES_PER_SECOND), np.float32)
     for first, last in speech:
         voice[round(first * FRAMES_PER_SECOND) : round(last * FRAMES_PER_SECOND)] = 1.0
-    return AudioWindow(start, np.zeros(len(voice) * FRAME, np.float32), voice, last=True)
+    return AudioWindow(start, np.zeros(len(voice) * FRAME_SAMPLES, np.float32), voice, last=True)
 
 
 def said(text: str, start: float, end: float, confidence: float = 0.9) -> list[Word]:

@@ -6,7 +6,7 @@ import random
 import numpy as np
 
 from stepline.asr.audio_windows import WindowTranscript
-from stepline.asr.vad import FRAME
+from stepline.asr.vad import FRAME_SAMPLES
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Span, Word
 
@@ -37,7 +37,7 @@ def sound(words, seconds, *, begin=0.0):
 
 def loudness(samples):
     """P(voice) of each frame, as the detector would say of this sound."""
-    padded = np.pad(np.abs(samples), (0, -len(samples) % FRAME)).reshape(-1, FRAME)
+    padded = np.pad(np.abs(samples), (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
     return (padded.max(1) > 0.1).astype(np.float32)
 
 

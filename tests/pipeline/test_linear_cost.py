@@ -15,7 +15,7 @@ from stepline.asr.captions import read_captions
 from stepline.errors import CaptionError, SettingsError
 from stepline.grounding import fusion
 from stepline.grounding.settings import GroundSettings
-from stepline.limits import CUE
+from stepline.limits import MAX_CUE_CHARS
 from stepline.pipeline import understand
 from stepline.pipeline.batch import read_texts
 from stepline.pipeline.request import Request, StepsSettings
@@ -64,10 +64,10 @@ def test_captions_are_read_in_linear_calls_and_memory(tmp_path):
 
 def test_one_endless_cue_is_left_out(tmp_path):
     path = tmp_path / "c.srt"
-    path.write_text(srt(2) + f"3\n00:00:09,000 --> 00:00:19,000\n{'slice it. ' * CUE}\n")
+    path.write_text(srt(2) + f"3\n00:00:09,000 --> 00:00:19,000\n{'slice it. ' * MAX_CUE_CHARS}\n")
     read = read_captions(path)
     assert len(read.transcript.sentences) == 2
-    assert [row.reason for row in read.dropped] == [f"it has more than {CUE} characters"]
+    assert [row.reason for row in read.dropped] == [f"it has more than {MAX_CUE_CHARS} characters"]
 
 
 def test_more_words_than_any_video_says_are_refused(tmp_path, monkeypatch):

@@ -102,7 +102,10 @@ def test_words_are_looked_up_in_the_file(tmp_path, kind):
     from safetensors.torch import save_file
 
     table = np.random.default_rng(0).normal(size=(7, 4)).astype(kind)
-    save_file({f"bert.{encoder.WORD_VECTORS_NAME}": torch.from_numpy(table)}, tmp_path / "model.safetensors")
+    save_file(
+        {f"bert.{encoder.WORD_VECTORS_NAME}": torch.from_numpy(table)},
+        tmp_path / "model.safetensors",
+    )
     words = encoder.WordTable(tmp_path, SimpleNamespace(kind="bert"))
     ids = np.array([[6, 0, 6], [2, 3, 0]])
     assert words[ids].dtype == np.float32

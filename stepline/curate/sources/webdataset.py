@@ -27,7 +27,7 @@ from stepline.curate.sources.files import (
 from stepline.curate.stage import FOLDER_MARK, SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.language_tags import split_language
-from stepline.limits import LATEST, LimitError, TarHeader, parse_json_text
+from stepline.limits import MAX_SECOND, LimitError, TarHeader, parse_json_text
 from stepline.remote import RemotePath
 
 NUMBER_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
@@ -209,6 +209,6 @@ def _about(
         if isinstance(tree.get(name), str) and tree[name]:
             about[name] = tree[name]
     duration = tree.get("duration")
-    if isinstance(duration, (int, float)) and duration is not True and 0 < duration <= LATEST:
+    if isinstance(duration, (int, float)) and duration is not True and 0 < duration <= MAX_SECOND:
         about["duration"] = float(duration)
     return about, False

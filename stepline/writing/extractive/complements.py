@@ -244,7 +244,7 @@ def tokens_of(head: "Token", keep: "KeepChance | None" = None) -> "Complement":
     keep: asides that it would keep stay, for they say which or where.
     """
     tokens = sorted(head.subtree, key=token_index)
-    dropped = set()
+    dropped: set[int] = set()
     for token in tokens:
         if not _is_aside(token, head):
             continue

@@ -239,7 +239,7 @@ def _is_not_me(clause: Clause) -> bool:
 
 
 def _says_nothing(clause: Clause) -> bool:
-    lemma = clause.verb.lemma_
+    lemma: str = clause.verb.lemma_
     if clause.verb.tag_ == "MD":
         return True  # the parser missed the verb
     if lemma in ("do", "try", "make"):

@@ -24,13 +24,14 @@ _HOLLOW_WORDS = word_set(
 )
 
 
+Steps: TypeAlias = tuple[Step, ...]
 ActionWords: TypeAlias = tuple[str, ...]
 SentenceNumber: TypeAlias = int | None
 NO_SENTENCE = -1  # number of the sentence of a step without sources
 ANY_SENTENCE = None
 
 
-def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> tuple[Step, ...]:
+def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> Steps:
     """Return the steps in their order, the later of two equal ones folded into the first.
 
     Equal means the same words but for articles, possessives and fillers, told at most `near`
@@ -78,7 +79,7 @@ def _merged(step: Step, repeat: Step) -> Step:
     return step.model_copy(update=changes)
 
 
-def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
+def number_steps(steps: Iterable[Step]) -> Steps:
     """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to
     avoid."""
     numbered = []
@@ -93,7 +94,9 @@ def _action_words(text: str) -> ActionWords:
     """Return the words that say which action it is."""
     words = re.findall(r"\w+", text.lower())
     action_words = [word for word in words if word not in _HOLLOW_WORDS]
-    return tuple(action_words or words)
+    if not action_words:
+        return tuple(words)
+    return tuple(action_words)
 
 
 # Cosine of two steps told near each other from which they say the same; by eye on narrations.
@@ -107,7 +110,7 @@ def fold_by_meaning(
     near: int = NEAR_SENTENCES,
     embed: Callable[[Sequence[str]], Matrix] = embed,
     differ: Callable[[str, str], bool] = lambda text, other: False,  # noqa: ARG005
-) -> tuple[Step, ...]:
+) -> Steps:
     """Return the steps, the later of two that mean the same folded into the first.
 
     Only steps told at most `near` sentences apart, and of the same kind: do or avoid. embed: texts
@@ -120,14 +123,17 @@ def fold_by_meaning(
     rows: list[int] = []
     for row, step in enumerate(steps):
         twin = None
-        for place in range(len(remaining) - 1, -1, -1):
+        for place in reversed(range(len(remaining))):
             earlier = remaining[place]
             if not earlier.sources or not step.sources:
                 continue
-            if step.sources[0] - earlier.sources[-1] > near:
+            distance = step.sources[0] - earlier.sources[-1]
+            if distance > near:
                 break
-            cosine = float(vectors[row] @ vectors[rows[place]])
-            is_same = cosine >= _min_cosine(step.text, earlier.text)
+            earlier_row = rows[place]
+            cosine = float(vectors[row] @ vectors[earlier_row])
+            min_cosine = _min_cosine(step.text, earlier.text)
+            is_same = cosine >= min_cosine
             same_kind = instruction_kind(step.text) == instruction_kind(earlier.text)
             if is_same and same_kind and not differ(earlier.text, step.text):
                 twin = place
@@ -145,6 +151,8 @@ def fold_by_meaning(
 
 def _min_cosine(text: str, other: str) -> float:
     """Return the cosine from which two texts are the same step."""
-    if text.split()[:1] == other.split()[:1]:
+    verb = text.split()[:1]
+    other_verb = other.split()[:1]
+    if verb == other_verb:
         return SAME_VERB_COSINE
     return SAME_COSINE

@@ -15,14 +15,16 @@ make sure your fingers                      lost its end
 
 from typing import TYPE_CHECKING, Final
 
+from stepline.narration.words import word_set
+
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
 PAST_TAGS: Final = ("VBD", "VBN")
 SEEING_VERBS: Final = frozenset(("see", "notice"))
 # With a subject and an object they tell how things are.
-STATE_VERBS: Final = frozenset(("have", "want", "need", "like", "love", "know", "see"))
-SUBJECT_WORDS: Final = frozenset(("i", "we", "you", "they"))
+STATE_VERBS: Final = word_set("have want need like love know see")
+SUBJECT_WORDS: Final = word_set("i we you they")
 CONDITION_WORDS: Final = frozenset(("if", "unless"))
 MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
 
@@ -40,7 +42,8 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
         return "tells which thing is meant"
     if _tells_state(verb):
         return "tells a state, not an action"
-    if any(child.lower_ == "how" and child.i < verb.i for child in verb.children):
+    before = [child.lower_ for child in verb.children if child.i < verb.i]
+    if "how" in before:
         return "tells how something is done, and nobody does it"
     if _is_conditional(verb):
         return "tells a condition"
@@ -86,10 +89,12 @@ def _words(verb: "Token", relation: str) -> list[str]:
 
 def _tells_what_is_seen(verb: "Token") -> bool:
     """Return whether "you see" has a clause of its own, or "you can see" anything."""
-    has_subject = any(child.lower_ in ("you", "we") for child in verb.children)
-    has_clause = any(child.dep_ == "ccomp" and child.i > verb.i for child in verb.children)
+    words = {child.lower_ for child in verb.children}
+    if words.isdisjoint(("you", "we")):
+        return False
     has_modal = any(child.tag_ == "MD" for child in verb.children)
-    return has_subject and (has_clause or has_modal)
+    relations = [child.dep_ for child in verb.children if child.i > verb.i]
+    return has_modal or "ccomp" in relations
 
 
 def flaw_of_step(doc: "Doc") -> str | None:
@@ -103,7 +108,8 @@ def flaw_of_step(doc: "Doc") -> str | None:
     is_make_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
     if is_make_sure:
         return "its end was lost"
-    if doc[0].lower_ not in ("make", "be") or doc[1].lower_ != "sure":
+    has_sure = doc[1].lower_ == "sure"
+    if not has_sure or doc[0].lower_ not in ("make", "be"):
         return None
     for token in doc[1:]:
         if token.pos_ in ("VERB", "AUX"):

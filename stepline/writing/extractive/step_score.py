@@ -57,21 +57,25 @@ def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) ->
 
     # next to the narration's own mean, for captions and recognisers cut speech differently
     context.append(np.full(count, step.mean()))
-    lengths = np.log([len(spoken_words(text)) + 1.0 for text in texts])
+    word_counts = [len(spoken_words(text)) for text in texts]
+    lengths = np.log([count + 1.0 for count in word_counts])
     context.append(lengths - lengths.mean())
 
     # words, clauses, grammar
     edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 4)
     clauses = np.stack([_clause_features(reading) for reading in readings])  # (S, 6)
-    columns = [log_kinds, np.stack(context, axis=1), edits, clauses, grammar_findings(texts)]
+    grammar = grammar_findings(texts)  # (S, 2)
+    neighbours = np.stack(context, axis=1)
+    columns = [log_kinds, neighbours, edits, clauses, grammar]
     return np.concatenate(columns, axis=1)
 
 
 def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
     """Return log P of each kind of each reading, (S, 8)."""
     kinds = np.stack([reading.kinds for reading in readings])
-    kinds = kinds.astype(np.float64)
-    return np.log(kinds + MIN_PROBABILITY)
+    probabilities: Array = kinds.astype(np.float64)
+    logarithms: Array = np.log(probabilities + MIN_PROBABILITY)
+    return logarithms
 
 
 def _edit_features(reading: SentenceReading) -> Array:
@@ -79,13 +83,17 @@ def _edit_features(reading: SentenceReading) -> Array:
     if not len(reading.edits):
         return np.zeros(4)
     edits = reading.edits.astype(np.float64)
-    verb = edits[:, WORD_EDITS.index("verb")]  # (W,)
-    following = edits[:, WORD_EDITS.index("next")]
-    action = verb + following
-    stays = 1 - edits[:, WORD_EDITS.index("drop")]
-    name = edits[:, WORD_EDITS.index("name")]
-    no_verb = reading.verbs[0]
-    return np.array([action.max(), stays.mean(), name.max(), no_verb])
+    chance_of = dict(zip(WORD_EDITS, edits.T, strict=True))  # (W,) each
+    action = chance_of["verb"] + chance_of["next"]
+    stays = 1 - chance_of["drop"]
+    name = chance_of["name"]
+    features = [
+        action.max(),
+        stays.mean(),
+        name.max(),
+        reading.verbs[0],  # no verb in front
+    ]
+    return np.array(features)
 
 
 def _clause_features(reading: SentenceReading) -> Array:
@@ -117,9 +125,11 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
     """Return P(it tells a step) of each sentence of one narration, (S,)."""
     weights, intercept = _read_regression()
     features = score_features(readings, texts)
-    chances = sigmoid(features @ weights + intercept)
+    logits = features @ weights + intercept
+    chances = sigmoid(logits)
     if 0 < len(readings) <= SHORT_SENTENCES:
-        is_sure = np.array([reading.step_probability >= SURE_STEP for reading in readings])
+        steps = np.array([reading.step_probability for reading in readings])
+        is_sure = steps >= SURE_STEP
         has_order = features[:, ORDER_COLUMN] > 0
         # an action that is told, "you're gonna stick them together", counts where it may be a step
         is_told = features[:, TOLD_COLUMN] > 0
@@ -133,6 +143,8 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
 def _read_regression() -> tuple[Array, float]:
     package = resources.files("stepline.writing.extractive")
     path = package.joinpath("step_score.json")
-    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    content: dict[str, Any] = json.loads(text)
     weights = np.array(content["weights"])
-    return weights, float(content["intercept"])
+    intercept = float(content["intercept"])
+    return weights, intercept

@@ -45,7 +45,10 @@ class Case:
 def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     """Return the pronouns of a narration that its editor replaced by what they stand for."""
     labels = edit_labels(narration.sentences)
-    texts = [" ".join(spoken_words(row.text)) for row in narration.sentences]
+    texts = []
+    for row in narration.sentences:
+        words = spoken_words(row.text)
+        texts.append(" ".join(words))
     docs = list(parse(texts))
     keeps = []
     for doc, label in zip(docs, labels, strict=True):
@@ -53,7 +56,8 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     finder = AntecedentFinder(docs, keeps)
     name = WORD_EDITS.index("name")
     cases = []
-    for number, (row, label) in enumerate(zip(narration.sentences, labels, strict=True)):
+    for number, row in enumerate(narration.sentences):
+        label = labels[number]
         places = token_places(docs[number])
         for token in docs[number]:
             place = places[token.i]
@@ -63,7 +67,8 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
             candidates = finder.candidates(number, token.i)
             right = _right_candidates(candidates, row, number)
             is_right = (*right, not any(right))
-            case = Case(narration.name, token.lower_, number, tuple(candidates), is_right)
+            all_candidates = tuple(candidates)
+            case = Case(narration.name, token.lower_, number, all_candidates, is_right)
             cases.append(case)
     return cases
 
@@ -126,7 +131,8 @@ def fit_weights(cases: Sequence[Case]) -> Array:
     features = []
     right = []
     for case in cases:
-        features.append(candidate_features(case.pronoun, case.sentence, case.candidates))
+        rows = candidate_features(case.pronoun, case.sentence, case.candidates)
+        features.append(rows)
         right.append(np.array(case.is_right))
 
     def loss(weights: Array) -> tuple[float, Array]:
@@ -177,9 +183,12 @@ def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
     uses: dict[str, list[bool]] = {}
     for doc in parse(clauses):
         roots = [token for token in doc if token.dep_ == "ROOT"]
-        if not roots or roots[0].i != 1 or len(doc) <= 2:
+        if not roots:
             continue
         verb = roots[0]
+        is_order = verb.i == 1 and len(doc) > 2
+        if not is_order:
+            continue
         has_object = any(child.dep_ in OBJECT_RELATIONS for child in verb.children)
         lemma = verb.lemma_.lower()
         uses.setdefault(lemma, []).append(not has_object)

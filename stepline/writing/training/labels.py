@@ -8,7 +8,7 @@ a counterpart is part of the step, the rest is left out. Source of editing by ta
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,8 @@ SPOKEN_NEGATIONS: Final = word_set("not never dont")
 MIN_STEM_CHARS: Final = 3
 WORD_ENDINGS: Final = ("ings", "ing", "ies", "ied", "ed", "es", "s")
 
+Places: TypeAlias = list[int | None]  # of the spoken word that each written one is
+
 
 @dataclass(frozen=True)
 class EditLabels:
@@ -37,8 +39,9 @@ def word_stem(word: str) -> str:
     """Return a word without its ending, good enough to tell that "adding" and "add" are one."""
     word = bare_word(word)
     for ending in WORD_ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= MIN_STEM_CHARS:
-            word = word[: -len(ending)]
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) >= MIN_STEM_CHARS:
+            word = stem
             break
     if len(word) > MIN_STEM_CHARS and word[-1] == word[-2]:
         word = word[:-1]
@@ -47,7 +50,7 @@ def word_stem(word: str) -> str:
     return word
 
 
-def align_words(spoken: Sequence[str], written: Sequence[str]) -> list[int | None]:
+def align_words(spoken: Sequence[str], written: Sequence[str]) -> Places:
     """Return for each written word the spoken word that it is, the longest common subsequence first.
 
     Written words that are said elsewhere in the sentence get the first free place there.
@@ -58,16 +61,17 @@ def align_words(spoken: Sequence[str], written: Sequence[str]) -> list[int | Non
     written_count = len(written_stems)
 
     # (S + 1, W + 1): longest common subsequence of what follows
-    longest = np.zeros((spoken_count + 1, written_count + 1), np.int32)
-    for i in range(spoken_count - 1, -1, -1):
-        for j in range(written_count - 1, -1, -1):
+    shape = (spoken_count + 1, written_count + 1)
+    longest = np.zeros(shape, np.int32)
+    for i in reversed(range(spoken_count)):
+        for j in reversed(range(written_count)):
             if spoken_stems[i] == written_stems[j]:
                 longest[i, j] = longest[i + 1, j + 1] + 1
             else:
                 longest[i, j] = max(longest[i + 1, j], longest[i, j + 1])
 
     # its pairs
-    places: list[int | None] = [None] * written_count
+    places: Places = [None] * written_count
     i = 0
     j = 0
     while i < spoken_count and j < written_count:
@@ -97,7 +101,7 @@ def edit_labels(sentences: Sequence[MarkedSentence]) -> list[EditLabels]:
     clauses = []
     for sentence in sentences:
         clauses += [_as_clause(step) for step in sentence.steps]
-    actions = iter([_action_words(doc) for doc in parse(clauses)])
+    actions = map(_action_words, parse(clauses))
     return [_sentence_labels(sentence, actions) for sentence in sentences]
 
 
@@ -159,13 +163,14 @@ def _first_verb(words: Sequence[str]) -> int:
 
 def _keep_negation(edits: list[int], spoken: Sequence[str]) -> None:
     """Keep what forbids: "don't", "never"; the editor's "Do not" is that word."""
+    keep = WORD_EDITS.index("keep")
     for i, word in enumerate(spoken):
         bare = bare_word(word)
         if bare in SPOKEN_NEGATIONS or bare.endswith("n't"):
-            edits[i] = WORD_EDITS.index("keep")
+            edits[i] = keep
 
 
-def _mark_names(edits: list[int], spoken: Sequence[str], places: Sequence[int | None]) -> None:
+def _mark_names(edits: list[int], spoken: Sequence[str], places: Places) -> None:
     """Mark the pronouns between two words of the step where the editor wrote something else."""
     drop = WORD_EDITS.index("drop")
     for number, own_place in enumerate(places):

@@ -115,7 +115,9 @@ def _has_step(narration: MarkedNarration) -> bool:
 
 
 def _front_verbs(labels: Sequence[Sequence[EditLabels]], count: int) -> tuple[str, ...]:
-    verbs = Counter(label.verb for rows in labels for label in rows)
+    verbs: Counter[str] = Counter()
+    for rows in labels:
+        verbs.update(label.verb for label in rows)
     del verbs[NO_VERB]
     commonest = [verb for verb, _ in verbs.most_common(count)]
     return (NO_VERB, *sorted(commonest))
@@ -156,8 +158,12 @@ def _sentence_loss(network: AdaptedNetwork, batch: Sequence[_WindowSample]) -> T
     hidden = encode_windows(network, [sample.window for sample in batch])
     sentence_rows = []
     word_rows = []
+    kinds: list[int] = []
+    verbs: list[int] = []
     edits: list[int] = []
     for row, sample in enumerate(batch):
+        kinds += sample.kinds
+        verbs += sample.verbs
         for span, labels in zip(sample.window.spans, sample.edits, strict=True):
             words = word_vectors(hidden[row], span)  # (W, D)
             sentence = hidden[row, 0]  # (D,)
@@ -170,12 +176,10 @@ def _sentence_loss(network: AdaptedNetwork, batch: Sequence[_WindowSample]) -> T
     sentence_matrix = torch.stack(sentence_rows)  # (S, D)
 
     # losses
-    kinds = torch.tensor([kind for sample in batch for kind in sample.kinds])
     kind_logits = network.head("kind", sentence_matrix)
-    loss = _kind_loss(kind_logits, kinds)
-    verbs = torch.tensor([verb for sample in batch for verb in sample.verbs])
+    loss = _kind_loss(kind_logits, torch.tensor(kinds))
     verb_logits = network.head("verb", sentence_matrix)
-    loss = loss + cross_entropy(verb_logits, verbs)
+    loss = loss + cross_entropy(verb_logits, torch.tensor(verbs))
     edit_logits = network.head("edit", torch.cat(word_rows))
     return loss + cross_entropy(edit_logits, torch.tensor(edits))
 
