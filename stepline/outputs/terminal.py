@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import (
-    WARNING,
+    WARNING_MARK,
     clock,
     from_pictures,
     one_line,
@@ -60,7 +60,7 @@ def _line(step: Step) -> str:
     score = ""
     if step.score is not None and verdict != "likely":
         score = f"{percent_text(step.score)}%"
-    warning = WARNING if step.kind == "avoid" else ""
+    warning = WARNING_MARK if step.kind == "avoid" else ""
     return f"  {MARKS[verdict]} {when:<15} {score:>4}  {warning}{sentence_case(step.text)}"
 
 
