@@ -97,10 +97,13 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     """Return how well the annotators agree on the complete clips."""
     answers = list(answers)
     verdicts = list(consensus(answers, rule).values())
-    yes = np.array(list(_positive_votes(answers, rule).values()), dtype=np.int_)
-    kappa, same = fleiss_kappa(np.stack([yes, rule.annotators - yes], axis=1))
+    votes = _positive_votes(answers, rule)
+    yes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
+    no = rule.annotators - yes
+    kappa, same = fleiss_kappa(np.stack([yes, no], axis=1))
+    clips = {answer.clip for answer in answers}
     return Agreement(
-        clips=len({answer.clip for answer in answers}),
+        clips=len(clips),
         complete=len(verdicts),
         shown=verdicts.count(True),
         unshown=verdicts.count(False),
@@ -130,9 +133,11 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     if not len(counts) or counts[0].sum() < 2:
         return None, None
     raters = int(counts[0].sum())
-    pairs = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))  # (items,)
+    equal_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
+    pairs = equal_pairs / (raters * (raters - 1))
     same = float(pairs.mean())
-    chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    proportions = counts.sum(axis=0) / counts.sum()  # (categories,)
+    chance = float((proportions**2).sum())
     return _beyond_chance(same, chance), same
 
 
@@ -145,15 +150,19 @@ def cohen_kappa(first: Counts, second: Counts) -> float | None:
     """
     if not len(first):
         return None
-    categories = np.union1d(first, second)
-    chance = float(
-        sum((first == category).mean() * (second == category).mean() for category in categories)
-    )
-    return _beyond_chance(float((first == second).mean()), chance)
+    chance = 0.0
+    for category in np.union1d(first, second):
+        first_share = (first == category).mean()
+        second_share = (second == category).mean()
+        chance += first_share * second_share
+    same = float((first == second).mean())
+    return _beyond_chance(same, float(chance))
 
 
 def _beyond_chance(same: float, chance: float) -> float | None:
-    return None if chance == 1.0 else (same - chance) / (1 - chance)
+    if chance == 1.0:
+        return None
+    return (same - chance) / (1 - chance)
 
 
 # The files of an annotated set.
@@ -183,15 +192,20 @@ def export(
         raise DatasetError(f"{missing}; annotate on, or ask fewer")
     summary = agreement(answers, rule)
     labels = {clip.id: int(bool(clip.shown)) for clip in labelled}
+    without_consensus = [id for id, verdict in verdicts.items() if verdict is None]
+    incomplete = {clip.id for clip in clips} - verdicts.keys()
+    seconds = sum(clip.span.duration for clip in labelled)
+    annotators = Counter(answer.annotator for answer in answers)
+    confidence = Counter(answer.confidence for answer in answers)
     report = {
         "agreement": asdict(summary),
         "asked": rule.annotators,
         "needed": rule.majority,
-        "without consensus": sorted(id for id, verdict in verdicts.items() if verdict is None),
-        "not yet answered by all": sorted({clip.id for clip in clips} - verdicts.keys()),
-        "seconds": round(sum(clip.span.duration for clip in labelled), 1),
-        "annotators": dict(sorted(Counter(answer.annotator for answer in answers).items())),
-        "confidence": dict(sorted(Counter(answer.confidence for answer in answers).items())),
+        "without consensus": sorted(without_consensus),
+        "not yet answered by all": sorted(incomplete),
+        "seconds": round(seconds, 1),
+        "annotators": dict(sorted(annotators.items())),
+        "confidence": dict(sorted(confidence.items())),
     }
     write_atomic(folder / LABELS_FILE, json.dumps(labels, indent=1) + "\n")
     write_clips(labelled, folder / CLIPS_FILE)

@@ -64,12 +64,14 @@ def _stage_columns(rich: Any) -> Sequence[Any]:
 
 def _training_columns(rich: Any) -> Sequence[Any]:
     numbers = "loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB"
+    text = rich.TextColumn(numbers)
     remaining = rich.TimeRemainingColumn(compact=True)
-    return rich.MofNCompleteColumn(), rich.BarColumn(), rich.TextColumn(numbers), remaining
+    return rich.MofNCompleteColumn(), rich.BarColumn(), text, remaining
 
 
 def _curation_columns(rich: Any) -> Sequence[Any]:
-    name, state = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[state]}")
+    name = rich.TextColumn("{task.description}")
+    state = rich.TextColumn("{task.fields[state]}")
     return name, rich.BarColumn(), rich.MofNCompleteColumn(), state
 
 
@@ -91,8 +93,10 @@ def progress_bars() -> Iterator["Progress"]:
                     tasks[stage] = bars.add_task(stage, total=duration or None)
                 bars.update(tasks[stage], completed=second)
             elif pace.is_due(time.monotonic()):
-                of = f" of {duration:.0f}" if duration else ""
-                print_message(f"{stage}: {second:.0f}{of} s")
+                seconds = f"{second:.0f}"
+                if duration:
+                    seconds += f" of {duration:.0f}"
+                print_message(f"{stage}: {seconds} s")
 
         yield report
 
@@ -101,12 +105,16 @@ class FolderProgress:
     """How far the main job is with several videos. earlier: those that an earlier run had done."""
 
     def __init__(self, total: int, bars: "Bars | None") -> None:
-        self.finished = self.failed = self.earlier = 0
+        self.finished = 0
+        self.failed = 0
+        self.earlier = 0
         self._total = total
         self._began = time.monotonic()
         self._pace = LinePace(self._began)
         self._bars = bars
-        self._bar = bars.add_task("", total=total, state="") if bars is not None else None
+        self._bar = None
+        if bars is not None:
+            self._bar = bars.add_task("", total=total, state="")
 
     def add(self, *, failed: bool, earlier: bool) -> None:
         """Count a video that has come to its end."""
@@ -117,11 +125,12 @@ class FolderProgress:
     def show(self, *_: object) -> None:
         """Draw the bar, or print a line now and then; also takes what a stage reports."""
         now = time.monotonic()
+        seconds = now - self._began
         if self._bars is not None and self._bar is not None:
-            state = self.text(now - self._began)
+            state = self.text(seconds)
             self._bars.update(self._bar, completed=self.finished, state=state)
         elif self._pace.is_due(now):
-            print_message(f"{time_stamp()} {self.text(now - self._began)}")
+            print_message(f"{time_stamp()} {self.text(seconds)}")
 
     def text(self, seconds: float) -> str:
         """Return the counts and the time left in words, after some seconds of work."""
@@ -161,27 +170,35 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
     pace = LinePace(-LINE_SECONDS)
     with _bars(_training_columns) as bars:
         fields: dict[str, Any] = {"loss": float("nan"), "score": "", "memory": 0.0}
-        bar = bars.add_task("", total=None, **fields) if bars is not None else None
+        bar = None
+        if bars is not None:
+            bar = bars.add_task("", total=None, **fields)
 
         def report(progress: "TrainingProgress") -> None:
             from stepline.training.distributed import peak_memory
 
             memory = peak_memory() / GIB_BYTES
-            score = "" if progress.score is None else f"held out {progress.score:.3f}"
+            score = ""
+            if progress.score is not None:
+                score = f"held out {progress.score:.3f}"
             if bars is not None and bar is not None:
                 fields.update(loss=progress.loss, memory=memory)
                 if score:  # the last one stays until the next
                     fields["score"] = score
                 bars.update(bar, total=progress.steps, completed=progress.step, **fields)
                 return
-            last_step = progress.step >= progress.steps
-            if pace.is_due(progress.seconds, always=bool(score) or last_step):
-                seconds_per_step = progress.seconds / max(progress.taken, 1)
-                seconds_left = seconds_per_step * (progress.steps - progress.step)
-                score = f", {score}" if score else ""
-                numbers = f"loss {progress.loss:.3f}{score}, {seconds_left:.0f} s left"
-                step = f"step {progress.step} of {progress.steps}"
-                print_message(f"{step}: {numbers}, at most {memory:.2f} GiB")
+            is_last = progress.step >= progress.steps
+            if not pace.is_due(progress.seconds, always=bool(score) or is_last):
+                return
+            seconds_per_step = progress.seconds / max(progress.taken, 1)
+            seconds_left = seconds_per_step * (progress.steps - progress.step)
+            parts = [f"loss {progress.loss:.3f}"]
+            if score:
+                parts.append(score)
+            parts.append(f"{seconds_left:.0f} s left")
+            parts.append(f"at most {memory:.2f} GiB")
+            step = f"step {progress.step} of {progress.steps}"
+            print_message(f"{step}: {', '.join(parts)}")
 
         yield report
 
@@ -191,7 +208,9 @@ def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
     """Yield a callback that shows a run over many videos."""
     pace = LinePace(0.0)
     with _bars(_curation_columns) as bars:
-        bar = bars.add_task("videos", total=None, state="") if bars is not None else None
+        bar = None
+        if bars is not None:
+            bar = bars.add_task("videos", total=None, state="")
 
         def report(progress: "PhaseProgress") -> None:
             state = _curation_state(progress)

@@ -97,9 +97,13 @@ def nasva(
     from stepline.training.distributed import end_processes, is_first, peak_memory
 
     settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
-    names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
     sources = AlignerSources(
-        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
+        features=options["features"],
+        narrations=options["narrations"],
+        steps=options["steps"],
+        narration_vectors=options["narration_vectors"],
+        step_vectors=options["step_vectors"],
+        excluded=tuple(options["exclude"]),
     )
     last: Progress | None = None
 
@@ -121,16 +125,19 @@ def nasva(
     if is_first():
         files = [str(out / name) for name in (FINAL_FILE, BEST_FILE) if (out / name).exists()]
         if options["as_json"]:
-            known: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
+            summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
             if last is not None:
-                known |= {"steps": last.steps, "loss": last.loss, "seconds": round(last.seconds, 1)}
-                known["waited"] = round(last.waited, 1)
-            print_data(json.dumps(known))
+                summary["steps"] = last.steps
+                summary["loss"] = last.loss
+                summary["seconds"] = round(last.seconds, 1)
+                summary["waited"] = round(last.waited, 1)
+            print_data(json.dumps(summary))
         else:
             cost = "the run was finished before"
             if last is not None:
+                waited_share = last.waited / max(last.seconds, 1e-9)
                 cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
-                cost += f"{last.waited / max(last.seconds, 1e-9):.1%} of it waiting for features, "
+                cost += f"{waited_share:.1%} of it waiting for features, "
                 cost += f"at most {peak_memory() / 2**30:.2f} GiB"
             print_message(cost)
             print_data("\n".join(files))
@@ -146,7 +153,8 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     if not is_first():
         return
     samples = prepared.samples
-    amount = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
+    amount = f"{len(samples)} samples of {len(samples.videos)} videos"
+    amount += f", {len(prepared.held_out)} more held out"
     print_message(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
     _say_left_out(samples.reasons())
     if excluding and EXCLUDED_REASON not in samples.reasons():
@@ -164,7 +172,9 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
     from stepline.training.distributed import is_first
     from stepline.training.loop import Curves
 
-    curves = Curves(out / "events") if tensorboard else None
+    curves = None
+    if tensorboard:
+        curves = Curves(out / "events")
     with training_bar() as bar:
 
         def report(progress: "Progress") -> None:
@@ -224,14 +234,22 @@ def train_procx(
     from stepline.training.distributed import end_processes, is_first
 
     settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
-    names = ("features", "steps", "subset", "words")
     sources = ProcxSources(
-        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
+        features=options["features"],
+        steps=options["steps"],
+        subset=options["subset"],
+        words=options["words"],
+        excluded=tuple(options["exclude"]),
     )
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        chosen = {name: options[name] for name in ("start", "seeds")}
         results = train_procx_run(
-            sources, out, settings, **chosen, report=report, on_prepared=_say_procx_samples
+            sources,
+            out,
+            settings,
+            start=options["start"],
+            seeds=options["seeds"],
+            report=report,
+            on_prepared=_say_procx_samples,
         )
     if is_first():
         _say_seeds(results, as_json=options["as_json"])
@@ -244,15 +262,16 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
 
     if not is_first():
         return
-    samples, queries = prepared.samples, prepared.settings.model.queries
-    amount = f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held out"
+    samples = prepared.samples
+    amount = f"{sum(samples.counts)} steps of {len(samples)} videos"
+    amount += f", {len(prepared.held_out)} more held out"
     print_message(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
     _say_left_out(samples.reasons())
     if prepared.crowded:
+        queries = prepared.settings.model.queries
+        reason = f"{prepared.crowded} videos have more steps than {queries} queries"
         cure = "those that fit best are learned; raise model.queries"
-        print_message(
-            f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}"
-        )
+        print_message(f"warning: {reason}: {cure}")
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:

@@ -189,9 +189,12 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
     current = {step.id: step_fields(step) for step in arranged}
     machine: dict[str, dict[str, JsonValue]] = {}
     for step in record.steps:
-        for field, value in step_fields(step).items():
-            if step.id not in current or current[step.id][field] != value:
-                machine.setdefault(step.id, {})[field] = value
+        fields = step_fields(step)
+        if step.id in current:
+            now = current[step.id]
+            fields = {name: value for name, value in fields.items() if now[name] != value}
+        if fields:
+            machine[step.id] = fields
     corrected_record = record.model_copy(update={"steps": arranged, "video": video})
     return CorrectedRecord(corrected_record, machine, len(corrections))
 
@@ -360,7 +363,8 @@ class _StepTable:
             case ChangeEdit():
                 self.steps[edit.step] = _changed(self._step(edit.step), edit)
             case AddEdit():
-                step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
+                text = one_line(edit.text)
+                step = Step(id=edit.id, text=text, kind=edit.kind)
                 if edit.span is not None:
                     verdict = {"spans": (edit.span,), "status": "shown", "score": 1.0}
                     step = step.model_copy(update=verdict)
@@ -371,7 +375,8 @@ class _StepTable:
             case SplitEdit():
                 self._split(self._step(edit.step), edit)
             case MergeEdit():
-                self._merge([self._step(id) for id in dict.fromkeys(edit.steps)], edit.text)
+                ids = dict.fromkeys(edit.steps)
+                self._merge([self._step(id) for id in ids], edit.text)
             case OrderEdit():
                 self.order = edit.steps
 
@@ -398,7 +403,9 @@ class _StepTable:
 
     def _sort_key(self, id: str) -> tuple[bool, float, str]:
         step = self.steps.get(id)
-        start = step.spans[0].start if step is not None and step.spans else 0.0
+        start = 0.0
+        if step is not None and step.spans:
+            start = step.spans[0].start
         return id in self.machine, start, id
 
     def _settled(self, step: Step) -> Step:
@@ -406,7 +413,7 @@ class _StepTable:
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
         machine = self.machine.get(step.id)
-        if machine and (machine.spans[:1], machine.at) == (step.spans[:1], step.at):
+        if machine and machine.spans[:1] == step.spans[:1] and machine.at == step.at:
             return step
         return step.model_copy(update={"at": None})
 
@@ -418,7 +425,9 @@ class _StepTable:
         return self.steps[id]
 
     def _split(self, step: Step, edit: SplitEdit) -> None:
-        span = step.spans[0] if step.spans else None
+        span = None
+        if step.spans:
+            span = step.spans[0]
         if span is None or not span.start < edit.at < span.end:
             where = "it has no place"
             if span is not None:
@@ -435,12 +444,17 @@ class _StepTable:
     def _merge(self, steps: Sequence[Step], text: str | None) -> None:
         first, *others = steps
         joined = "; ".join(step.text for step in steps)
+        if text is not None:
+            joined = one_line(text)
         span = covering_span(step.spans[0] for step in steps if step.spans)
-        sources = {source for step in steps for source in step.sources}
+        spans = () if span is None else (span,)
+        sources: set[int] = set()
+        for step in steps:
+            sources.update(step.sources)
         self.steps[first.id] = first.model_copy(
             update={
-                "text": joined if text is None else one_line(text),
-                "spans": (span,) if span is not None else (),
+                "text": joined,
+                "spans": spans,
                 "said": covering_span(step.said for step in steps),
                 "sources": tuple(sorted(sources)),
             }

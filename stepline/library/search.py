@@ -141,15 +141,15 @@ class SearchIndex:
             # Files without vectors are read again once there is an embedder.
             current = {}
             stale = []
-            for name, stamp, lacks_vectors in self._rows(
-                "SELECT name, stamp, vectors IS NULL AND count > 0 FROM file"
-            ):
+            files = self._rows("SELECT name, stamp, vectors IS NULL AND count > 0 FROM file")
+            for name, stamp, lacks_vectors in files:
                 if stamps.get(name) == stamp and not (lacks_vectors and self.meaning):
                     current[name] = stamp
                 else:
                     stale.append(name)
             changed = [name for name in stamps if name not in current]
-            for name in set(stale) - set(changed):
+            gone = set(stale) - set(changed)
+            for name in gone:
                 self._remove(name)
             for number, name in enumerate(changed, start=1):
                 stored = self._stored_vectors(name)
@@ -158,10 +158,9 @@ class SearchIndex:
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
             ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
-        gone = len(set(stale) - set(changed))
         if stale or changed:
             self._moment_rows = None
-        return IndexUpdate(len(changed), gone, other)
+        return IndexUpdate(len(changed), len(gone), other)
 
     def _stamps(self) -> dict[str, str]:
         """Return for each JSON file of the folder a text that changes with it and its
@@ -172,7 +171,9 @@ class SearchIndex:
         stamps = {}
         for name, (modified, size) in self._record_folder.files().items():
             stamps[name] = f"{modified} {size}"
-            revision = revisions.get(video_id(name)) if revisions else None
+            if not revisions:
+                continue
+            revision = revisions.get(video_id(name))
             if revision:
                 stamps[name] += f" {revision}"
         return stamps
@@ -194,10 +195,12 @@ class SearchIndex:
             likeness, by_meaning = self._by_meaning(query, files)
             scores: dict[int, float] = {}
             for ranking in (self._by_words(terms, files), by_meaning):
-                for rank, answer in enumerate(self._answers(ranking, likeness), start=1):
-                    scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
-            best = sorted(scores, key=lambda answer: (-scores[answer], answer))[:most]
-            return [self._moment(answer) for answer in best]
+                answers = self._answers(ranking, likeness)
+                for rank, answer in enumerate(answers, start=1):
+                    score = scores.get(answer, 0.0)
+                    scores[answer] = score + 1 / (RANK_DAMPING + rank)
+            best = sorted(scores, key=lambda answer: (-scores[answer], answer))
+            return [self._moment(answer) for answer in best[:most]]
 
     def record_likeness(self, query: str, count: int) -> dict[str, float]:
         """Return how like a query the records are that have moments which answer it by meaning.
@@ -213,15 +216,16 @@ class SearchIndex:
             ids, vectors, least = self._vectors()
             if not len(ids):
                 return {}
-            files = dict(
-                self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
-            )
+            rows = self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
+        files = dict(rows)
         cosines = vectors @ vector  # (N,)
         cosines_of: dict[str, list[float]] = {}
         for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
-            cosines_of.setdefault(files[id], []).append(cosine)
-        is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)
-        answers = {files[id] for id in ids[is_answer].tolist()}
+            of_file = cosines_of.setdefault(files[id], [])
+            of_file.append(cosine)
+        is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)  # (N,)
+        answer_ids = ids[is_answer].tolist()
+        answers = {files[id] for id in answer_ids}
         likeness = {}
         for name in answers:
             best = sorted(cosines_of[name], reverse=True)[:count]
@@ -236,10 +240,9 @@ class SearchIndex:
     def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the moments with any of the words, by BM25; very common words are left out."""
         counts = {}
+        query = "SELECT count(*) FROM words WHERE words MATCH ?"
         for term in dict.fromkeys(term.lower() for term in terms):
-            ((counts[term],),) = self._rows(
-                "SELECT count(*) FROM words WHERE words MATCH ?", f'"{term}"'
-            )
+            ((counts[term],),) = self._rows(query, f'"{term}"')
         ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")
         rare = [term for term, count in counts.items() if count <= MAX_WORD_SHARE * total]
         if not rare:
@@ -248,11 +251,9 @@ class SearchIndex:
         if files is not None:
             ids = ", ".join(str(int(id)) for id, _, _ in files)
             condition += f" AND rowid IN (SELECT id FROM moment WHERE file IN ({ids}))"
-        rows = self._rows(
-            f"SELECT rowid FROM words WHERE {condition} ORDER BY rank LIMIT ?",
-            " OR ".join(f'"{term}"' for term in rare),
-            MAX_CANDIDATES,
-        )
+        query = f"SELECT rowid FROM words WHERE {condition} ORDER BY rank LIMIT ?"
+        pattern = " OR ".join(f'"{term}"' for term in rare)
+        rows = self._rows(query, pattern, MAX_CANDIDATES)
         return [row for (row,) in rows]
 
     def _by_meaning(
@@ -274,7 +275,8 @@ class SearchIndex:
             least = least[places]
         if not len(ids):
             return {}, []
-        scores = vectors @ self._embedder([query])[0]  # (N,)
+        vector = self._embedder([query])[0]  # (D,)
+        scores = vectors @ vector  # (N,)
         count = min(MAX_CANDIDATES, len(ids))
         top = np.argpartition(-scores, count - 1)[:count]
         likeness = {int(ids[row]): float(scores[row]) for row in top}
@@ -303,8 +305,10 @@ class SearchIndex:
         page = Path(moment.file).with_suffix(".html")
         if not (self.folder / page).is_file():
             return moment
-        second = "" if moment.start is None else f"#t={int(moment.start)}"
-        return replace(moment, link=page.as_posix() + second)
+        link = page.as_posix()
+        if moment.start is not None:
+            link += f"#t={int(moment.start)}"
+        return replace(moment, link=link)
 
     def _vectors(self) -> MomentRows:
         """Return the vectors of all moments."""
@@ -317,12 +321,15 @@ class SearchIndex:
                 "WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
             )
             if not files:
-                return ids[0], np.zeros((0, 0), np.float32), least[0]
+                no_vectors = np.zeros((0, 0), np.float32)
+                return ids[0], no_vectors, least[0]
             try:
-                for first, count, stored, stored_least in files:
+                for first, count, vector_bytes, least_bytes in files:
+                    rows = np.frombuffer(vector_bytes, np.float16)
+                    vectors.append(rows.reshape(count, -1))
+                    likeness = np.frombuffer(least_bytes, np.float32)
+                    least.append(likeness.reshape(count))
                     ids.append(np.arange(first, first + count, dtype=np.int64))
-                    vectors.append(np.frombuffer(stored, np.float16).reshape(count, -1))
-                    least.append(np.frombuffer(stored_least, np.float32).reshape(count))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError) as error:
                 raise _damage(self.path, "vectors that are none") from error
@@ -338,8 +345,10 @@ class SearchIndex:
             made_queries = made_words(MADE_QUERY_COUNT, MADE_QUERY_SEED)
             self._made_queries = self._embedder(made_queries)  # (M, D)
         vectors = self._embedder(texts)  # (N, D)
-        least = (vectors @ self._made_queries.T).max(axis=1)  # (N,)
-        return vectors.astype(np.float16).tobytes(), least.astype(np.float32).tobytes()
+        likeness = vectors @ self._made_queries.T  # (N, M)
+        least = likeness.max(axis=1).astype(np.float32)  # (N,)
+        halves = vectors.astype(np.float16)
+        return halves.tobytes(), least.tobytes()
 
     def _add(self, name: str, stamp: str, stored: StoredVectors | None) -> None:
         """Take the moments of a record into the index; a file without a record is noted, and not
@@ -475,7 +484,12 @@ def made_words(count: int, seed: int) -> list[str]:
         letters = ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
         return "".join(rng.choice(list(choices)) for choices in letters)
 
-    return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
+    queries = []
+    for _ in range(count):
+        length = rng.integers(1, 5)
+        words = [word() for _ in range(length)]
+        queries.append(" ".join(words))
+    return queries
 
 
 def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:
@@ -494,5 +508,6 @@ def index_path(folder: Path) -> Path:
     be written."""
     if os.access(folder, os.W_OK):
         return folder / INDEX_FILE
-    digest = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:16]
-    return cache_folder() / "search" / f"{digest}.sqlite"
+    real_path = os.path.realpath(folder)
+    digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+    return cache_folder() / "search" / f"{digest[:16]}.sqlite"

@@ -82,7 +82,8 @@ class LiveVision:
         if frame.time >= self._base + METER_SECONDS:
             self._settle()
             rate = self._settings.rate
-            self._base = int(self._recent[0].time * rate) / rate  # a row's beginning
+            row = int(self._recent[0].time * rate)
+            self._base = row / rate
             self._valid = self._base + MARGIN_SECONDS / 2
             self._meter = self._new_meter()
             coming = list(self._recent)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from stepline.vision import Backbone
 
 log = logging.getLogger(__name__)
+
+# What a source brings to the caller's thread; None where it has ended.
+ArrivingItem: TypeAlias = AudioBlock | Gap | Exception | None
 
 PASS_SECONDS = 1.0  # of new sound from which it is read again
 MAX_WAITING_BLOCKS = 30  # of sound; then the source waits
@@ -64,14 +67,12 @@ class LiveSession:
     sources: Sequence[LiveSource] = ()
 
     def __post_init__(self) -> None:
-        settings, options = self.settings, self.options
-        self._items: queue.Queue[AudioBlock | Gap | Exception | None] = queue.Queue(
-            MAX_WAITING_BLOCKS
-        )
+        settings = self.settings
+        options = self.options
+        self._items: queue.Queue[ArrivingItem] = queue.Queue(MAX_WAITING_BLOCKS)
         self._read_to = 0.0  # s of sound that was read
-        self._speech = LiveTranscriber(
-            self.recognise or RecogniserSwitch(settings.asr).read, settings.asr
-        )
+        recognise = self.recognise or RecogniserSwitch(settings.asr).read
+        self._speech = LiveTranscriber(recognise, settings.asr)
         self._spoken = SpokenSteps(
             self.log, self.emit_event, settings, options.texts, options.graph
         )
@@ -99,11 +100,11 @@ class LiveSession:
 
     @property
     def _end(self) -> float:
-        return max([source.end for source in self.sources], default=0.0)
+        return max((source.end for source in self.sources), default=0.0)
 
     @property
     def _now(self) -> float:
-        return max([source.now for source in self.sources], default=0.0)
+        return max((source.now for source in self.sources), default=0.0)
 
     def run(self, sources: Sequence[LiveSource]) -> str:
         """Follow the sources until all have ended or `stop` is set; return why the last one ended.
@@ -111,9 +112,10 @@ class LiveSession:
         Raises what a source raises, MediaError where it cannot be opened.
         """
         self.sources = sources
-        threads = [
-            threading.Thread(target=self._pump, args=[source], daemon=True) for source in sources
-        ]
+        threads = []
+        for source in sources:
+            thread = threading.Thread(target=self._pump, args=[source], daemon=True)
+            threads.append(thread)
         for thread in threads:
             thread.start()
         self.announce_lines()
@@ -135,7 +137,8 @@ class LiveSession:
         self._take(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
-        reason = "; ".join(dict.fromkeys(source.reason for source in self.sources if source.reason))
+        reasons = [source.reason for source in self.sources if source.reason]
+        reason = "; ".join(dict.fromkeys(reasons))
         self.emit_event("finished", reason=reason, seconds=round(self._end, 3))
         return reason
 
@@ -144,13 +147,16 @@ class LiveSession:
         if not self.options.texts:
             check_writer(self.settings.writing)
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
-        voice = np.ones(-(-len(silence) // FRAME), np.float32)
-        self._speech.recognise(AudioWindow(0.0, silence, voice, False))
-        sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
+        frames = -(-len(silence) // FRAME)
+        voice = np.ones(frames, np.float32)
+        window = AudioWindow(0.0, silence, voice, False)
+        self._speech.recognise(window)
         if not self.options.texts:
-            write_steps(Transcript(language="en", sentences=(sentence,)), self.settings.writing)
+            sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
+            transcript = Transcript(language="en", sentences=(sentence,))
+            write_steps(transcript, self.settings.writing)
         if self.backbone is not None:
-            self.backbone.encode_texts([sentence.text])
+            self.backbone.encode_texts([WARM_UP_TEXT])
 
     def advance(self, items: Sequence[AudioBlock | Gap]) -> None:
         """Take what has come, read it, look at what the pictures show by now, and emit what is
@@ -172,21 +178,22 @@ class LiveSession:
         if self.shown.vision is not None:
             self.shown.vision.add(frame)
 
-    def _take(self, heard: HeardSentences) -> None:
+    def _take(self, speech: HeardSentences) -> None:
         """Emit sentences and what they say."""
-        for rejected in heard.dropped:
+        for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
-        for sentence in heard.sentences:
+        for sentence in speech.sentences:
             self.emit_event("heard", sentence=sentence)
             self._spoken.update(self._speech.language)
-        if heard.sentences:
+        if speech.sentences:
             self.shown.update_speech()
 
     def emit_event(self, event: Any, *, at: float | None = None, **fields: Any) -> None:
         """Keep an event in the log, then emit it. at: the source's second, now where not given."""
         second = self._now if at is None else at
         settled = round(self._speech.settled, 3)
-        self.emit(self.log.add(event, second, settled=settled, **fields))
+        live_event = self.log.add(event, second, settled=settled, **fields)
+        self.emit(live_event)
 
     # ---------------------------------------------------------------- threads
 
@@ -198,7 +205,8 @@ class LiveSession:
                     self.look(item)
                 else:
                     self._items.put(item)
-        except Exception as error:  # noqa: BLE001   raised again by `_arriving`, in the caller's thread
+        # raised again by `_arriving`, in the caller's thread
+        except Exception as error:  # noqa: BLE001
             self._items.put(error)
         self._items.put(None)
 
@@ -206,7 +214,7 @@ class LiveSession:
         """Yield what has come, all that waits together, or nothing now and then, until the last
         source has ended."""
         while open_sources:
-            waiting: list[AudioBlock | Gap | Exception | None] = []
+            waiting: list[ArrivingItem] = []
             with contextlib.suppress(queue.Empty):
                 waiting.append(self._items.get(timeout=0.2))
                 while not self._items.empty():
@@ -215,10 +223,10 @@ class LiveSession:
             for item in waiting:
                 if isinstance(item, Exception):
                     raise item
-                if item is None:
-                    open_sources -= 1
-                else:
+                if item is not None:
                     items.append(item)
+                    continue
+                open_sources -= 1
             yield items
 
     def _join(self, threads: Sequence[threading.Thread]) -> None:

@@ -48,37 +48,42 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
         first, ended = _first_frames(media)
-        streams = (
-            (media.picture, "video", "picture", "sound"),
-            (media.sound, "audio", "sound", "picture"),
-        )
-        warnings = tuple(
-            f"the {lost} cannot be decoded; only the {left} is used"
-            for stream, kind, lost, left in streams
-            if ended and stream is not None and kind not in first
-        )
-        picture, sound = first.get("video"), first.get("audio")
-        has_picture = media.picture is not None and (picture is not None or not ended)
-        has_sound = media.sound is not None and (sound is not None or not ended)
+        picture = first.get("video")
+        sound = first.get("audio")
+        has_picture = media.picture is not None
+        has_sound = media.sound is not None
+        warnings = []
+        if ended and has_picture and picture is None:
+            has_picture = False
+            warnings.append("the picture cannot be decoded; only the sound is used")
+        if ended and has_sound and sound is None:
+            has_sound = False
+            warnings.append("the sound cannot be decoded; only the picture is used")
         if not has_picture and not has_sound:
             raise MediaError(
                 f"{media.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)"
             )
-        width, height = display_size(picture, media.aspect) if picture is not None else (0, 0)
+        width = 0
+        height = 0
+        rotation = 0
+        if picture is not None:
+            width, height = display_size(picture, media.aspect)
+            rotation = -90 * quarter_turns(picture) % 360
+        languages = [track.language or "" for track in media.container.streams.audio]
         return MediaInfo(
             path=media.path,
             duration=_duration(media, settings),
             width=width,
             height=height,
-            rotation=-90 * quarter_turns(picture) % 360 if picture is not None else 0,
+            rotation=rotation,
             frame_rate=picture_rate(media.picture) if has_picture else 0.0,
             has_picture=has_picture,
             has_sound=has_sound,
-            warnings=warnings,
+            warnings=tuple(warnings),
             title=_metadata_line(media, "title"),
             author=_metadata_line(media, "artist"),
             publication_date=read_day(_metadata_line(media, "date") or ""),
-            sound_languages=tuple(track.language or "" for track in media.container.streams.audio),
+            sound_languages=tuple(languages),
             default_sound_track=_number_of(media.sound, media),
         )
 
@@ -92,22 +97,26 @@ def _metadata_line(media: OpenMedia, key: str) -> str | None:
 
 
 def _number_of(sound: Any, media: OpenMedia) -> int:
+    if sound is None:
+        return 0
     tracks = [track.index for track in media.container.streams.audio]
-    return 0 if sound is None else tracks.index(sound.index) + 1
+    return tracks.index(sound.index) + 1
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
     """Return the first decoded frame of each kind, and whether the file ended before all were
     found."""
-    wanted = {
-        stream.index: stream.type for stream in (media.picture, media.sound) if stream is not None
-    }
+    kinds: dict[int, str] = {}
+    for stream in (media.picture, media.sound):
+        if stream is not None:
+            kinds[stream.index] = stream.type
     first: dict[str, Any] = {}
     for count, packet in enumerate(media.packets()):
-        if packet.stream.index in wanted:
+        kind = kinds.get(packet.stream.index)
+        if kind is not None:
             for frame in media.decode(packet):
-                first.setdefault(wanted[packet.stream.index], frame)
-        if len(first) == len(wanted) or count > MOST_PACKETS:
+                first.setdefault(kind, frame)
+        if len(first) == len(kinds) or count > MOST_PACKETS:
             return first, False
     return first, True
 
@@ -120,7 +129,8 @@ def _duration(media: OpenMedia, settings: MediaSettings) -> float:
     """
     if media.duration is not None:
         return media.duration
-    end, count = 0.0, 0
+    end = 0.0
+    count = 0
     with open_media(media.path, settings) as again:  # the other one has read some packets already
         for packet in again.packets():
             end = max(end, again.packet_end(packet))

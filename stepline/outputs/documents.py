@@ -36,19 +36,24 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     if record.steps:
         blocks.append(_escape(_summary(record)))
     for number, step in enumerate(record.steps, start=1):
-        span, when, text = shown_span(step), step_time(step), _escape(step_line(step))
+        span = shown_span(step)
+        when = step_time(step)
         if span is not None and media is not None:
             when = f"[{when}]({media_link(media)}#t={span.start:g},{span.end:g})"
+        text = _escape(step_line(step))
         blocks += [f"## {number}. {text}", when]
         if step.id in pictures:
-            blocks.append(f"![{text}]({media_link(pictures[step.id])})")
+            picture = media_link(pictures[step.id])
+            blocks.append(f"![{text}]({picture})")
     return "\n\n".join(blocks) + "\n"
 
 
 def _moment(thing: Material, media: str | None) -> str:
     """Return when a thing is named, as a link where there is a video."""
     when = clock(thing.at)
-    return when if media is None else f"[{when}]({media_link(media)}#t={thing.at:g})"
+    if media is None:
+        return when
+    return f"[{when}]({media_link(media)}#t={thing.at:g})"
 
 
 def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
@@ -69,24 +74,32 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     except ImportError as error:
         raise _lacks("python-docx") from error
     document = Document()
+    name = _xml(title(record))
+    date = WRITTEN_DATE.replace(tzinfo=None)
     about = document.core_properties
-    about.title, about.author, about.comments = _xml(title(record))[:255], "Stepline", ""
-    about.created = about.modified = WRITTEN_DATE.replace(tzinfo=None)
-    document.add_heading(_xml(title(record)), 0)
+    about.title = name[:255]
+    about.author = "Stepline"
+    about.comments = ""
+    about.created = date
+    about.modified = date
+    document.add_heading(name, 0)
     for heading, things in needed_things(record):
         document.add_heading(heading, 2)
         for thing in things:
-            document.add_paragraph(_xml(material_text(thing)), style="List Bullet")
+            text = _xml(material_text(thing))
+            document.add_paragraph(text, style="List Bullet")
     if record.steps:
         document.add_paragraph(_summary(record))
     for number, step in enumerate(record.steps, start=1):
-        document.add_heading(f"{number}. {_xml(step_line(step))}", 2)
+        text = _xml(step_line(step))
+        document.add_heading(f"{number}. {text}", 2)
         document.add_paragraph(step_time(step))
         if step.id in keyframes:
-            document.add_picture(io.BytesIO(keyframes[step.id]), width=Mm(PICTURE_WIDTH))
-    written = io.BytesIO()
-    document.save(written)
-    return _dated(written.getvalue())
+            picture = io.BytesIO(keyframes[step.id])
+            document.add_picture(picture, width=Mm(PICTURE_WIDTH))
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return _dated(buffer.getvalue())
 
 
 def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
@@ -110,7 +123,8 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 def _summary(record: Record) -> str:
     """Return the number of steps, and the verdicts on them."""
     count = len(record.steps)
-    return f"{count} step{'' if count == 1 else 's'}: {headline(record.steps)}"
+    noun = "step" if count == 1 else "steps"
+    return f"{count} {noun}: {headline(record.steps)}"
 
 
 def _escape(text: str) -> str:
@@ -119,11 +133,11 @@ def _escape(text: str) -> str:
 
 def _xml(text: str) -> str:
     """Return the text without the code points that XML cannot hold."""
-    return "".join(
-        letter
-        for letter in text
-        if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff"
-    )
+    letters = []
+    for letter in text:
+        if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff":
+            letters.append(letter)
+    return "".join(letters)
 
 
 def _lacks(package: str) -> ModelError:
@@ -132,11 +146,12 @@ def _lacks(package: str) -> ModelError:
 
 def _dated(archive: bytes) -> bytes:
     """Return a zip archive whose members all carry one date."""
-    written = io.BytesIO()
+    buffer = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(archive)) as old,
-        zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as new,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new,
     ):
         for name in old.namelist():
-            new.writestr(zipfile.ZipInfo(name), old.read(name), zipfile.ZIP_DEFLATED)
-    return written.getvalue()
+            member = zipfile.ZipInfo(name)
+            new.writestr(member, old.read(name), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()

@@ -32,7 +32,6 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     Offsets are seconds. A step that is not shown carries no clip, and without links no file path
     leaves the machine.
     """
-    name = title(record)
     video = _video_object(record, links)
     clips: list[JsonValue] = []
     steps: list[JsonValue] = []
@@ -46,7 +45,11 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
             clips.append(clip)
         steps.append(entry)
     video["hasPart"] = clips
-    tree: dict[str, JsonValue] = {"@context": "https://schema.org", "@type": "HowTo", "name": name}
+    tree: dict[str, JsonValue] = {
+        "@context": "https://schema.org",
+        "@type": "HowTo",
+        "name": title(record),
+    }
     tree |= _origin(record, links)
     tree |= _times(record, HOWTO_TIMES)
     if record.yields:
@@ -85,8 +88,10 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     if links.video is not None:
         tree["video"] = _video_object(record, links) | {"hasPart": clips}
     ingredients: list[JsonValue] = [material_text(thing) for thing in record.materials]
-    tree |= {"recipeIngredient": ingredients, "recipeInstructions": steps}
-    return _script_safe(tree | _tools(record) | _language(record))
+    tree["recipeIngredient"] = ingredients
+    tree["recipeInstructions"] = steps
+    tree |= _tools(record)
+    return _script_safe(tree | _language(record))
 
 
 def recipe_gaps(record: Record, links: RecordLinks) -> list[str]:
@@ -110,7 +115,8 @@ def _origin(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
     if links.image is not None:
         entries["image"] = links.image
     if record.video.author is not None:
-        entries["author"] = {"@type": "Person", "name": one_line(record.video.author)}
+        name = one_line(record.video.author)
+        entries["author"] = {"@type": "Person", "name": name}
     if record.video.publication_date is not None:
         entries["datePublished"] = record.video.publication_date
     return entries
@@ -130,8 +136,8 @@ def _video_object(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
     if links.video is not None:
         video["contentUrl"] = links.video
     if record.video.duration is not None:
-        # ISO 8601
-        video["duration"] = f"PT{record.video.duration:.3f}".rstrip("0").rstrip(".") + "S"
+        seconds = f"{record.video.duration:.3f}".rstrip("0").rstrip(".")
+        video["duration"] = f"PT{seconds}S"  # ISO 8601
     return video
 
 
@@ -157,7 +163,8 @@ def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] |
     span = shown_span(step)
     if span is None:
         return None
-    start, end = round(span.start, 3), round(span.end, 3)
+    start = round(span.start, 3)
+    end = round(span.end, 3)
     clip: dict[str, JsonValue] = {
         "@type": "Clip",
         "@id": f"#step-{number}",
@@ -182,8 +189,9 @@ def iso_duration(seconds: float) -> str:
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     parts = [(hours, "H"), (minute, "M"), (second, "S")]
-    text = "".join(f"{number}{letter}" for number, letter in parts if number)
-    return f"PT{text or '0S'}"
+    texts = [f"{number}{letter}" for number, letter in parts if number]
+    text = "".join(texts) or "0S"
+    return f"PT{text}"
 
 
 def _supplies_and_tools(record: Record) -> dict[str, JsonValue]:
@@ -191,19 +199,26 @@ def _supplies_and_tools(record: Record) -> dict[str, JsonValue]:
     named."""
     supplies: list[JsonValue] = []
     for thing in record.materials:
-        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": one_line(thing.name)}
+        name = one_line(thing.name)
+        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": name}
         if thing.amounts:
-            supply["requiredQuantity"] = " + ".join(map(amount_text, thing.amounts))
+            amounts = map(amount_text, thing.amounts)
+            supply["requiredQuantity"] = " + ".join(amounts)
         supplies.append(supply)
-    entries: dict[str, JsonValue] = {"supply": supplies} if supplies else {}
+    entries: dict[str, JsonValue] = {}
+    if supplies:
+        entries["supply"] = supplies
     return entries | _tools(record)
 
 
 def _tools(record: Record) -> dict[str, JsonValue]:
-    tools: list[JsonValue] = [
-        {"@type": "HowToTool", "name": one_line(tool.name)} for tool in record.tools
-    ]
-    return {"tool": tools} if tools else {}
+    tools: list[JsonValue] = []
+    for tool in record.tools:
+        name = one_line(tool.name)
+        tools.append({"@type": "HowToTool", "name": name})
+    if not tools:
+        return {}
+    return {"tool": tools}
 
 
 def _language(record: Record) -> dict[str, JsonValue]:
@@ -213,7 +228,5 @@ def _language(record: Record) -> dict[str, JsonValue]:
 
 
 def _script_safe(tree: dict[str, JsonValue]) -> str:
-    return (
-        json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False).translate(UNSAFE_CHARACTERS)
-        + "\n"
-    )
+    text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
+    return text.translate(UNSAFE_CHARACTERS) + "\n"

@@ -47,9 +47,8 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         result: Result = _adapter(kind).validate_json(data)
         return result
     except ValidationError as error:
-        raise StoreError(
-            f"a stored result is no {kind.__name__} ({error.error_count()} errors); remove it"
-        ) from error
+        reason = f"a stored result is no {kind.__name__} ({error.error_count()} errors)"
+        raise StoreError(f"{reason}; remove it") from error
 
 
 _adapter_of_kind: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
@@ -66,7 +65,8 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     from safetensors.numpy import save
 
     contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    return bytes(save(contiguous, {METADATA_KEY: header.model_dump_json()}))
+    metadata = {METADATA_KEY: header.model_dump_json()}
+    return bytes(save(contiguous, metadata))
 
 
 def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
@@ -76,7 +76,8 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
     try:
         length = int.from_bytes(data[:8], "little")
-        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA_KEY]
+        file_header = parse_json(data[8 : 8 + length])
+        header = file_header["__metadata__"][METADATA_KEY]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
@@ -91,7 +92,9 @@ def pack_features(visual: VisualFeatures) -> bytes:
     arrays: dict[str, Array] = {}
     header = FeatureHeader(end=visual.end, warnings=visual.warnings)
     facts: dict[str, Any] = {}
-    features, activity, cues = visual.features, visual.activity, visual.cues
+    features = visual.features
+    activity = visual.activity
+    cues = visual.cues
     if features is not None:
         arrays["features"] = features.values.astype(np.float16)
         facts["backbone"] = features.backbone

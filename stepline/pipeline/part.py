@@ -10,6 +10,7 @@ the whole video's.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -51,7 +52,10 @@ def transcript_within(transcript: Transcript, part: Span | None) -> Transcript:
     """Return the sentences that begin in a part, on its clock."""
     if part is None:
         return transcript
-    inside = [sentence for sentence in transcript.sentences if sentence.span.start in part]
+    inside = []
+    for sentence in transcript.sentences:
+        if sentence.span.start in part:
+            inside.append(sentence)
     of_part = transcript.model_copy(update={"sentences": tuple(inside)})
     return moved_transcript(of_part, -part.start)
 
@@ -77,8 +81,8 @@ def in_whole_video(
     moved = record.model_copy(
         update={
             "transcript": transcript,
-            "steps": tuple(_moved_step(step, start) for step in record.steps),
-            "captions": tuple(_moved_step(step, start) for step in record.captions),
+            "steps": _moved_steps(record.steps, start),
+            "captions": _moved_steps(record.captions, start),
             "materials": _moved_statements(record.materials, start),
             "tools": _moved_statements(record.tools, start),
             "yields": _moved_statements(record.yields, start),
@@ -131,13 +135,16 @@ def _moved_statements(statements: tuple[Statement, ...], seconds: float) -> tupl
     return tuple(moved)
 
 
-def _moved_step(step: Step, seconds: float) -> Step:
-    spans = [moved_span(span, seconds) for span in step.spans]
-    update: dict[str, object] = {"spans": tuple(spans)}
-    if step.at is not None:
-        update["at"] = round(step.at + seconds, 6)
-    if step.said is not None:
-        update["said"] = moved_span(step.said, seconds)
-    if step.target is not None:
-        update["target"] = moved_target(step.target, seconds)
-    return step.model_copy(update=update)
+def _moved_steps(steps: Sequence[Step], seconds: float) -> tuple[Step, ...]:
+    moved = []
+    for step in steps:
+        spans = [moved_span(span, seconds) for span in step.spans]
+        update: dict[str, object] = {"spans": tuple(spans)}
+        if step.at is not None:
+            update["at"] = round(step.at + seconds, 6)
+        if step.said is not None:
+            update["said"] = moved_span(step.said, seconds)
+        if step.target is not None:
+            update["target"] = moved_target(step.target, seconds)
+        moved.append(step.model_copy(update=update))
+    return tuple(moved)

@@ -194,10 +194,12 @@ class EventOutbox:
         self, connection: sqlite3.Connection, name: EventName, data: dict[str, JsonValue]
     ) -> None:
         """Keep an event in the transaction of the change that it reports."""
-        if self.on_event is not None:
-            row = (uuid.uuid4().hex, name, json.dumps({"event": name, **data}), time.time())
-            connection.execute("INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, ?)", row)
-            self.on_event()
+        if self.on_event is None:
+            return
+        body = json.dumps({"event": name, **data})
+        row = (uuid.uuid4().hex, name, body, time.time())
+        connection.execute("INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, ?)", row)
+        self.on_event()
 
     def add_video(self, connection: sqlite3.Connection, id: str, revision: int) -> None:
         """Keep the event that a video was made or corrected."""
@@ -235,11 +237,13 @@ class JobStore:
     def in_state(self, state: JobState, most: int | None = None) -> list[Job]:
         """Return the jobs of a state, in their turn. most: only the first so many."""
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
-        return self._select(query, state, -1 if most is None else most)
+        limit = -1 if most is None else most
+        return self._select(query, state, limit)
 
     def has_source(self, source: str) -> bool:
         """Return whether there ever was a job for a source."""
-        return self._database.row("SELECT 1 FROM job WHERE source = ?", source) is not None
+        row = self._database.row("SELECT 1 FROM job WHERE source = ?", source)
+        return row is not None
 
     def get(self, id: int) -> Job:
         """Return a job. Raises LookupError for an unknown id."""
@@ -297,12 +301,18 @@ class JobStore:
 
     def count_states(self) -> dict[str, int]:
         """Return how many jobs are in each state."""
-        return dict(self._database.rows("SELECT state, count(*) FROM job GROUP BY state"))
+        rows = self._database.rows("SELECT state, count(*) FROM job GROUP BY state")
+        return dict(rows)
 
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
         job = self.get(id)
-        data: dict[str, JsonValue] = {"id": id, "state": job.state}
-        self._events.add(connection, "job", data | {"error": job.error, "video": job.video})
+        data: dict[str, JsonValue] = {
+            "id": id,
+            "state": job.state,
+            "error": job.error,
+            "video": job.video,
+        }
+        self._events.add(connection, "job", data)
 
 
 class UploadStore:
@@ -354,7 +364,7 @@ class UploadStore:
             connection.execute("DELETE FROM upload WHERE id = ?", (id,))
 
 
-OPTIONS = TypeAdapter(dict[str, JsonValue])
+STORED_OPTIONS = TypeAdapter(dict[str, JsonValue])
 
 
 def _checked_rows(
@@ -377,5 +387,6 @@ def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
     """
     fields = dict(zip(kind.model_fields, row, strict=True))
     if "options" in fields:
-        fields["options"] = OPTIONS.validate_python(parse_json(fields["options"]))
+        options = parse_json(fields["options"])
+        fields["options"] = STORED_OPTIONS.validate_python(options)
     return kind.model_validate(fields)
