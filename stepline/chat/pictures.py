@@ -69,8 +69,8 @@ def side_by_side(pictures: Sequence[bytes]) -> bytes:
 
     images = []
     for picture in pictures:
-        image = Image.open(io.BytesIO(picture))
-        images.append(image.convert("RGB"))
+        file = Image.open(io.BytesIO(picture))
+        images.append(file.convert("RGB"))
 
     # every picture has the cell of the largest one
     width = max(image.width for image in images)

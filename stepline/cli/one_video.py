@@ -58,7 +58,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
     With --captions, print what they say, cleaned and in sentences.
     """
-    from stepline.outputs import TRANSCRIPTS
+    from stepline.outputs import TRANSCRIPT_FORMATS
     from stepline.pipeline import batch
 
     settings = settings_from_options(options)
@@ -75,7 +75,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     print_warnings(record)
     if record.transcript and record.transcript.language:
         print_message(f"language: {record.transcript.language}")
-    print_data(TRANSCRIPTS[form](record), end="")
+    print_data(TRANSCRIPT_FORMATS[form](record), end="")
 
 
 @click.command()

@@ -3,7 +3,8 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import is_json_log, is_quiet, print_message, time_stamp
@@ -201,6 +202,31 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
             print_message(f"{step}: {', '.join(parts)}")
 
         yield report
+
+
+@contextmanager
+def progress_report(
+    out: Path, *, tensorboard: bool
+) -> Iterator[Callable[["TrainingProgress"], None]]:
+    """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and
+    TensorBoard's curves."""
+    from stepline.training.distributed import is_first
+    from stepline.training.loop import Curves
+
+    curves = None
+    if tensorboard:
+        curves = Curves(out / "events")
+    with training_bar() as bar:
+
+        def report(progress: "TrainingProgress") -> None:
+            if not is_first():
+                return
+            bar(progress)
+            if curves is not None:
+                curves.write(progress)
+
+        with closing(curves) if curves is not None else nullcontext():
+            yield report
 
 
 @contextmanager

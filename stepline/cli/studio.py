@@ -337,7 +337,7 @@ def search(
 
 
 def _table(moments: "list[Moment]", folder: Path) -> str:
-    from stepline.outputs.terminal import LEGEND, MARKS
+    from stepline.outputs.terminal import MARKS_LEGEND, VERDICT_MARKS
     from stepline.outputs.text import clock, one_line, sentence_case
     from stepline.outputs.verdict import status_verdict
 
@@ -350,10 +350,10 @@ def _table(moments: "list[Moment]", folder: Path) -> str:
             when = f"{clock(moment.start)} – {clock(moment.end)}"
         mark = "“"
         if moment.kind == "step":
-            mark = MARKS[status_verdict(moment.status, moment.basis, None)]
+            mark = VERDICT_MARKS[status_verdict(moment.status, moment.basis, None)]
         text = one_line(moment.text)
         if moment.kind == "step":
             text = sentence_case(text)
         where = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
         lines += [f"  {mark} {when:<15} {text}", f"    {'':<15} {where}"]
-    return "\n".join([*lines, "", f"{LEGEND}  “ said, no step rests on it", ""])
+    return "\n".join([*lines, "", f"{MARKS_LEGEND}  “ said, no step rests on it", ""])

@@ -5,8 +5,7 @@ on and left out on stderr. A run that was stopped goes on when the same command 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from stepline.cli.options import (
     settings_options,
     store_option,
 )
-from stepline.cli.progress import training_bar
+from stepline.cli.progress import progress_report, training_bar
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -154,8 +153,9 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
         return
     samples = prepared.samples
     amount = f"{len(samples)} samples of {len(samples.videos)} videos"
-    amount += f", {len(prepared.held_out)} more held out"
-    print_message(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
+    others = f"{len(prepared.held_out)} more held out"
+    labels = f"{samples.labelled} of {samples.texts} texts have a label"
+    print_message(f"{amount}, {others}; {labels}")
     _say_left_out(samples.reasons())
     if excluding and EXCLUDED_REASON not in samples.reasons():
         print_message("warning: no video of the sources is in the lists of --exclude")
@@ -163,29 +163,6 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
 
 def _say_left_out(reasons: Mapping[str, int]) -> None:
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
-
-
-@contextmanager
-def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Progress"], None]]:
-    """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and
-    TensorBoard's curves."""
-    from stepline.training.distributed import is_first
-    from stepline.training.loop import Curves
-
-    curves = None
-    if tensorboard:
-        curves = Curves(out / "events")
-    with training_bar() as bar:
-
-        def report(progress: "Progress") -> None:
-            if not is_first():
-                return
-            bar(progress)
-            if curves is not None:
-                curves.write(progress)
-
-        with closing(curves) if curves is not None else nullcontext():
-            yield report
 
 
 @train.command("procx")
@@ -264,8 +241,8 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
         return
     samples = prepared.samples
     amount = f"{sum(samples.counts)} steps of {len(samples)} videos"
-    amount += f", {len(prepared.held_out)} more held out"
-    print_message(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
+    others = f"{len(prepared.held_out)} more held out"
+    print_message(f"{amount}, {others}; a vocabulary of {len(prepared.vocabulary)} tokens")
     _say_left_out(samples.reasons())
     if prepared.crowded:
         queries = prepared.settings.model.queries
@@ -285,13 +262,13 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
         print_data(json.dumps({"files": files, "peak_bytes": peak_memory(), **scores}))
         return
     for name, words in (("score", "held out, SODA-D"), ("loss", "loss")):
-        if scores[name] is not None:
-            spread = (
-                f" ± {scores[name]['spread']:.3f} over {len(results)} seeds"
-                if len(results) > 1
-                else ""
-            )
-            print_message(f"{words} {scores[name]['mean']:.3f}{spread}")
+        score = scores[name]
+        if score is None:
+            continue
+        line = f"{words} {score['mean']:.3f}"
+        if len(results) > 1:
+            line += f" ± {score['spread']:.3f} over {len(results)} seeds"
+        print_message(line)
     print_data("\n".join(files))
 
 
@@ -360,11 +337,13 @@ def train_wys2(
     from stepline.wys2.train import DetectorSources, train_detector_run
 
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
-    videos = options["videos"]
+    videos = None
+    if options["videos"] is not None:
+        videos = name_videos(find_videos([options["videos"]]), out)
     names = ("features", "key_steps", "narrations", "unlabelled", "vectors")
     sources = DetectorSources(
         **{name: options[name] for name in names},
-        videos=None if videos is None else name_videos(find_videos([videos]), out),
+        videos=videos,
         s3d=options["weights"],
         excluded=tuple(options["exclude"]),
     )
@@ -373,10 +352,10 @@ def train_wys2(
         run = train_detector_run(clips, out, settings, report=bar)
     rounds = []
     for row in run.rounds:
-        pseudo = f", {row.pseudo_labelled} of {row.of} unlabelled ones" if row.of else ""
-        print_message(
-            f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}"
-        )
+        clip_count = f"{row.pairs} clips"
+        if row.of:
+            clip_count += f", {row.pseudo_labelled} of {row.of} unlabelled ones"
+        print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
         rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)
     path = str(out / DETECTOR_FILE)
@@ -395,7 +374,8 @@ def train_wys2(
     metavar="PATH",
     multiple=True,
     required=True,
-    help="Marked narration: a folder of texts or records, or narration.json.gz; may be given again.",
+    help="Marked narration: a folder of texts or records, or narration.json.gz; "
+    "may be given again.",
 )
 @click.option("--out", type=PATH_TYPE, required=True, help="The run's folder.")
 @settings_options("One setting, e.g. epochs=3.")
@@ -482,8 +462,11 @@ def train_summarizer(
             "give --key-steps or --frames: one of them says what belongs in a summary"
         )
     records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
-    narrations = read_records(options["narrations"]) if options["narrations"] is not None else ()
-    transcripts = {record.video.id: record.transcript for record in narrations if record.transcript}
+    transcripts = {}
+    if options["narrations"] is not None:
+        for record in read_records(options["narrations"]):
+            if record.transcript:
+                transcripts[record.video.id] = record.transcript
     features = open_video_store(options["features"])
     encode = None if text is None else text_encoder(text)
     samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
@@ -492,10 +475,12 @@ def train_summarizer(
             samples, out, settings, video=features.backbone, text=text or "", report=bar
         )
     _say_left_out(count_reasons(samples.omitted))
-    scores, path = asdict(trained.scores), str(out / SUMMARIZER_FILE)
-    numbers = ", ".join(
-        f"{name} {'–' if scores[key] is None else format(scores[key], '.3f')}"
-        for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
-    )
-    print_message(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
+    path = str(out / SUMMARIZER_FILE)
+    scores = asdict(trained.scores)
+    numbers = []
+    for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho")):
+        number = "–" if scores[key] is None else f"{scores[key]:.3f}"
+        numbers.append(f"{name} {number}")
+    count = trained.scores.videos
+    print_message(f"{trained.videos} videos; on {count} withheld: {', '.join(numbers)}")
     print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)

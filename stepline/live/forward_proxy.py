@@ -65,7 +65,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         """Pass bytes both ways."""
         host, _, port = self.path.rpartition(":")
-        if (server := self._connect(host.strip("[]"), port)) is None:
+        server = self._connect(host.strip("[]"), port)
+        if server is None:
             return
         with server:
             self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -77,21 +78,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if parts.scheme != "http" or not parts.hostname:
             self.send_error(400, "a proxy is asked for a whole http address")
             return
-        if (
-            server := self._connect(parts.hostname, str(parts.port or http.client.HTTP_PORT))
-        ) is None:
+        port = parts.port or http.client.HTTP_PORT
+        server = self._connect(parts.hostname, str(port))
+        if server is None:
             return
-        kept = [(name, value) for name, value in self.headers.items() if name.lower() not in OWN]
-        lines = [
-            f"{self.command} {self.path.partition(parts.netloc)[2] or '/'} HTTP/1.1",
-            "Connection: close",
-        ]
+        _, _, path = self.path.partition(parts.netloc)
+        lines = [f"{self.command} {path or '/'} HTTP/1.1", "Connection: close"]
+        for name, value in self.headers.items():
+            if name.lower() not in PROXY_HEADERS:
+                lines.append(f"{name}: {value}")
+        lines += ["", ""]
         with server:
-            server.sendall(
-                "\r\n".join(
-                    [*lines, *(f"{name}: {value}" for name, value in kept), "", ""]
-                ).encode()
-            )
+            server.sendall("\r\n".join(lines).encode())
             with contextlib.suppress(OSError):
                 self._pass_head(server)
             self._pass({server: self.connection})
@@ -151,4 +149,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 # headers that are between FFmpeg and the proxy
-OWN = ("connection", "proxy-connection", "proxy-authorization")
+PROXY_HEADERS = ("connection", "proxy-connection", "proxy-authorization")

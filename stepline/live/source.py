@@ -32,23 +32,23 @@ from stepline.media.settings import LinkSettings, MediaSettings
 if TYPE_CHECKING:
     from stepline.live.recording import StreamRecorder
 
-_HTTP = "http,https,tcp,tls,crypto,data,httpproxy"
-_RTSP = "rtsp,rtp,udp,tcp,tls,crypto"
-_RTMP = "rtmp,rtmps,rtmpt,tcp,tls,http"
+HTTP_PROTOCOLS = "http,https,tcp,tls,crypto,data,httpproxy"
+RTSP_PROTOCOLS = "rtsp,rtp,udp,tcp,tls,crypto"
+RTMP_PROTOCOLS = "rtmp,rtmps,rtmpt,tcp,tls,http"
 # schemes, and the protocols that an address of each may lead to; never a file of this machine
-PROTOCOLS = {
-    "http": _HTTP,
-    "https": _HTTP,
-    "rtsp": _RTSP,
-    "rtsps": _RTSP,
-    "rtmp": _RTMP,
-    "rtmps": _RTMP,
+PROTOCOLS_OF_SCHEME = {
+    "http": HTTP_PROTOCOLS,
+    "https": HTTP_PROTOCOLS,
+    "rtsp": RTSP_PROTOCOLS,
+    "rtsps": RTSP_PROTOCOLS,
+    "rtmp": RTMP_PROTOCOLS,
+    "rtmps": RTMP_PROTOCOLS,
     "udp": "udp,rtp",
     "rtp": "udp,rtp",
     "tcp": "tcp",
     "srt": "srt",
 }
-DEVICES = {"camera": ("v4l2", "/dev/video0"), "microphone": ("alsa", "default")}
+DEVICE_DEFAULTS = {"camera": ("v4l2", "/dev/video0"), "microphone": ("alsa", "default")}
 DEVICE_NAME = r"(camera|microphone)(:[^+]*)?"
 # since its last change in which a file counts as being written, and without growth as finished
 GROWING_SECONDS = 10.0
@@ -99,16 +99,18 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
         # one that cannot be read is reported before any network is loaded
         with open_media(path, MediaSettings()):
             return [path]
-    if scheme[1] not in PROTOCOLS:
-        raise SettingsError(
-            f"{scheme[1]}: not an address that is read live; give one of {', '.join(PROTOCOLS)}"
-        )
+    if scheme[1] not in PROTOCOLS_OF_SCHEME:
+        cure = f"give one of {', '.join(PROTOCOLS_OF_SCHEME)}"
+        raise SettingsError(f"{scheme[1]}: not an address that is read live; {cure}")
     try:
         check_url(name)
     except MediaError as error:
         raise SettingsError(str(error)) from error
-    options = (("rtsp_transport", "tcp"),) if scheme[1].startswith("rtsp") else ()
-    return [LiveInput(name, display_url(name), PROTOCOLS[scheme[1]], options=options)]
+    options: tuple[tuple[str, str], ...] = ()
+    if scheme[1].startswith("rtsp"):
+        options = (("rtsp_transport", "tcp"),)
+    protocols = PROTOCOLS_OF_SCHEME[scheme[1]]
+    return [LiveInput(name, display_url(name), protocols, options=options)]
 
 
 def _devices(name: str) -> list[Path | LiveInput]:
@@ -117,7 +119,7 @@ def _devices(name: str) -> list[Path | LiveInput]:
         kind, _, address = part.partition(":")
         if kind in inputs:
             raise SettingsError(f"{name}: name one camera and one microphone")
-        format, usual = DEVICES[kind]
+        format, usual = DEVICE_DEFAULTS[kind]
         inputs[kind] = LiveInput(address or usual, f"{kind} {address or usual}", format=format)
     return list(inputs.values())
 
@@ -180,8 +182,10 @@ class SourceClock:
         """Return the second of what comes after a break: that of its own time stamps, where they
         go on as the wall's clock did, else the wall's."""
         by_wall = self.end + (self._clock() - self._arrived)
-        believed = second > self.end - TRUSTED_SECONDS and abs(second - by_wall) <= TRUSTED_SECONDS
-        return second if believed else by_wall
+        is_near = abs(second - by_wall) <= TRUSTED_SECONDS
+        if is_near and second > self.end - TRUSTED_SECONDS:
+            return second
+        return by_wall
 
     def drifted(self) -> Gap | None:
         """Return how far the source's clock has left the wall's since the last report, where that

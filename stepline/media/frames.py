@@ -72,9 +72,8 @@ class FrameScaler:
         high_range = is_high_range(frame)
         format = "rgb48le" if high_range else "rgb24"
         small = self._swscale.reformat(frame, width, height, format, interpolation="BILINEAR")
-        pixels: Image = small.to_ndarray()
-        if high_range:
-            pixels = standard_picture(frame, pixels)
+        array = small.to_ndarray()
+        pixels: Image = standard_picture(frame, array) if high_range else array
         if not turns:
             return pixels
         return np.ascontiguousarray(np.rot90(pixels, turns))

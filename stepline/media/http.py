@@ -26,9 +26,9 @@ from stepline.media.settings import LinkSettings
 from stepline.version import __version__
 
 CHUNK_BYTES = 65536  # bytes read at once
-MIB = 2**20
+MIB_BYTES = 2**20
 MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them; servers send some 1,000
-MAX_WHOLE_BYTES = 64 * MIB  # of an answer that is read into memory at once, a page say
+MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory at once, a page say
 # times `most_bytes` that may come over the line: chunks have lengths of their own
 MAX_LINE_FACTOR = 2
 GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # which of them it is, zlib finds out
@@ -100,7 +100,7 @@ class LinkLimits(TransferLimits):
 
     def __init__(self, settings: LinkSettings) -> None:
         super().__init__(
-            most_bytes=settings.largest * MIB,
+            most_bytes=settings.largest * MIB_BYTES,
             seconds=settings.longest,
             silence=settings.seconds,
             private=settings.private,
@@ -199,22 +199,24 @@ class _LimitedResponse(http.client.HTTPResponse):
 
     def _read(self, amt: int | None) -> bytes:
         parts: list[bytes] = []
-        left = amt
         whole_bytes = 0
-        while left is None or left > 0:
+        while amt is None or whole_bytes < amt:
             # one wait, for a server that drips
-            part = self.read1(CHUNK_BYTES if left is None else min(left, CHUNK_BYTES))
+            chunk_bytes = CHUNK_BYTES
+            if amt is not None:
+                chunk_bytes = min(amt - whole_bytes, CHUNK_BYTES)
+            part = self.read1(chunk_bytes)
             self.limits.take(len(part))
             if not part:
                 break
             parts.append(part)
             whole_bytes += len(part)
             if amt is None and whole_bytes > MAX_WHOLE_BYTES:
-                size = f"{MAX_WHOLE_BYTES // MIB} MiB"
+                size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
                 raise self.limits.fault(f"the server sends more than {size} for one page")
-            left = None if left is None else left - len(part)
         is_unpacked = self._unpacker is not None and self._unpacker.eof  # what follows is no part
-        if (left is None or left > 0) and self.length and not is_unpacked:
+        lacks_bytes = amt is None or whole_bytes < amt
+        if lacks_bytes and self.length and not is_unpacked:
             raise http.client.IncompleteRead(b"".join(parts), self.length)
         if self.length == 0:
             super().read(0)  # lets the connection go
@@ -326,8 +328,7 @@ def open_url(
         handlers.append(urllib.request.ProxyHandler())
     for handler in handlers:
         opener.add_handler(handler)
-    asked = quote(url.partition("#")[0], safe="/%:=&?~+!$,;'@()*[]")
-    return opener.open(
-        urllib.request.Request(asked, data=body, headers=dict(headers or {})),
-        timeout=limits.silence,
-    )
+    without_fragment, _, _ = url.partition("#")
+    address = quote(without_fragment, safe="/%:=&?~+!$,;'@()*[]")
+    request = urllib.request.Request(address, data=body, headers=dict(headers or {}))
+    return opener.open(request, timeout=limits.silence)

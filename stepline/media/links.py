@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from stepline.atomic_files import write_atomic
@@ -298,7 +298,7 @@ def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any
             partial.unlink(missing_ok=True)
         raise
     with opened as answer:
-        mode = "wb"
+        mode: Literal["ab", "wb"] = "wb"
         total = answer.length or 0
         content_range = answer.headers.get("Content-Range", "")
         if answer.status == 206 and content_range.startswith(f"bytes {present_bytes}-"):

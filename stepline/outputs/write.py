@@ -53,30 +53,44 @@ def write_outputs(
     StoreError where the folder cannot be written.
     """
     folder = Path(folder)
-    media = None if media is None else Path(media)
-    formats = (formats,) if isinstance(formats, str) else formats
+    if isinstance(formats, str):
+        formats = (formats,)
     find_outputs(formats)
     web = web or NO_ADDRESSES
-    link = os.path.relpath(media, folder) if media is not None and linked else None
+    video = None
+    link = None
+    if media is not None:
+        video = Path(media)
+        link = os.path.relpath(video, folder) if linked else None
     extras = OutputExtras(
-        alignment, link, keyframes or {}, said_cues, media, web=web, formats=tuple(formats)
+        alignment=alignment,
+        media=link,
+        keyframes=keyframes or {},
+        said_cues=said_cues,
+        video=video,
+        web=web,
+        formats=tuple(formats),
     )
     paths: list[Path] = []
-    with atomic_files() if files is None else contextlib.nullcontext(files) as together:
+    change: contextlib.AbstractContextManager[FileSet] = atomic_files()
+    if files is not None:
+        change = contextlib.nullcontext(files)
+    with change as together:
         if any(OUTPUTS[name].keyframes == "beside" for name in formats):
-            links = picture_links(record, extras)
-            pictures: dict[str, Content] = {
-                Path(links[id]).name: extras.keyframes[id] for id in links
-            }
+            pictures: dict[str, Content] = {}
+            for id, picture_path in picture_links(record, extras).items():
+                pictures[Path(picture_path).name] = extras.keyframes[id]
             paths += _write_folder(pictures_folder(record, folder), pictures, together)
-        for name in (name for name in OUTPUTS if name in formats):
-            path, content = output_path(record, folder, name), OUTPUTS[name].write(record, extras)
+        for name in OUTPUTS:
+            if name not in formats:
+                continue
+            path = output_path(record, folder, name)
+            content = OUTPUTS[name].write(record, extras)
             if name == "json":  # from then on the earlier one shows nothing
                 OutputManifest(record.id, folder, web).write(record, formats, together)
             if OUTPUTS[name].folder:
-                paths += _write_folder(
-                    path, content if isinstance(content, Mapping) else {}, together
-                )
+                contents = content if isinstance(content, Mapping) else {}
+                paths += _write_folder(path, contents, together)
             elif content is None or isinstance(content, Mapping):
                 together.remove(path)
             else:
@@ -110,5 +124,7 @@ def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet)
 def _write(content: Content, path: Path) -> None:
     if callable(content):
         content(path)
+    elif isinstance(content, str):
+        path.write_bytes(content.encode())
     else:
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_bytes(content)

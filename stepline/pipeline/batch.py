@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
 # in a warning: a deadline or a silent server made this result, so it is done again
-PROVISIONAL = "provisional"
+PROVISIONAL_MARK = "provisional"
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,10 @@ def scores(
     alignment = result.alignment
     if alignment is None:
         seconds = math.ceil(result.record.video.duration or 0.0)
-        return VideoScores(np.zeros((len(lines), seconds), np.float32), np.arange(float(seconds)))
-    return VideoScores(alignment.scores, np.arange(alignment.scores.shape[1]) / alignment.rate)
+        values = np.zeros((len(lines), seconds), np.float32)
+        return VideoScores(values, np.arange(float(seconds)))
+    columns = np.arange(alignment.scores.shape[1])  # (T,)
+    return VideoScores(alignment.scores, columns / alignment.rate)
 
 
 def _lines(texts: "Sequence[str] | str | TaskGraph") -> tuple[str, ...]:
@@ -230,11 +232,12 @@ def batch(
     sources = find_sources(videos, options.out, settings, captions=True)
     networks = load_networks(settings, several=len(sources) > 1)
     for number, source in enumerate(sources, start=1):
-        record, fault, path = None, None, Path(source.label)
+        record = None
+        fault = None
+        path = Path(source.label)
+        opened = source.open(options.out, settings, texts=_lines(texts), graph=_graph(texts))
         try:
-            with source.open(
-                options.out, settings, texts=_lines(texts), graph=_graph(texts)
-            ) as request:
+            with opened as request:
                 path = request.path
                 result = run_video(request, settings, options, networks=networks, progress=progress)
                 record = result.record
@@ -279,7 +282,9 @@ def transcribe(
         dropped=speech.dropped,
         warnings=(*info.warnings, *speech.warnings),
     )
-    return record if part is None else in_whole_video(record, None, part.start)[0]
+    if part is not None:
+        record, _ = in_whole_video(record, None, part.start)
+    return record
 
 
 def run_video(
@@ -343,13 +348,14 @@ def _earlier_result(
 
     if options.force:
         return None
-    record = _finished_record(
-        request, settings, networks, options.out / f"{safe_stem(request.id)}.json"
-    )
+    path = options.out / f"{safe_stem(request.id)}.json"
+    record = _finished_record(request, settings, networks, path)
     if record is None or missing_outputs(record, options.out, options.formats, options.web):
         return None
     clips = clip_spans(record, options.out) if options.clips else ()
-    return VideoResult(record, (), True) if all(clip.is_file() for clip in clips) else None
+    if not all(clip.is_file() for clip in clips):
+        return None
+    return VideoResult(record, (), earlier=True)
 
 
 def _refuse_odd_name(path: Path) -> None:
@@ -397,7 +403,7 @@ def _finished_record(
         return None
     if record.settings != fingerprint(request, settings, networks):
         return None
-    if any(PROVISIONAL in warning for warning in record.warnings):
+    if any(PROVISIONAL_MARK in warning for warning in record.warnings):
         return None
     if not request.path.is_file() or record.video.sha256 != sha256(request.path):
         return None

@@ -69,7 +69,7 @@ def describe_pictures(
 
     describer.check(features)
     with one_torch_thread():
-        found = describe(
+        description = describe(
             describer.model,
             describer.vocabulary,
             features,
@@ -80,9 +80,13 @@ def describe_pictures(
         )
     network: JsonValue = {"network": describer.sha256, "speech": settings.speech}
     if written:
-        return Descriptions(captions=found.steps, dropped=found.dropped, network=network)
+        return Descriptions(
+            captions=description.steps, dropped=description.dropped, network=network
+        )
     notes = () if settings.when == "alone" else (FROM_PICTURES,)
-    return Descriptions(found.steps, dropped=found.dropped, notes=notes, network=network)
+    return Descriptions(
+        steps=description.steps, dropped=description.dropped, notes=notes, network=network
+    )
 
 
 def with_seen_steps(
@@ -102,39 +106,41 @@ def with_seen_steps(
     """
     from stepline.vision_language.places import video_places
 
-    places, known = video_places(shots), {step.id: row for row, step in enumerate(placed)}
+    shot_places = video_places(shots)
+    placed_rows = {step.id: row for row, step in enumerate(placed)}
     score = settings.right / (settings.right + settings.wrong)
-    steps, rows = [], []
+    steps = []
+    rows = []
     for step in written:
-        if step.id in known:
-            steps.append(placed[known[step.id]])
-            rows.append(alignment.scores[known[step.id]] if alignment is not None else None)
+        placed_row = placed_rows.get(step.id)
+        if placed_row is not None:
+            steps.append(placed[placed_row])
+            if alignment is not None:
+                rows.append(alignment.scores[placed_row])
             continue
         at = min(step.at or 0.0, duration)
-        place = next((place for place in places if place.start <= at < place.stop), places[-1])
-        span = Span(float(place.start), min(float(place.stop), duration))
-        steps.append(
-            step.model_copy(update={"spans": (span,), "at": at, "status": "shown", "score": score})
-        )
+        around = [shot for shot in shot_places if shot.start <= at < shot.stop]
+        shot = around[0] if around else shot_places[-1]
+        span = Span(float(shot.start), min(float(shot.stop), duration))
+        update = {"spans": (span,), "at": at, "status": "shown", "score": score}
+        steps.append(step.model_copy(update=update))
         if alignment is not None:
-            seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate
-            rows.append(
-                np.where((seconds >= span.start) & (seconds < span.end), score, 0.0).astype(
-                    np.float32
-                )
-            )
+            seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate  # (T,)
+            is_inside = (seconds >= span.start) & (seconds < span.end)
+            rows.append(np.where(is_inside, score, 0.0).astype(np.float32))
     if alignment is None:
         return tuple(steps), None
-    scores = np.stack([row for row in rows if row is not None])
-    return tuple(steps), Alignment(
-        tuple(step.text for step in steps), scores, alignment.rate, alignment.kind
-    )
+    texts = tuple(step.text for step in steps)
+    scores = np.stack(rows)  # (K, T)
+    return tuple(steps), Alignment(texts, scores, alignment.rate, alignment.kind)
 
 
 # s from a picture within which a line on screen counts as read in it; lines are read once a second
-READ_NEAR = 1.0
-UNREAD = "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
-READ = "for: the amount {} stands on screen: {}"
+READ_NEAR_SECONDS = 1.0
+UNREAD_REMARK = (
+    "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
+)
+READ_REMARK = "for: the amount {} stands on screen: {}"
 
 
 def check_amounts(
@@ -152,24 +158,35 @@ def check_amounts(
     from stepline.writing.quantities import quantities
 
     seconds = [second - start for second in named_seconds(step)]
-    seen = [Span(max(0.0, second - READ_NEAR), second + READ_NEAR) for second in seconds]
-    seen += step.spans if SEEN_BY_MODEL in step.seen else ()
-    if not seen:
+    # when the model saw it
+    spans = []
+    for second in seconds:
+        start = max(0.0, second - READ_NEAR_SECONDS)
+        spans.append(Span(start, second + READ_NEAR_SECONDS))
+    if SEEN_BY_MODEL in step.seen:
+        spans += step.spans
+    if not spans:
         return step
-    said = [
-        amount for index in step.sources for amount in quantities(transcript.sentences[index].text)
-    ]
-    standing = [line for line in lines if any(line.span.overlap(span) > 0 for span in seen)]
+
+    # the amounts that are said, and the lines on screen then
+    spoken_amounts = []
+    for index in step.sources:
+        spoken_amounts += quantities(transcript.sentences[index].text)
+    lines_then = []
+    for line in lines:
+        if any(line.span.overlap(span) > 0 for span in spans):
+            lines_then.append(line.text)
+
     remarks = []
     for amount in quantities(step.text):
-        if any(amount.is_same(other) for other in said):
+        if any(amount.is_same(other) for other in spoken_amounts):
             continue
-        read = [
-            line.text
-            for line in standing
-            if any(amount.is_same(other) for other in quantities(line.text))
-        ]
-        remarks.append(READ.format(amount, one_line(read[0])) if read else UNREAD.format(amount))
+        remark = UNREAD_REMARK.format(amount)
+        for text in lines_then:
+            if any(amount.is_same(other) for other in quantities(text)):
+                remark = READ_REMARK.format(amount, one_line(text))
+                break
+        remarks.append(remark)
     return step.model_copy(update={"seen": (*step.seen, *dict.fromkeys(remarks))})
 
 
@@ -190,28 +207,27 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         raise SettingsError(
             "procx.path is not set; give a network that `stepline train procx` wrote, with --model"
         )
-    settings = settings.model_copy(
-        update={"vision": vision.model_copy(update={"unit": describer.trained.unit})}
-    )
+    vision = vision.model_copy(update={"unit": describer.trained.unit})
+    settings = settings.model_copy(update={"vision": vision})
     features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
     transcript = Transcript()
     if request.captions is not None and settings.procx.speech:
         from stepline.asr import read_captions
 
-        transcript = read_captions(
-            request.captions, video_id=request.id, settings=settings.asr
-        ).transcript
-    found = describe_pictures(
+        captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
+        transcript = captions.transcript
+    descriptions = describe_pictures(
         describer, features, transcript, (), settings.procx, features.duration
+    )
+    video = Video(
+        id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)
     )
     return Record(
         id=request.id,
-        video=Video(
-            id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)
-        ),
+        video=video,
         transcript=transcript,
-        steps=found.steps,
-        dropped=found.dropped,
+        steps=descriptions.steps,
+        dropped=descriptions.dropped,
         settings=fingerprint(request, settings, Networks(describer=describer)),
-        models={"vision": features.backbone, "describer": found.network},
+        models={"vision": features.backbone, "describer": descriptions.network},
     )

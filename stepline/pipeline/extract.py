@@ -38,8 +38,8 @@ from stepline.weights import file_digest
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-ROWS = "rows"  # folder of features whose shard is not written yet
-UNREADABLE = "it cannot be read"
+ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
+UNREADABLE_REASON = "it cannot be read"
 OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
 OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen beside the rows
 
@@ -77,13 +77,12 @@ def extract_to_store(
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
     if isinstance(backbone, PrecomputedBackbone):
-        raise SettingsError(
-            "vision.backbone=precomputed sees no video; `stepline features import` stores ready files"
-        )
+        cure = "`stepline features import` stores ready files"
+        raise SettingsError(f"vision.backbone=precomputed sees no video; {cure}")
     run: dict[str, JsonValue] = {"features": what_decides_features(settings)}
     facts: dict[str, JsonValue] = {"versions": {**versions()}, "device": current_device().label}
     claim_run_folder(folder, run, facts)
-    remove_partial_files(folder / ROWS)
+    remove_partial_files(folder / ROWS_FOLDER)
 
     extraction = Extraction(folder, settings, backbone, shard_bytes, progress)
     for number, (id, path) in enumerate(videos, start=1):
@@ -95,10 +94,13 @@ def extract_to_store(
     write_omitted(
         folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted)
     )
-    added, already = extraction.added, extraction.already
+    added = extraction.added
+    already = extraction.already
     counts: JsonValue = {"videos": len(added) + already, "omitted": {**count_reasons(omitted)}}
     claim_run_folder(folder, run, facts | {"counts": counts})
-    return ExtractionReport(tuple(added), sum(added.values()), already, tuple(omitted))
+    return ExtractionReport(
+        added=tuple(added), rows=sum(added.values()), already=already, omitted=tuple(omitted)
+    )
 
 
 class Extraction:
@@ -119,7 +121,7 @@ class Extraction:
         # Not as a context, which on an error would write a shard that is not full: later runs
         # would end with other bytes.
         self._writer = FeatureWriter(folder, shard_bytes=shard_bytes)
-        self._rows = folder / ROWS
+        self._rows = folder / ROWS_FOLDER
         self._settings = settings
         self._options = LookOptions(backbone=backbone, motion=False, progress=progress)
         self._dim = backbone.dim
@@ -137,7 +139,7 @@ class Extraction:
         try:
             features = self._read_or_extract(request, stored)
         except (MediaError, ShapeError) as error:
-            features = Rejected("video", UNREADABLE, id=request.id, value=str(error))
+            features = Rejected("video", UNREADABLE_REASON, id=request.id, value=str(error))
         if isinstance(features, Rejected):
             self.omitted.append(features)
             return f"left out, {features.reason} {features.value}".rstrip()

@@ -170,9 +170,8 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
 
     loaded = load_model(settings.path)
     if vision.backbone == "none":
-        raise SettingsError(
-            f"{settings.path}: a network that describes needs pictures; take out vision.backbone=none"
-        )
+        need = "a network that describes needs pictures"
+        raise SettingsError(f"{settings.path}: {need}; take out vision.backbone=none")
     loaded.check_space(vision.backbone, vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
     if settings.speech:
@@ -203,21 +202,23 @@ def fingerprint(
     if vision.backbone == "precomputed" and vision.path is not None:
         from stepline.features.files import find_feature_file
 
-        video = find_feature_file(vision.path, request.id) if vision.path.is_dir() else vision.path
+        video = vision.path
+        if vision.path.is_dir():
+            video = find_feature_file(vision.path, request.id)
         features = [_digest(video), _digest(vision.texts)]
-    given: dict[str, JsonValue] = {
+    inputs: dict[str, JsonValue] = {
         "captions": _digest(request.captions),
         "texts": [*request.texts],
         "features": features,
     }
     if settings.writing.llm.prompt_file is not None:
-        given["prompt"] = _digest(settings.writing.llm.prompt_file)
+        inputs["prompt"] = _digest(settings.writing.llm.prompt_file)
     if request.part is not None:
-        given["part"] = [request.part.start, request.part.end]
+        inputs["part"] = [request.part.start, request.part.end]
     if request.graph is not None:
-        given["graph"] = request.graph.model_dump(mode="json")
+        inputs["graph"] = request.graph.model_dump(mode="json")
     if request.title is not None:
-        given["title"] = request.title
+        inputs["title"] = request.title
     named: dict[Kind, str] = {
         "recognisers": settings.asr.recogniser,
         "writers": settings.writing.writer,
@@ -226,7 +227,7 @@ def fingerprint(
     identities: dict[str, JsonValue] = {"plugins": {**plugins}} if plugins else {}
     # how a video came decides nothing
     made_from = settings.model_dump(mode="json", exclude={"links"})
-    return {**made_from, "inputs": {**given, **identities, **networks.digests}}
+    return {**made_from, "inputs": {**inputs, **identities, **networks.digests}}
 
 
 def _digest(file: Path | None) -> str | None:

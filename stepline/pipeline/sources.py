@@ -48,19 +48,20 @@ VIDEO_ENDINGS = (
 )
 VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 
-LINK = re.compile(r"https?://\S+", re.IGNORECASE)
-DOWNLOADS = "downloads"  # folder in an OUT for what links brought
-SITE = Path("site")  # in place of a file, where none has that name: what the page of a link has
+LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
+DOWNLOADS_FOLDER = "downloads"  # folder in an OUT for what links brought
+# in place of a file, where none has that name: what the page of a link has
+SITE_PATH = Path("site")
 
 
 def is_link(name: str) -> bool:
     """Tell whether an argument is an address, not a path."""
-    return LINK.fullmatch(name) is not None
+    return LINK_PATTERN.fullmatch(name) is not None
 
 
 def is_site(path: Path | None) -> bool:
     """Tell whether an option names what the page of a link has."""
-    return path == SITE and not SITE.exists()
+    return path == SITE_PATH and not SITE_PATH.exists()
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class VideoSource:
         """Yield what the main job is asked of it; what a link brings is in OUT, until the end
         unless `keep`.
 
-        title: what the user calls it. force: fetch a link again. captions: SITE: those of the link's
+        title: what the user calls it. force: fetch a link again. captions: SITE_PATH: those of the link's
         page. texts: None: the titles of the page's chapters. graph: whose lines the texts are.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
@@ -123,7 +124,7 @@ class VideoSource:
             return
         from stepline.media.links import fetch_link, forget_link
 
-        folder = out / DOWNLOADS
+        folder = out / DOWNLOADS_FOLDER
         language = (settings.asr.language or "en").partition("-")[0]
         with_captions = is_site(captions)
         video = fetch_link(
@@ -208,7 +209,9 @@ def open_only_source(
                 name = display_url(str(argument))
                 raise MediaError(f"{name}: a playlist of {len(sources)} videos; {cure}")
         else:  # whatever it is, whoever reads it reports
-            out, sources = Path(), [VideoSource(Path(argument), Path(argument).stem)]
+            out = Path()
+            path = Path(argument)
+            sources = [VideoSource(path, path.stem)]
         opened = sources[0].open(
             out,
             settings,
@@ -229,15 +232,24 @@ def fetch_sources(
     from stepline.media.links import fetch_link
 
     paths, urls = _paths_and_links(arguments)
-    links = _find_links(urls, out, settings, is_only=True)
-    return [*paths, *(fetch_link(link, out / DOWNLOADS, report=report).path for link in links)]
+    files = list(paths)
+    for link in _find_links(urls, out, settings, is_only=True):
+        video = fetch_link(link, out / DOWNLOADS_FOLDER, report=report)
+        files.append(video.path)
+    return files
 
 
 def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], list[str]]:
     """Return the paths and the addresses among arguments, an address once."""
-    names = [str(argument) for argument in arguments]
-    paths = [Path(name) for name in names if not is_link(name)]
-    return paths, list(dict.fromkeys(name for name in names if is_link(name)))
+    paths = []
+    addresses = []
+    for argument in arguments:
+        name = str(argument)
+        if is_link(name):
+            addresses.append(name)
+        else:
+            paths.append(Path(name))
+    return paths, list(dict.fromkeys(addresses))
 
 
 def _find_links(
@@ -251,7 +263,7 @@ def _find_links(
     links: list[Link] = []
     for url in urls:
         try:
-            links += find_links(url, out / DOWNLOADS, settings.links, force=force)
+            links += find_links(url, out / DOWNLOADS_FOLDER, settings.links, force=force)
         except MediaError as error:
             if is_only:
                 raise
@@ -317,10 +329,12 @@ def _is_video(file: Path) -> bool:
     if file.suffix.lower() not in VIDEO_SUFFIXES or file.name.startswith("."):
         return False
     # A summary or a copy has its record next to it; a clip is in a folder that has.
-    output, suffix = file.parent, CLIPS_SUFFIX
+    output = file.parent
+    suffix = CLIPS_SUFFIX
     for whole_suffix in (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix):
         if file.name.endswith(whole_suffix):
-            output, suffix = file, whole_suffix
+            output = file
+            suffix = whole_suffix
             break
     if not output.name.endswith(suffix):
         return True
@@ -333,9 +347,12 @@ def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
     stems = [path.stem for path in paths]
     named = {}
     for path in paths:
-        unique = stems.count(path.stem) == 1 and not is_taken(path, out)
-        digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:6]
-        named[path.stem if unique else f"{path.stem}-{digest}"] = path
+        id = path.stem
+        if stems.count(path.stem) > 1 or is_taken(path, out):
+            real_path = os.path.realpath(path)
+            digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+            id = f"{path.stem}-{digest[:6]}"
+        named[id] = path
     return named
 
 
