@@ -31,9 +31,8 @@ from stepline.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 
 logger = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = (
-    1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
-)
+# bytes of an answer that are read; a full reply with its JSON has some 5,000
+MAX_ANSWER_BYTES = 1_000_000
 MAX_ANSWER_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
 # Forms of an answer, the strictest first; a server that refuses one is asked for the next.
 ANSWER_FORMS = ("json_schema", "json_object", "text")
@@ -42,6 +41,7 @@ BAD_REQUEST_STATUSES = (400, 422)  # with which a server refuses a field
 _FORM_FIELD = re.compile(rb"response_format|json_schema|json_object|guided|grammar|schema", re.I)
 # The form of each server, by its name, that it took last, for as long as this process runs.
 _forms_taken: dict[str, int] = {}
+MAX_MESSAGE_CHARS = 120  # of a server's own message
 CONFLICT_STATUS = 409  # a lock that timed out; OpenAI's own client tries again after it too
 
 # of a user's message: text, or its parts, pictures among them
@@ -160,7 +160,8 @@ class OpenAiServer:
         }
         if schema is None:
             return self._ask(request, until)
-        number = first = _forms_taken.get(self.name, 0)
+        first = _forms_taken.get(self.name, 0)
+        number = first
         while True:
             form = ANSWER_FORMS[number]
             try:
@@ -206,9 +207,13 @@ class OpenAiServer:
             is_late = isinstance(error.reason, TimeoutError)
             is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
             if not self.reached and not is_cut:
-                why = "no connection in time" if is_late else str(error.reason)
+                why = str(error.reason)
+                if is_late:
+                    why = "no connection in time"
                 raise no_server_error(self.settings, why) from error
-            reason = _late(until) if is_late else "the connection was lost"
+            reason = "the connection was lost"
+            if is_late:
+                reason = _late(until)
             raise RequestError(reason, passing=True) from error
         except TimeoutError as error:
             self.reached = True
@@ -231,13 +236,10 @@ def open_server(settings: ChatSettings) -> Server:
     Raises WriterError when none or two are named, ModelError when a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
-        who, key = (
-            "writer llm" if settings.section == "writing.llm" else settings.section,
-            settings.section,
-        )
-        raise WriterError(
-            f"{who}: name who answers, by {key}.base_url (a server) or {key}.gguf (a file), not both"
-        )
+        key = settings.section
+        who = "writer llm" if key == "writing.llm" else key
+        choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
+        raise WriterError(f"{who}: name who answers, by {choices}, not both")
     if settings.gguf is not None:
         return LocalModel(settings)
     return OpenAiServer(settings)
@@ -255,11 +257,18 @@ def read_answer(body: bytes) -> Answer:
         return Answer("")
     if not isinstance(text, str):
         raise RequestError("the server's answer holds no text", passing=True)
-    usage = tree.get("usage")
-    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    is_plausible = isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS
     is_complete = choice.get("finish_reason") != "length"
-    return Answer(text, is_complete, tokens if is_plausible else None)
+    return Answer(text, is_complete, _plausible_tokens(tree.get("usage")))
+
+
+def _plausible_tokens(usage: Any) -> int | None:
+    """Return the tokens that a server counted; None where it names none that can be."""
+    if not isinstance(usage, dict):
+        return None
+    tokens = usage.get("total_tokens")
+    if isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS:
+        return tokens
+    return None
 
 
 def _key(settings: ChatSettings) -> str | None:
@@ -291,21 +300,24 @@ def _response_format(form: str, schema: Schema) -> dict[str, Any]:
 
 def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
     """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
-    url, key = settings.base_url, settings.section
+    # what concerns all requests
+    url = settings.base_url
+    key = settings.section
     if status in (401, 403):
-        return WriterError(
-            f"{url}: access refused ({status}); {key}.api_key_variable names the variable with the key"
-        )
+        cure = f"{key}.api_key_variable names the variable with the key"
+        return WriterError(f"{url}: access refused ({status}); {cure}")
     if status == 404:
-        return WriterError(
-            f"{url}: no such address or model there (404); correct {key}.base_url (.../v1) or {key}.model"
-        )
+        cure = f"correct {key}.base_url (.../v1) or {key}.model"
+        return WriterError(f"{url}: no such address or model there (404); {cure}")
     if 300 <= status < 400:
-        return WriterError(
-            f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url"
-        )
+        cure = f"give the final address as {key}.base_url"
+        return WriterError(f"{url}: redirects elsewhere ({status}); {cure}")
+
+    # what concerns this one
     message = _message(body)
-    reason = f"the server answered {status}" + (f" ({message})" if message else "")
+    reason = f"the server answered {status}"
+    if message:
+        reason += f" ({message})"
     passing = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     # A server that gives no reason at all may mean the form, too.
     names_form = not message or _FORM_FIELD.search(body) is not None
@@ -341,19 +353,21 @@ def _message(body: bytes) -> str:
         tree = parse_json(body)
     except (ValueError, RecursionError):
         return ""
-    if isinstance(tree, dict):
-        tree = tree.get("error", tree)
-    message = tree.get("message", "") if isinstance(tree, dict) else tree
-    text = message if isinstance(message, str) else ""
-    return " ".join(text.split())[:120]
+    # as most servers have it, or without the field "error", or a bare text
+    message = tree
+    if isinstance(message, dict):
+        message = message.get("error", message)
+    if isinstance(message, dict):
+        message = message.get("message", "")
+    if not isinstance(message, str):
+        return ""
+    return " ".join(message.split())[:MAX_MESSAGE_CHARS]
 
 
 def _late(until: float) -> str:
-    return (
-        "no answer in time"
-        if time.monotonic() >= until - 0.05
-        else "the server was silent for too long"
-    )
+    if time.monotonic() >= until - 0.05:
+        return "no answer in time"
+    return "the server was silent for too long"
 
 
 # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
@@ -404,15 +418,18 @@ class LocalModel:
 
     def _load(self) -> ModelProcess:
         start = time.perf_counter()
-        projector = self.settings.projector_file
+        settings = self.settings
+        projector = None
+        if settings.projector_file is not None:
+            projector = str(settings.projector_file.expanduser())
         template = None
-        if self.settings.chat_template is not None:
-            template = _read(self.settings.chat_template, self.settings.section)
+        if settings.chat_template is not None:
+            template = _read(settings.chat_template, settings.section)
         files = ModelFiles(
             model=str(self._path),
-            projector=None if projector is None else str(projector.expanduser()),
-            context=self.settings.context,
-            threads=self.settings.threads or max(1, core_count() - 1),
+            projector=projector,
+            context=settings.context,
+            threads=settings.threads or max(1, core_count() - 1),
             template=template,
         )
         process = ModelProcess(files)
@@ -420,11 +437,9 @@ class LocalModel:
         return process
 
     def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
-        form = (
-            {"response_format": {"type": "json_object", "schema": schema}}
-            if schema is not None
-            else {}
-        )
+        form: dict[str, Any] = {}
+        if schema is not None:
+            form["response_format"] = {"type": "json_object", "schema": schema}
         return {
             **form,
             "messages": [{"role": "user", "content": question}],
@@ -467,7 +482,8 @@ def _fingerprint(path: Path) -> str:
 def _template(settings: ChatSettings) -> str:
     if settings.chat_template is None:
         return "own template"
-    return hashlib.sha256(_read(settings.chat_template, settings.section).encode()).hexdigest()[:16]
+    text = _read(settings.chat_template, settings.section)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _read(path: Path, section: str) -> str:

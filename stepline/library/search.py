@@ -31,6 +31,7 @@ from stepline.library.database import (
     distrust,
     is_full_disk,
 )
+from stepline.library.made_queries import MADE_QUERY_COUNT, MADE_QUERY_SEED, made_words
 from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
 from stepline.locks import lock_output
@@ -56,8 +57,6 @@ MAX_WORD_SHARE = 0.25
 MAX_CANDIDATES = 200  # moments of each ranking that are joined
 # cosine of a query and a moment from which that answers by its meaning; benchmarks/search.py
 LEAST_LIKENESS = 0.3
-MADE_QUERY_COUNT = 64  # queries of words that no language has
-MADE_QUERY_SEED = 99
 
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
 
@@ -474,22 +473,6 @@ def query_terms(query: str) -> list[str]:
     if not terms:
         raise SettingsError(f"search {query!r}: no word in it; say what is done")
     return terms
-
-
-def made_words(count: int, seed: int) -> list[str]:
-    """Return queries of one to four words that no language has, of two to four syllables each."""
-    rng = np.random.default_rng(seed)
-
-    def word() -> str:
-        letters = ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
-        return "".join(rng.choice(list(choices)) for choices in letters)
-
-    queries = []
-    for _ in range(count):
-        length = rng.integers(1, 5)
-        words = [word() for _ in range(length)]
-        queries.append(" ".join(words))
-    return queries
 
 
 def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:

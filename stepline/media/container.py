@@ -99,9 +99,8 @@ class OpenMedia:
 
     def clock(self) -> StreamClock:
         """Return a clock for one stream of the file."""
-        return StreamClock(
-            start=self.start, duration=self.duration if self.exact else None, damage=self.damage
-        )
+        duration = self.duration if self.exact else None
+        return StreamClock(start=self.start, duration=duration, damage=self.damage)
 
     def timing(self) -> PictureTiming:
         """Return a clock for the picture stream, which must exist."""
@@ -118,8 +117,12 @@ class OpenMedia:
     @property
     def aspect(self) -> float:
         """Width over height of a stored pixel; 1 unless the file says otherwise."""
-        aspect = self.picture.sample_aspect_ratio if self.picture is not None else None
-        return float(aspect) if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT else 1.0
+        if self.picture is None:
+            return 1.0
+        aspect = self.picture.sample_aspect_ratio
+        if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT:
+            return float(aspect)
+        return 1.0
 
     def packets(self) -> Iterator[Any]:
         """Yield every packet of the picture and sound streams; what cannot be read is counted and
@@ -184,11 +187,9 @@ class OpenMedia:
             duration = 0
         # a Fraction, whose own product takes ten times as long
         end = (stamp + duration) * base.numerator / base.denominator - self.start
-        return (
-            end
-            if self.duration is None or not self.exact or end <= self.duration + MARGIN_SECONDS
-            else 0.0
-        )
+        if self.duration is None or not self.exact:
+            return end
+        return end if end <= self.duration + MARGIN_SECONDS else 0.0
 
 
 @contextlib.contextmanager
@@ -228,7 +229,8 @@ def open_media(
         )
         yield media
     finally:
-        (container if media is None else media.container).close()
+        opened = container if media is None else media.container
+        opened.close()
 
 
 def _claimed_duration(container: Any, start: float) -> float | None:
@@ -268,12 +270,14 @@ def _tracks(
 ) -> tuple[Any, Any]:
     """Return the picture and the sound track to read, each None if there is none, set up for
     decoding."""
-    pictures, sounds = picture_tracks(container), sound_tracks(container)
+    pictures = picture_tracks(container)
+    sounds = sound_tracks(container)
     if not pictures and not sounds:
         raise MediaError(
             f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)"
         )
-    picture, sound = _track(pictures, shape.picture), _track(sounds, shape.sound)
+    picture = _track(pictures, shape.picture)
+    sound = _track(sounds, shape.sound)
     if picture is not None:
         set_up_picture(path, picture, settings)
     return picture, sound
@@ -303,16 +307,17 @@ class FileShape:
 def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
     """Return what is to be known of a file before it is read, of most files nothing."""
     check_tracks(path, container, settings)
-    pictures, sounds = picture_tracks(container), sound_tracks(container)
+    pictures = picture_tracks(container)
+    sounds = sound_tracks(container)
     status = path.stat()
     claimed = (container.duration or 0) / MICROSECONDS_PER_SECOND
     formats = set(container.format.name.split(","))
+    is_joined = bool(formats & JOINED_FORMATS)
+    is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
     questions = _Questions(
         films=len(pictures) > 1,
         sounds=len(sounds) > 1 and settings.audio_track is None,
-        clock=bool(formats & JOINED_FORMATS)
-        or status.st_size < claimed * MIN_BYTES_PER_SECOND
-        or claimed > settings.max_duration,
+        clock=is_joined or is_sparse or claimed > settings.max_duration,
         tail=claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
     )
     shape = FileShape()
@@ -320,7 +325,8 @@ def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
         changed = status.st_size, status.st_mtime_ns
         shape = _examine(path, changed, settings, questions)
     if settings.audio_track is not None and sounds:
-        shape = replace(shape, sound=numbered_track(path, container, settings.audio_track).index)
+        track = numbered_track(path, container, settings.audio_track)
+        shape = replace(shape, sound=track.index)
     return shape
 
 
@@ -343,7 +349,9 @@ def _examine(
 ) -> FileShape:
     """Return what the packets of a file tell. changed: its size and time, by which it is known."""
     log.debug("%s (%d bytes) is examined", path, changed[0])
-    picture = sound = end = None
+    picture = None
+    sound = None
+    end = None
     if questions.films:
         with contextlib.closing(open_container(path, settings)) as container:
             picture = film_index(container, picture_tracks(container))
@@ -364,7 +372,9 @@ def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float 
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
         media = OpenMedia(path, container, picture, sound, start, None, False, settings)
         end = max((media.packet_end(packet) for packet in media.packets()), default=0.0)
-        return end if media.damage.is_clock_broken else None
+        if not media.damage.is_clock_broken:
+            return None
+        return end
 
 
 def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
@@ -376,7 +386,9 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
         try:
             container.seek(container.duration, backward=True)
             for packet in container.demux():
-                stamp = packet.dts if packet.dts is not None else packet.pts
+                stamp = packet.dts
+                if stamp is None:
+                    stamp = packet.pts
                 if stamp is not None and packet.time_base:
                     ends[packet.stream.index] = float(stamp * packet.time_base)
         except av.error.FFmpegError:
@@ -388,14 +400,16 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
     """Raise MediaError where a video lasts longer than the limit."""
     if duration > settings.max_duration:
-        raise MediaError(
-            f"{path}: {duration:.0f} s are more than media.max_duration = {settings.max_duration:g} s; "
-            f"cut the video, or raise the limit with --set media.max_duration={duration + 60:.0f}.0"
-        )
+        limit = f"media.max_duration = {settings.max_duration:g} s"
+        higher = f"--set media.max_duration={duration + 60:.0f}.0"
+        cure = f"cut the video, or raise the limit with {higher}"
+        raise MediaError(f"{path}: {duration:.0f} s are more than {limit}; {cure}")
 
 
 def picture_rate(stream: Any) -> float:
     """Return the frames/s that a picture stream claims, a usual rate where it claims none that can
     be."""
     rate = stream.average_rate or stream.guessed_rate
-    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE
+    if rate and 0 < rate <= MOST_RATE:
+        return float(rate)
+    return USUAL_RATE

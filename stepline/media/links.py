@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from stepline.atomic_files import write_atomic
-from stepline.errors import MediaError, SteplineError
+from stepline.errors import MediaError
 from stepline.limits import parse_json
 from stepline.media.addresses import check_url, display_url
 from stepline.media.clips import join_tracks
@@ -34,6 +34,7 @@ from stepline.media.dates import read_day
 from stepline.media.downloaded_file import remove_other_files, text_kind
 from stepline.media.http import CHUNK_BYTES, LinkLimits, TransferLimits, open_url
 from stepline.media.limited_yt_dlp import Info, limited_youtube_dl
+from stepline.media.link_errors import as_link_error
 from stepline.media.settings import LinkSettings
 from stepline.own_files import check_own_folder
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
@@ -50,10 +51,8 @@ PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpe
 # 416: what is there already is not the server's file any more, which is then fetched from its begin
 RETRIED_STATUSES = TRANSIENT_STATUSES | {416}
 MAX_NAME_CHARS = 60  # of a file's name
-MAX_REASON_CHARS = 160  # of what yt-dlp says
 CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
 MAX_CAPTION_BYTES = 64 * 2**20  # bytes
-CAUSE_FIELDS = ("__cause__", "__context__", "cause", "reason")  # of an error, with what made it
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def find_links(
     if earlier is not None:
         return [Link(url, settings, page=earlier.page)]
     limits = LinkLimits(settings)
-    with _one_line(url):
+    with as_link_error(url):
         with _retried(lambda: open_url(url, limits), settings) as answer:
             kind = answer.headers.get_content_type()
         if not kind.endswith(PAGE_TYPES):
@@ -141,7 +140,7 @@ def fetch_link(
     aside: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if force and earlier is not None:
         aside = _set_aside(own)
-    with _one_line(link.url), _removed_if_empty(own), aside:
+    with as_link_error(link.url), _removed_if_empty(own), aside:
         own.mkdir(parents=True, exist_ok=True)
         if link.page:
             caption_language = language if captions else None
@@ -466,64 +465,6 @@ def _extract(url: str, limits: LinkLimits) -> Info:
     if info is None:
         raise MediaError("no video is found on this page; give the address of the video itself")
     return info
-
-
-@contextmanager
-def _one_line(url: str) -> Iterator[None]:
-    """Make of whatever ends the fetching of a link one MediaError that names it and says the
-    cure."""
-    name = display_url(url)
-    try:
-        yield
-    # yt-dlp raises what its thousand extractors raise; each becomes one line below
-    except Exception as error:
-        causes = list(_causes(error))
-        own_reasons = [str(cause) for cause in causes if isinstance(cause, SteplineError)]
-        reason = own_reasons[0] if own_reasons else ""
-        reason = reason or _reason(error, causes)
-        for cause in causes:  # the answers that they hold
-            close = getattr(cause, "close", None)
-            if close is not None:
-                close()
-        raise MediaError(f"{name}: {reason}") from error
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it was made of, also where yt-dlp or urllib keep that in a field."""
-    waiting = [error]
-    visited_ids = set()
-    while waiting:
-        cause = waiting.pop()
-        if id(cause) in visited_ids:
-            continue
-        visited_ids.add(id(cause))
-        yield cause
-        values = [getattr(cause, name, None) for name in CAUSE_FIELDS]
-        values += getattr(cause, "unexpected_errors", ())
-        exc_info = getattr(cause, "exc_info", None) or (None, None)
-        values += exc_info[1:2]
-        waiting += [value for value in values if isinstance(value, BaseException)]
-
-
-def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
-    """Return what went wrong and what to do, from what urllib or yt-dlp raised."""
-    statuses = [getattr(cause, "status", None) for cause in causes]
-    whole_statuses = [status for status in statuses if isinstance(status, int)]
-    status = whole_statuses[0] if whole_statuses else None
-    if status in (401, 403):
-        return "access is denied; download it as its owner allows, and give the file"
-    if status in (404, 410):
-        return "is not there; correct the address"
-    if status is not None and status >= 400:
-        return f"the server answered {status}; try again later: what has come is kept"
-    if "Unsupported URL" in str(error):
-        return "no video is found on this page; give the address of the video itself"
-    text = str(getattr(error, "reason", None) or error) or type(error).__name__
-    text, _, _ = text.partition("; please report")
-    text = re.sub(r"^ERROR: (\[[^]]*\] )?", "", text)
-    line = " ".join(text.split())
-    cure = "see whether its server is up, then run again: what has come is kept"
-    return f"cannot be fetched ({line[:MAX_REASON_CHARS]}); {cure}"
 
 
 def _safe_name(name: str) -> str:
