@@ -40,7 +40,9 @@ def _system_limit(kind: str) -> float:
     import resource
 
     soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{kind}"))
-    return math.inf if soft == resource.RLIM_INFINITY else soft
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    return soft
 
 
 def check_address_space(job: str = "the main job", min_bytes: int = MIN_FREE_ADDRESS_BYTES) -> None:

@@ -43,7 +43,9 @@ class VideoPath(click.Path):
         """Return a Path, or the address."""
         from stepline.pipeline.sources import is_link
 
-        return value if is_link(str(value)) else super().convert(value, param, ctx)
+        if is_link(str(value)):
+            return value
+        return super().convert(value, param, ctx)
 
 
 class StorePath(click.Path):
@@ -51,7 +53,9 @@ class StorePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a Path, or the address."""
-        return value if "://" in str(value) else super().convert(value, param, ctx)
+        if "://" in str(value):
+            return value
+        return super().convert(value, param, ctx)
 
 
 VIDEO_TYPE = VideoPath(path_type=Path)

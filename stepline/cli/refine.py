@@ -133,7 +133,9 @@ def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
     def cell(name: str, value: float | None) -> str:
         if value is None:
             return "-"
-        return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
+        if name == "moved":
+            return f"{value:.1f} s"
+        return f"{100 * value:.1f}"
 
     rows: list[tuple[Any, ...]] = [("round", "texts", *ROUND_COLUMNS)]
     for row in rounds:

@@ -311,7 +311,9 @@ class LibraryTools:
         if len(matches) > 1:
             ids = ", ".join(matches[:MAX_NAMED_VIDEOS])
             raise StoreError(f"{video[:MAX_ID_CHARS]!r}: {len(matches)} videos; take an id: {ids}")
-        return matches[0] if matches else video
+        if matches:
+            return matches[0]
+        return video
 
     def _moment(self, moment: Moment) -> Citation:
         """Return a moment of the search as a citation of the corrected record."""
@@ -341,7 +343,9 @@ class LibraryTools:
 
 
 def _tags(tag: str) -> list[str]:
-    return [tag] if tag.strip() else []
+    if tag.strip():
+        return [tag]
+    return []
 
 
 def _title(record: Record) -> str:

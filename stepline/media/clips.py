@@ -341,7 +341,9 @@ class _PictureEncoder:
         format = self._stream.codec_context.pix_fmt
         if not turns or format != "yuv420p":
             scaled = frame.reformat(width=width, height=height, format=format)
-            return turned_high_range(scaled, turns) if turns else scaled
+            if turns:
+                return turned_high_range(scaled, turns)
+            return scaled
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
         upright_pixels = np.ascontiguousarray(np.rot90(pixels, turns))
         upright = av.VideoFrame.from_ndarray(upright_pixels, format="rgb24")

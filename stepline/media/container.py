@@ -189,7 +189,9 @@ class OpenMedia:
         end = (stamp + duration) * base.numerator / base.denominator - self.start
         if self.duration is None or not self.exact:
             return end
-        return end if end <= self.duration + MARGIN_SECONDS else 0.0
+        if end <= self.duration + MARGIN_SECONDS:
+            return end
+        return 0.0
 
 
 @contextlib.contextmanager
@@ -288,7 +290,9 @@ def _track(tracks: list[Any], index: int | None) -> Any:
     for track in tracks:
         if track.index == index:
             return track
-    return tracks[0] if tracks else None
+    if tracks:
+        return tracks[0]
+    return None
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,9 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
         mark["captions"] = captions and str(own / captions)
         video = LinkedVideo.model_validate_json(json.dumps(mark))
         is_whole = video.path.stat().st_size == size and text_kind(video.path) is None
-        return video if is_whole else None
+        if is_whole:
+            return video
+        return None
     # missing, damaged or of another version
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

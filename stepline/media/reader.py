@@ -225,7 +225,9 @@ def seek_before(media: OpenMedia, second: float) -> Any:
         is_early = picture is not None and picture[0] <= second
         if is_early or not media.exact or second <= back:
             seek_key_frame(media, begin)
-            return None if picture is None else picture[2]
+            if picture is None:
+                return None
+            return picture[2]
         back *= 4
 
 

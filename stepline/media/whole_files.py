@@ -89,4 +89,6 @@ def _read_length(file: BinaryIO) -> int | None:
         return None
     width = 9 - first[0].bit_length()  # bytes
     value = int.from_bytes(first + file.read(width - 1), "big") - (1 << 7 * width)
-    return None if value == (1 << 7 * width) - 1 else value
+    if value == (1 << 7 * width) - 1:
+        return None
+    return value

@@ -69,7 +69,9 @@ class RowForm:
     @property
     def indent(self) -> float:
         """Return how far from the left of its column a row's text begins, mm."""
-        return self.picture_width + TEXT_GAP if self.picture_width else 0.0
+        if self.picture_width:
+            return self.picture_width + TEXT_GAP
+        return 0.0
 
 
 class PrintPages:
@@ -192,7 +194,9 @@ class PrintPages:
         page.multi_cell(width, size * LINE_HEIGHT, text, align="L", new_x="LMARGIN", new_y="NEXT")
 
     def _style(self, *, bold: bool) -> Any:
-        return "B" if bold and self._has_bold else ""
+        if bold and self._has_bold:
+            return "B"
+        return ""
 
 
 def _row_form(steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> RowForm:

@@ -182,11 +182,15 @@ def _graph(texts: "Sequence[str] | str | TaskGraph") -> "TaskGraph | None":
     """Return the graph whose lines the texts are, if there is one."""
     from stepline.grounding.task_graph import TaskGraph
 
-    return texts if isinstance(texts, TaskGraph) else None
+    if isinstance(texts, TaskGraph):
+        return texts
+    return None
 
 
 def _optional_path(path: Path | str | None) -> Path | None:
-    return None if path is None else Path(path)
+    if path is None:
+        return None
+    return Path(path)
 
 
 @dataclass(frozen=True)

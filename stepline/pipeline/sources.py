@@ -297,7 +297,9 @@ def find_videos(
         for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)
     files = list(videos.values())
-    return without_sidecars(files) if captions else files
+    if captions:
+        return without_sidecars(files)
+    return files
 
 
 # What somebody may take for a video of a folder: sound alone, playlists, animated pictures.

@@ -84,7 +84,9 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
 def _cgroup_number(file: Path) -> int | None:
     """Return the number in a file of a cgroup; None where it is "max" or there is none."""
     text = file.read_text().strip() if file.is_file() else ""
-    return int(text) if text.isdecimal() else None
+    if text.isdecimal():
+        return int(text)
+    return None
 
 
 class VideoWorker:

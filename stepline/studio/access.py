@@ -184,7 +184,9 @@ class Access:
             return None
         scheme, _, secret = headers["Authorization"].partition(" ")
         key = self._keys.find(secret) if scheme == "Bearer" else None
-        return None if key is None else key.role
+        if key is None:
+            return None
+        return key.role
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())

@@ -335,10 +335,14 @@ def _end_group(process: Process) -> None:
 
 
 def _exit_words(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+    if code < 0:
+        return f"signal {-code}"
+    return f"exit code {code}"
 
 
 def _last_line(messages: IO[str]) -> str:
     messages.seek(0)
     lines = messages.read().strip().splitlines()
-    return f": {error_line(lines[-1])[:MAX_MESSAGE_CHARS]}" if lines else ""
+    if lines:
+        return f": {error_line(lines[-1])[:MAX_MESSAGE_CHARS]}"
+    return ""

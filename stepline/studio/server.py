@@ -215,4 +215,6 @@ class StudioServer(LocalServer):
 def _max_bytes(request: Request) -> int:
     if request.url.path == "/login":  # which needs no token
         return MAX_LOGIN_BYTES
-    return MAX_PIECE_BYTES if request.method == "PATCH" else MAX_BODY_BYTES
+    if request.method == "PATCH":
+        return MAX_PIECE_BYTES
+    return MAX_BODY_BYTES
