@@ -181,6 +181,7 @@ def export(
 
     Raises DatasetError when there is none.
     """
+    # the clips on which enough agree
     verdicts = consensus(answers, rule)
     labelled = []
     for clip in clips:
@@ -190,6 +191,8 @@ def export(
     if not labelled:
         missing = f"no clip has {rule.annotators} answers of which {rule.majority} agree yet"
         raise DatasetError(f"{missing}; annotate on, or ask fewer")
+
+    # what the report says
     summary = agreement(answers, rule)
     labels = {clip.id: int(bool(clip.shown)) for clip in labelled}
     without_consensus = [id for id, verdict in verdicts.items() if verdict is None]
@@ -207,6 +210,8 @@ def export(
         "annotators": dict(sorted(annotators.items())),
         "confidence": dict(sorted(confidence.items())),
     }
+
+    # the three files
     write_atomic(folder / LABELS_FILE, json.dumps(labels, indent=1) + "\n")
     write_clips(labelled, folder / CLIPS_FILE)
     write_atomic(folder / REPORT_FILE, json.dumps(report, ensure_ascii=False, indent=1) + "\n")

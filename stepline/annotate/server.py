@@ -63,6 +63,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
     def file(name: str, _: Request) -> Response:
         return asset(PAGE_FILES[name])
 
+    # the requests of the page
     def next_task(request: Request) -> Response:
         # raises ValidationError for a missing name
         sender = Annotator(annotator=request.query_params.get("annotator", ""))

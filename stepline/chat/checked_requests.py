@@ -70,11 +70,15 @@ class CheckedRequests:
         """Return what the model replies. Raises WriterError where the server is of no use at
         all."""
         key = self._key(question.key_parts)
+
+        # a reply that was stored, where it still fits
         stored = self.cache.get(key)
         if stored is not None:
             reading = question.parse(Answer(stored))
             if not question.refusal(reading):
                 return CheckedReply((reading,))
+
+        # a new one, asked for again once where it does not fit
         readings: list[Reading] = []
         for reminded in (False, True):
             try:

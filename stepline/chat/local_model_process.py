@@ -86,6 +86,7 @@ def answer(server: Any, question: ModelQuestion) -> ModelReply:
                 ends.append(choice["finish_reason"])
         return time.monotonic() > until
 
+    # words come until the model or the time ends
     try:
         server.handle_chat_completions(parse_json(question.request), take)
     except RuntimeError as error:

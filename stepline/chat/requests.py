@@ -135,6 +135,7 @@ def run_in_threads(
     for index in range(len(items)):
         todo.put(index)
 
+    # each thread takes the next item, until one fails
     def worker() -> None:
         while not stopped.is_set():
             try:
@@ -147,6 +148,7 @@ def run_in_threads(
                 stopped.set()
                 finished.put((index, None, error))
 
+    # what has come by the deadline
     for _ in range(min(workers, len(items))):
         threading.Thread(target=worker, daemon=True, name="stepline-chat").start()
     try:

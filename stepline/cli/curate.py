@@ -104,6 +104,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     from stepline.curate.stage import load_recipe
     from stepline.curate.stages import STAGES
 
+    # the recipe, as the options change it
     engine = {"name": options["engine"], "workers": options["workers"]}
     overrides = list(options["overrides"])
     overrides += [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
@@ -112,6 +113,8 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     gpus = gpus_a_worker(run_recipe.engine.gpus)
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})
+
+    # the run, or what it would cost
     with _sigterm_as_interrupt(), curation_bar() as report:
         request = RunRequest(
             run_recipe,
@@ -297,6 +300,7 @@ def audit(
     from stepline.curate.audit.verdicts import import_verdicts
     from stepline.curate.report.write import local_verdicts, make_report, write_report
 
+    # the sample, and the verdicts so far
     folder, settings = _folder_and_settings(out, overrides)
     verdicts = local_verdicts(folder)
     audit_report = make_report(folder, settings)
@@ -305,6 +309,8 @@ def audit(
     for file in files:
         count = import_verdicts(file, verdicts, ids)
         print_message(f"{file}: {count} verdicts taken over")
+
+    # further verdicts: a model's, or those of people on the page
     by_models = local_verdicts(folder, model_check.VERDICTS_FILE)
     if by_model:
         _check_by_model(folder, sample, by_models, settings)
@@ -318,6 +324,8 @@ def audit(
             goodbye="stopped; every verdict is kept",
             browse=browse,
         )
+
+    # the report, and how well they agree
     write_report(folder, settings, audit_report)
     _agreement_table(sample, verdicts)
     for agreement in model_check.model_agreements(sample, verdicts, by_models):

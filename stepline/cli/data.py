@@ -141,11 +141,14 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
     from stepline.pipeline.sources import fetch_sources
     from stepline.records import count_reasons
 
+    # the videos, links fetched first
     settings = settings_from_options(options)
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
         extraction = extract_to_store(files, out, settings, progress=progress, report=print_message)
+
+    # what came of it
     reasons = count_reasons(extraction.omitted)
     _print_added(out, extraction, "videos", {"omitted": reasons}, as_json)
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
@@ -171,6 +174,7 @@ def check(store: Path, as_json: bool) -> None:
     from stepline.features.import_files import DROPPED_NAME, read_dropped
     from stepline.records import count_reasons
 
+    # what the store holds
     opened = FeatureStore(store)
     items = opened.values()
     faults = list(opened.check())
@@ -185,6 +189,8 @@ def check(store: Path, as_json: bool) -> None:
         "faults": count_reasons(faults),
         "dropped": count_reasons(read_dropped(store / DROPPED_NAME)),
     }
+
+    # the report, and the faults one by one
     text = json.dumps(contents)
     if not as_json:
         lines = [f"{name:<10} {_plain(value)}" for name, value in contents.items()]
@@ -286,18 +292,23 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
 
+    # what is asked
     overrides = list(options["overrides"])
     if options["variant"]:
         overrides.append(f"match.variant={json.dumps(options['variant'])}")
     settings = load_settings(
         SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"]
     )
+
+    # the narration and the text base
     with download_bar(None) as report:
         given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
     opened = prepared_base(base, out / "text_base", settings.text_base)
     if options["preset"] is not None:
         check_encoder(opened, settings)
     records, unheard = _records(given_files, out)
+
+    # the run
     job = Job(
         videos=records,
         base=opened,
@@ -307,6 +318,8 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         say=print_message,
     )
     outcome = run(job)
+
+    # what came of it
     files = write_report(job, outcome)
     if options["as_json"]:
         print_data(outcome.statistics.model_dump_json())

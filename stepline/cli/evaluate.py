@@ -66,6 +66,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     from stepline.errors import DatasetError
     from stepline.evaluate.benchmarks import evaluate as scored
 
+    # what there is to know without predictions
     if benchmark is None:
         print_data(list_benchmarks(), end="")
         return
@@ -77,6 +78,8 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     if predictions is None or reference is None:
         lacking = "--predictions" if predictions is None else "--reference"
         raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
+
+    # the scores of one system or two
     named = {name: options[name] for name in ("convention", "subset", "cut")}
     scores = scored(benchmark, predictions, reference, **named)
     other = None
@@ -86,6 +89,8 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
     if options["cut"] is not None:
         _require_cut(scores, other)
+
+    # the report
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
     score_report = report.report(scores, **bootstrap)
     comparison = None
@@ -194,6 +199,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     """
     from stepline.locks import lock_output
 
+    # what kind of network answers
     answers = {
         "aligner": (PREDICTED_BENCHMARKS, _placed),
         "model": (DESCRIBED_BENCHMARKS, _described),
@@ -208,6 +214,8 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         raise SettingsError(f"{benchmark} is answered by {able_options}; {cure}")
     (network,) = networks
     _, answer = answers[network]
+
+    # the answers, and what has none
     with lock_output(out.with_name(f".{out.name}.lock"), out):
         count, missing = answer(benchmark, out, options)
         noun = "clips" if benchmark == "vnd" else "videos"
@@ -242,6 +250,8 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
     settings = settings_from_options({**options, "model": None}).procx
+
+    # the network, and what it reads
     loaded = load_model(options["model"])
     features = StoredFeatures(options["features"])
     speech = None
@@ -251,6 +261,8 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
         for record in read_records(options["transcripts"]):
             if record.transcript is not None:
                 speech[record.video.id] = record.transcript
+
+    # the answers
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
     answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
@@ -269,6 +281,7 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     from stepline.training.benchmark_answers import StoredFeatures
     from stepline.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
 
+    # the detector, and what it sees
     loaded = load_for_benchmarks(options["detector"])
     if loaded.sees_frames:
         videos = name_videos(find_videos([options["features"]]), options["features"])
@@ -278,6 +291,8 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     if benchmark == "vnd":
         clips = answer_clips(read_clips(options["reference"]), loaded, source, out)
         return clips.count, clips.missing
+
+    # the sentences of the benchmark, and when they are said
     questions = benchmark_questions("htm-align", options["reference"], options["subset"]).questions
     transcript = read_transcript(options["reference"])
     texts = {}

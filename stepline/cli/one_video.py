@@ -125,6 +125,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     from stepline.pipeline.ground_texts import ground_texts, read_order
     from stepline.storage import to_json
 
+    # the settings, and the order of the lines
     order = options["order"]
     is_setting = order in (None, "none", "given")
     settings = settings_from_options({**options, "order": order if is_setting else None})
@@ -137,6 +138,8 @@ def ground(source: "VideoArgument", **options: Any) -> None:
         before = np.array(graph.before)
     elif not is_setting:
         before = read_order(Path(order), len(texts))
+
+    # the lines, placed
     with open_only_video(source, settings) as request:
         record = ground_texts(
             request.path,
@@ -264,6 +267,7 @@ def _check_sentences(
     from stepline.pipeline.part import part_info
     from stepline.vision_language.pictures import question_pictures
 
+    # what people say, and the pictures that the model sees
     answers = read_people(people, record) if people is not None else ()
     info = part_info(probe(request.path, settings.media), request.part)
     witness = settings.vision.witness
@@ -271,6 +275,8 @@ def _check_sentences(
         request.path, witness, duration=info.duration, start=request.start, media=settings.media
     )
     pictures = VideoPictures(read_pictures, info.duration, request.start)
+
+    # what the model says
     check = check_sentences(record, count, pictures, witness, people=answers)
     print_message(*check.asking.notes)
     if check.asking.server:

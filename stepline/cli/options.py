@@ -325,6 +325,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
 
+    # options that are settings by another name
     shorthand = {
         "asr.model": options.get("model"),
         "asr.language": options.get("language"),
@@ -342,6 +343,8 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     for key, value in shorthand.items():
         if value is not None:
             overrides.append(f"{key}={json.dumps(str(value))}")
+
+    # options that are more than one value
     if options.get("audio_track") is not None:
         overrides.append(f"media.audio_track={options['audio_track']}")
     if options.get("translate"):

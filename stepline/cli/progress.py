@@ -170,6 +170,7 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
     """Yield a callback that shows each step of a training."""
     pace = LinePace(-LINE_SECONDS)
     with _bars(_training_columns) as bars:
+        # on a terminal a bar, elsewhere a line now and then
         fields: dict[str, Any] = {"loss": float("nan"), "score": "", "memory": 0.0}
         bar = None
         if bars is not None:
@@ -234,6 +235,7 @@ def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
     """Yield a callback that shows a run over many videos."""
     pace = LinePace(0.0)
     with _bars(_curation_columns) as bars:
+        # on a terminal a bar, elsewhere a line now and then
         bar = None
         if bars is not None:
             bar = bars.add_task("videos", total=None, state="")

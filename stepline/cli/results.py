@@ -104,6 +104,8 @@ class ResultPrinter:
         record = self.last = result.record
         if self._in_full or not result.earlier:
             print_warnings(record, f"{Path(label).name}: ")
+
+        # the record
         if self._as_json:
             text = to_json(record)
             if self._several:
@@ -113,12 +115,16 @@ class ResultPrinter:
             print_data(step_table(record), end="")
         elif not result.earlier and not is_quiet():
             print_data(step_table(record).partition("\n")[0])
+
+        # the files
         if self._in_full:
             if result.earlier:
                 print_message(
                     f"{label}: done before with the same settings (--force does it again)"
                 )
             print_message(*(f"wrote {file}" for file in result.files))
+
+        # why a file of chapters is missing
         if "chapters" in self._formats:
             reason = plan_chapters(record).reason
             if reason is not None:

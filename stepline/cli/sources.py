@@ -72,6 +72,8 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
             raise SettingsError(
                 f"--watch: {folder} is no folder; name the folders in which videos arrive"
             )
+
+    # files that have not changed since the last look are whole
     looks: dict[Path, tuple[FileState, int]] = {}  # in which a file has been as it is
     yielded: dict[Path, FileState] = {}
     print_message("watching; Ctrl-C ends it")

@@ -151,6 +151,8 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if options["alignment"]:
         formats = (*formats, "alignment")
     output = output_from_options(options, formats)
+
+    # the videos, and options that fit one alone
     texts, graph = _lines_of_texts(options["texts"])
     find = partial(find_sources, captions=True, force=output.force)
     sources = [] if options["watch"] else find(videos, output.out, settings)

@@ -93,6 +93,7 @@ def studio(folder: Path, **options: Any) -> None:
     from stepline.studio.store import Studio
     from stepline.web.local_server import is_this_machine
 
+    # what is served
     studio_options = _studio_options(options)
     at_end = ExitStack()
     if studio_options.audit is not None:
@@ -103,6 +104,7 @@ def studio(folder: Path, **options: Any) -> None:
     library = Studio(folder, options["allow"])
     offer_weights()
 
+    # the server, and where it is found
     def start() -> StudioServer:
         server = StudioServer(library, studio_options)
         print_message(f"open {server.link}", urgent=True)
@@ -119,6 +121,7 @@ def studio(folder: Path, **options: Any) -> None:
             click.launch(page.absolute().as_uri())
         return server
 
+    # served until it is stopped
     with at_end, lock_output(library.database.path.with_suffix(".lock"), folder):
         serve_until_stopped(
             start,
@@ -147,6 +150,7 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
     from stepline.studio.server import StudioOptions
     from stepline.web.local_server import Certificate
 
+    # who is let in, and how
     settings = settings_from_options(options)
     certificate = None
     if options["certfile"] is not None:
@@ -212,6 +216,7 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     from stepline.library.search import index_path
     from stepline.web.local_server import LocalServer
 
+    # what assistants may do
     tools = LibraryTools(folder, allow=allow, settings=settings_from_options(options))
     index = index_path(folder)
     if index.parent != folder:
@@ -223,6 +228,8 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
             offer_weights()
             server.run("stdio")
             return
+
+        # over http, to those that have the token
         token = secrets.token_urlsafe(24)
         application = http_application(tools, token)
         offer_weights()
@@ -310,6 +317,7 @@ def search(
     from stepline.library.moments import as_json as to_json
     from stepline.library.search import index_path, open_index
 
+    # the index, brought up to date
     offer_weights()
     path = index_path(folder)
     if path.parent != folder:
@@ -323,6 +331,8 @@ def search(
         print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
     if update.read:
         print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
+
+    # the videos with these tags, of all of them
     names: frozenset[str] | None = frozenset() if tags else None
     if corrections is not None:
         names = matching_names(corrections, CardFilter(tags=tags))

@@ -111,6 +111,7 @@ def nasva(
         last = progress
         report(progress)
 
+    # the training, whose last step tells what it cost
     say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
         train_run(
@@ -121,6 +122,8 @@ def nasva(
             report=keep_last,
             on_prepared=say_samples,
         )
+
+    # of several processes the first reports
     if is_first():
         files = [str(out / name) for name in (FINAL_FILE, BEST_FILE) if (out / name).exists()]
         if options["as_json"]:
@@ -218,6 +221,8 @@ def train_procx(
         words=options["words"],
         excluded=tuple(options["exclude"]),
     )
+
+    # the trainings, one per seed
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
         results = train_procx_run(
             sources,
@@ -336,6 +341,7 @@ def train_wys2(
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import DetectorSources, train_detector_run
 
+    # what is trained, and on what
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
     videos = None
     if options["videos"] is not None:
@@ -347,9 +353,13 @@ def train_wys2(
         s3d=options["weights"],
         excluded=tuple(options["exclude"]),
     )
+
+    # the training, a round after the other
     clips = sources.prepare(out, settings, _say_left_out)
     with training_bar() as bar:
         run = train_detector_run(clips, out, settings, report=bar)
+
+    # what came of each round
     rounds = []
     for row in run.rounds:
         clip_count = f"{row.pairs} clips"
@@ -455,6 +465,7 @@ def train_summarizer(
     from stepline.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
     from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
+    # what is trained, and on what
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
     key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
     if (key_steps is None) == (frames is None):
@@ -475,6 +486,8 @@ def train_summarizer(
             samples, out, settings, video=features.backbone, text=text or "", report=bar
         )
     _say_left_out(count_reasons(samples.omitted))
+
+    # the scores of the videos that were withheld
     path = str(out / SUMMARIZER_FILE)
     scores = asdict(trained.scores)
     numbers = []

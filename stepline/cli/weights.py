@@ -168,6 +168,7 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
         download_bar(_download_bytes(networks)) as report,
         ThreadPoolExecutor(MAX_DOWNLOADS) as pool,
     ):
+        # some at a time, reported in their order
         downloads = [pool.submit(fetch_one, network) for network in networks]
         try:
             for network, download in zip(networks, downloads, strict=True):

@@ -151,6 +151,8 @@ class LibraryDatabase:
         if not (writable or reads_only):
             reason = "cannot be written, and corrections are kept in it"
             raise StoreError(f"{self.folder}: {reason}; take a copy of it")
+
+        # where nothing can be written, a copy in memory
         with self.guarded():
             check_database_files(self.path)
             if writable:

@@ -197,6 +197,8 @@ class LibraryTools:
             raise MediaError(
                 f"{second:g} s: {_title(record)!r} has no picture then; it ends before"
             )
+
+        # what is said and shown then
         steps = []
         for step in record.steps:
             if step.spans and second in step.spans[0]:

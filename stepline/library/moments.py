@@ -62,12 +62,15 @@ def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
         )
         rows.append((moment, steps))
 
+    # the steps, and which sentences they rest on
     citing: dict[int, list[int]] = {}
     for number, step in enumerate(record.steps):
         span = shown_span(step) or step.said
         add("step", step.text, span, step.score, [], (step.status, step.basis))
         for source in step.sources:
             citing.setdefault(source, []).append(number)
+
+    # the sentences
     for number, sentence in enumerate(record.sentences):
         steps = citing.get(number, [])
         add("sentence", sentence.text, sentence.span, sentence.shown, steps)

@@ -105,11 +105,15 @@ class RecordFolder:
         mtime_ns = os.stat(path).st_mtime_ns
         now = time.monotonic()
         first_look = now
+
+        # what the last look found, where it still holds
         listing = self._listings.get(folder)
         if listing is not None and listing.mtime_ns == mtime_ns:
             if listing.still_holds(now):
                 return listing
             first_look = listing.first_look
+
+        # what is there now
         files: list[str] = []
         links: list[str] = []
         folders: list[str] = []

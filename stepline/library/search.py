@@ -362,11 +362,15 @@ class SearchIndex:
             rows = moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
+
+        # vectors of the same texts are taken over
         texts = [moment.text for moment, _ in rows]
         if stored is not None and stored.texts == texts:
             encoded: VectorBytes = (stored.vectors, stored.least)
         else:
             encoded = self._encode(texts)
+
+        # the rows, all or none
         with self._database:
             ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
             file = self._database.execute(

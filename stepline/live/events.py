@@ -163,6 +163,8 @@ class LiveLog:
 def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
     """Return what an event makes of its step, None: nothing. step: as it was, None: not known."""
     wording: dict[str, Any] = {"text": event.text, "kind": event.kind or "do"}
+
+    # a new step, or one that is said again
     if event.event == "step_said" and event.text is not None:
         said = Step(id=event.step or "", **wording, said=event.said, sources=event.sources or ())
         if step is None:

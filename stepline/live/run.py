@@ -221,6 +221,8 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
             raise SettingsError(f"{path}: holds a run of {name}; {cure}")
         if log.last is None or log.last.event != "finished":
             return log
+
+    # a new run begins without what the last one left
     for suffix in (EVENTS_SUFFIX, VTT_SUFFIX, ROWS_SUFFIX):
         remove_file(job.out / f"{stem}{suffix}")
     for recording in _recordings(job, stem):

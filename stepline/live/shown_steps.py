@@ -91,6 +91,7 @@ class ShownSteps:
 
     def update_speech(self) -> None:
         """Give the grounder all that is said by now and not forgotten."""
+        # what is said, of which the grounder remembers the last part
         open_steps = self._spoken.open_steps(self.begin)
         steps = [step.model_copy(update=UNPLACED_FIELDS) for step in open_steps]
         transcript = self._log.transcript
@@ -103,6 +104,7 @@ class ShownSteps:
             return
         from stepline.grounding.correspondence import load_weights
 
+        # vectors, of new texts alone
         texts = [step.text for step in steps]
         sentences = [sentence.text for sentence in transcript.sentences]
         vectors = self._encode(texts)

@@ -77,6 +77,8 @@ class SpokenSteps:
         first = max(0, len(sentences) - CONTEXT_SENTENCES)
         fresh = len(sentences) - OPEN_SENTENCES
         transcript = Transcript(language=language, sentences=tuple(sentences[first:]))
+
+        # steps that rest on sentences which are still open
         written = []
         for new in write_steps(transcript, self._settings.writing).steps:
             sources = tuple(source + first for source in new.sources)
@@ -86,6 +88,8 @@ class SpokenSteps:
         for present in self._log.present_steps:
             if max(present.step.sources, default=-1) >= fresh:
                 emitted.append(present)
+
+        # what is new, other, or gone
         for step, earlier in match_steps(written, emitted):
             if earlier is None:
                 assert step is not None

@@ -173,6 +173,7 @@ def copy_with_chapters(
     import av
 
     with open_media(path, settings or MediaSettings()) as media, atomic_path(out) as partial:
+        # the form, and what to try where it cannot hold the streams
         source = media.container
         form = "mp4"
         cure = "use --format mkv instead"

@@ -245,13 +245,19 @@ class PacketClock:
             limit = round(SUSPECT_SECONDS / base)
             state = _StreamState(base, stamp, limit, self._newest, stamp)
             self._streams[packet.stream_index] = state
+
+        # a part that was foreseen has begun
         second = stamp * state.base
         if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
             state.restart(second, state.coming[1])
+
+        # the clock of the file jumps
         if not self._goes_on(state, second):
             self._judge(packet, second, state, source, ahead)
             if packet.pts is None and packet.dts is None:
                 return packet
+
+        # a picture that is shown far too late
         is_late = None not in (packet.pts, packet.dts) and packet.pts - packet.dts > state.limit
         if is_late and self._is_outlier(packet, source, ahead):
             self._damage.stamps += 1
@@ -308,6 +314,8 @@ class PacketClock:
         if state.shift != self._newest and is_newest:  # another stream has jumped there before
             state.restart(second, self._newest)
             return
+
+        # where the other streams are by then
         others = self._used & self._streams.keys() - {index}
         jumped: set[int] = set()
         going: set[int] = set()  # on from where they were
@@ -329,6 +337,8 @@ class PacketClock:
             is_decided = jumped == others and after >= MIN_PACKETS_AFTER
             if is_decided or number >= MAX_PACKETS_AHEAD:
                 break
+
+        # an outlier, a new part, or this stream alone
         if after < MIN_PACKETS_AFTER:
             self._strip(packet)
         elif not going - jumped:

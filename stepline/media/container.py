@@ -209,6 +209,7 @@ def open_media(
     container = open_container(path, settings, on_gpu=on_gpu)
     media = None
     try:
+        # what only reading it tells
         shape = _shape(path, container, settings)
         picture, sound = _tracks(path, container, settings, shape)
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
@@ -318,6 +319,8 @@ def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
     formats = set(container.format.name.split(","))
     is_joined = bool(formats & JOINED_FORMATS)
     is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
+
+    # what has to be examined
     questions = _Questions(
         films=len(pictures) > 1,
         sounds=len(sounds) > 1 and settings.audio_track is None,

@@ -93,6 +93,8 @@ def find_links(
     earlier = None if force else _fetched(url, folder)
     if earlier is not None:
         return [Link(url, settings, page=earlier.page)]
+
+    # what answers: a file, or a page that yt-dlp reads
     limits = LinkLimits(settings)
     with as_link_error(url):
         with _retried(lambda: open_url(url, limits), settings) as answer:
@@ -102,6 +104,8 @@ def find_links(
         info = _extract(url, limits)
     if info.get("_type") not in ("playlist", "multi_video"):
         return [Link(url, settings, page=True, info=info)]
+
+    # the videos of a playlist
     addresses = []
     for entry in info.get("entries") or ():
         if entry and entry.get("url"):
@@ -348,6 +352,7 @@ def _fetch_page(
     link: Link, folder: Path, limits: LinkLimits, language: str | None, report: Report | None
 ) -> LinkedVideo:
     """Download the video of a page by yt-dlp. language: of the captions to fetch, None for none."""
+    # what the page has
     info = link.info
     if info is None:
         info = _extract(link.url, limits)
@@ -368,6 +373,8 @@ def _fetch_page(
     if is_apart:
         template += ".%(format_id)s"
     options: Info = {"outtmpl": {"default": f"{template}.%(ext)s"}, "progress_hooks": [hook]}
+
+    # its files
     captions = None
     with limited_youtube_dl(limits, options) as downloader:
         result = downloader.process_ie_result(info, download=True)
@@ -377,6 +384,8 @@ def _fetch_page(
             raise MediaError("yt-dlp brought no file; see with --verbose what it says")
         if language is not None:
             captions = _fetch_captions(downloader, result, folder / name, language)
+
+    # one file of them
     path = files[0]
     if len(files) == 2 and is_apart:
         path = folder / f"{name}.mkv"

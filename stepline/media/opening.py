@@ -96,6 +96,7 @@ def open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False)
     opened."""
     import av
 
+    # what FFmpeg may open from here on
     options = {
         "format_whitelist": ALLOWED_FORMATS,
         "protocol_whitelist": "file",

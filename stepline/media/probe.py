@@ -47,6 +47,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
     decoded."""
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
+        # what can be decoded
         first, ended = _first_frames(media)
         picture = first.get("video")
         sound = first.get("audio")
@@ -63,6 +64,8 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             raise MediaError(
                 f"{media.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)"
             )
+
+        # the picture as it is shown
         width = 0
         height = 0
         rotation = 0

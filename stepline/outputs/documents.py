@@ -74,6 +74,8 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     except ImportError as error:
         raise _lacks("python-docx") from error
     document = Document()
+
+    # what the file says of itself
     name = _xml(title(record))
     date = WRITTEN_DATE.replace(tzinfo=None)
     about = document.core_properties
@@ -82,12 +84,16 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     about.comments = ""
     about.created = date
     about.modified = date
+
+    # what the work needs
     document.add_heading(name, 0)
     for heading, things in needed_things(record):
         document.add_heading(heading, 2)
         for thing in things:
             text = _xml(material_text(thing))
             document.add_paragraph(text, style="List Bullet")
+
+    # the steps
     if record.steps:
         document.add_paragraph(_summary(record))
     for number, step in enumerate(record.steps, start=1):

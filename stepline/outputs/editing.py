@@ -105,6 +105,8 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
     if media is not None:
         reference["OTIO_SCHEMA"] = "ExternalReference.1"
         reference["target_url"] = media
+
+    # the timeline, from the clip outwards
     clip: dict[str, JsonValue] = {
         "OTIO_SCHEMA": "Clip.2",
         "name": title(record),

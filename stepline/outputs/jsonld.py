@@ -44,6 +44,8 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
             entry["video"] = {"@id": clip["@id"]}
             clips.append(clip)
         steps.append(entry)
+
+    # the tree, in the order in which it is read
     video["hasPart"] = clips
     tree: dict[str, JsonValue] = {
         "@context": "https://schema.org",

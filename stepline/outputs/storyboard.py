@@ -50,6 +50,7 @@ def storyboard(
 ) -> str:
     """Return the page as HTML. keyframes: a JPEG for a step's id. film, media: paths of summary and
     video from here."""
+    # the facts of its head
     seconds = clock(sum(segment.span.duration for segment in segments))
     if record.video.duration:
         seconds += f" of {clock(record.video.duration)}"
@@ -58,6 +59,8 @@ def storyboard(
     facts = [seconds, f"{len(steps)} {noun}", headline(steps)]
     style = files(__package__).joinpath("storyboard.css").read_text(encoding="utf-8")
     page = files(__package__).joinpath("storyboard.html").read_text(encoding="utf-8")
+
+    # a panel per segment
     panels = []
     offset = 0.0
     for number, segment in enumerate(segments, start=1):

@@ -57,6 +57,8 @@ def write_outputs(
         formats = (formats,)
     find_outputs(formats)
     web = web or NO_ADDRESSES
+
+    # what the outputs may show beside the record
     video = None
     link = None
     if media is not None:
@@ -71,6 +73,8 @@ def write_outputs(
         web=web,
         formats=tuple(formats),
     )
+
+    # the files, all of which appear together
     paths: list[Path] = []
     change: contextlib.AbstractContextManager[FileSet] = atomic_files()
     if files is not None:

@@ -90,6 +90,8 @@ def steps(
     """
     if device is not None:
         set_device(device)
+
+    # what is asked
     settings = settings or StepsSettings()
     folder = None if out is None else Path(out)
     opened = open_only_source(
@@ -102,6 +104,8 @@ def steps(
         title=title,
         graph=_graph(texts),
     )
+
+    # the record, and in a folder its files
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
         if folder is None:
@@ -144,6 +148,8 @@ def scores(
         raise SettingsError("no lines to score; give at least one text")
     if device is not None:
         set_device(device)
+
+    # the lines, placed as `steps` places them
     settings = settings or StepsSettings()
     opened = open_only_source(
         video,
@@ -158,6 +164,8 @@ def scores(
         _refuse_odd_name(request.path)
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
+
+    # the scores that place them
     alignment = result.alignment
     if alignment is None:
         seconds = math.ceil(result.record.video.duration or 0.0)
@@ -226,6 +234,8 @@ def batch(
 
     if device is not None:
         set_device(device)
+
+    # what all videos share
     settings = settings or StepsSettings()
     if isinstance(videos, Path | str):
         videos = (videos,)
@@ -235,6 +245,8 @@ def batch(
     options = OutputOptions(Path(out), tuple(dict.fromkeys(names)))
     sources = find_sources(videos, options.out, settings, captions=True)
     networks = load_networks(settings, several=len(sources) > 1)
+
+    # each ends itself alone
     for number, source in enumerate(sources, start=1):
         record = None
         fault = None
@@ -265,6 +277,8 @@ def transcribe(
     part: as of `steps`. Raises MediaError or CaptionError where a file cannot be read.
     """
     settings = settings or StepsSettings()
+
+    # what is said
     opened = open_only_source(video, settings, None, captions=_optional_path(captions), part=part)
     with opened as request:
         path = request.path
@@ -273,6 +287,8 @@ def transcribe(
         info = part_info(whole, part)
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
+
+    # a record without steps
     duration = speech.end if part is None else whole.duration
     record = Record(
         id=path.stem,
@@ -309,6 +325,8 @@ def run_video(
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
     _refuse_odd_name(request.path)
+
+    # what an earlier run has made is taken
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
     networks = networks or load_networks(settings)
@@ -317,6 +335,8 @@ def run_video(
     if earlier is not None:
         return earlier
     check_writable(options.out)  # before the minutes of work that would be lost
+
+    # one process at a time
     taken_before = is_taken(request.path, options.out)
     with lock_video(request.id, options.out):
         if is_taken(request.path, options.out) and not taken_before:
@@ -327,6 +347,8 @@ def run_video(
             return earlier
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
+
+        # the work
         thumbnails = Thumbnails(KEYFRAME_SIDE) if options.pictured else None
         result = understand(
             request, settings, networks=networks, progress=progress, thumbnails=thumbnails
@@ -427,6 +449,8 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     if settings.procx.when == "alone":
         reason = "no picture in it can be seen, so nothing can be described"
         raise MediaError(f"{request.path}: {reason}; give another")
+
+    # what was left out
     count = sum(item.what == "sentence" for item in record.dropped)
     left_out = ""
     if count:

@@ -67,6 +67,7 @@ def describe_pictures(
         return Descriptions()
     from stepline.procx.inference import describe
 
+    # what the network says
     describer.check(features)
     with one_torch_thread():
         description = describe(
@@ -78,6 +79,8 @@ def describe_pictures(
             speech=transcript.sentences,
             around=describer.trained.around or 0.0,
         )
+
+    # beside steps that speech tells they are captions
     network: JsonValue = {"network": describer.sha256, "speech": settings.speech}
     if written:
         return Descriptions(
@@ -109,6 +112,8 @@ def with_seen_steps(
     shot_places = video_places(shots)
     placed_rows = {step.id: row for row, step in enumerate(placed)}
     score = settings.right / (settings.right + settings.wrong)
+
+    # each step with its row, placed or around its picture
     steps = []
     rows = []
     for step in written:
@@ -199,6 +204,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     """
     from stepline.features.files import read_feature_file
 
+    # the network, and settings that suit it
     vision = settings.vision.model_copy(
         update={"backbone": "precomputed", "path": request.path, "unit": False}
     )
@@ -209,6 +215,8 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         )
     vision = vision.model_copy(update={"unit": describer.trained.unit})
     settings = settings.model_copy(update={"vision": vision})
+
+    # what it reads
     features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
     transcript = Transcript()
     if request.captions is not None and settings.procx.speech:
@@ -216,6 +224,8 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
 
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
         transcript = captions.transcript
+
+    # what it describes
     descriptions = describe_pictures(
         describer, features, transcript, (), settings.procx, features.duration
     )

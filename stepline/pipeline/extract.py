@@ -74,6 +74,7 @@ def extract_to_store(
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
+    # what is extracted, and by which settings
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
     if isinstance(backbone, PrecomputedBackbone):
@@ -84,12 +85,15 @@ def extract_to_store(
     claim_run_folder(folder, run, facts)
     remove_partial_files(folder / ROWS_FOLDER)
 
+    # a video after the other
     extraction = Extraction(folder, settings, backbone, shard_bytes, progress)
     for number, (id, path) in enumerate(videos, start=1):
         line = extraction.add_video(Request(path, id))
         if line:
             report(f"{number} of {len(videos)}, {id}: {line}")
     extraction.finish()
+
+    # what came of them
     omitted = extraction.omitted
     write_omitted(
         folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted)

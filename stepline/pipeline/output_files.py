@@ -72,6 +72,7 @@ def write_files(
         write_outputs,
     )
 
+    # all files appear together
     record = result.record
     with atomic_files() as files:
         if missing_outputs(record, options.out, ["json"]):
@@ -115,11 +116,14 @@ def keyframes(
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
 
+    # steps that are shown at the same second in the same span
     ids_by_place: dict[tuple[float, Span], list[str]] = {}
     for step in record.steps:
         span = shown_span(step)
         if span is not None and step.at is not None:
             ids_by_place.setdefault((step.at, span), []).append(step.id)
+
+    # each step's own second of it, where the span is long enough
     second_of: dict[str, float] = {}  # step id -> second of its picture
     for (second, span), ids in ids_by_place.items():
         count = min(len(ids), max(1, int(span.duration)))
@@ -128,10 +132,14 @@ def keyframes(
             seconds = _seconds_within(span, count, start)
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
+
+    # a click is seen when it is made
     targets = {step.id: step.target for step in record.steps if step.target is not None}
     for id, target in targets.items():
         if id in second_of:
             second_of[id] = target.at
+
+    # the pictures: those at hand, and those that are read now
     side = KEYFRAME_SIDE if len(second_of) < MANY_STEPS else SMALL_SIDE
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
@@ -146,6 +154,8 @@ def keyframes(
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
+
+    # what is clicked is marked in its picture
     marked = {}
     for id, second in second_of.items():
         if second in pictures:

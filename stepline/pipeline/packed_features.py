@@ -95,6 +95,8 @@ def pack_features(visual: VisualFeatures) -> bytes:
     features = visual.features
     activity = visual.activity
     cues = visual.cues
+
+    # what was seen, motion and cues, those that are there
     if features is not None:
         arrays["features"] = features.values.astype(np.float16)
         facts["backbone"] = features.backbone
@@ -121,6 +123,8 @@ def unpack_features(data: bytes) -> VisualFeatures:
     arrays = {}
     for name, array in stored.items():
         arrays[name] = array.astype(np.float32)
+
+    # what was seen, motion and cues, those that are there
     features = None
     activity = None
     cues = None

@@ -128,6 +128,7 @@ def extract_features(
     from stepline.media import MediaReader
     from stepline.vision import VideoEncoder, frames_per_row, load_backbone
 
+    # what looks at the frames
     options = options or LookOptions()
     backbone = options.backbone or load_backbone(vision)
     ready = _ready_features(backbone, request)
@@ -142,6 +143,8 @@ def extract_features(
         part=request.part,
         thumbnails=options.thumbnails,
     )
+
+    # every frame, once
     with _frames(reader, info, options) as frames:
         for frame in frames:
             if motion is not None:
@@ -150,6 +153,7 @@ def extract_features(
                 encoder.add(frame)
     features = ready or encoder.finish()
 
+    # what came of it
     warnings = [*reader.warnings]
     if encoder.repeated:
         gaps = f"{len(encoder.repeated)} seconds have no picture"

@@ -86,6 +86,8 @@ def place_steps(
     transcript = inside.transcript
     spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
     grounding, answers, alignment = None, None, None
+
+    # steps that are said, by speech and pictures
     if spoken and info.has_picture:
         grounding = ground_steps(
             spoken,
@@ -107,6 +109,8 @@ def place_steps(
         steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
         steps = tuple(map(_without_picture, spoken))
+
+    # steps that only a model saw
     if len(spoken) < len(inside.steps):
         steps, alignment = with_seen_steps(
             inside.steps,
@@ -153,6 +157,7 @@ def ground_steps(
     whether the steps are what a writer found in the transcript, not the user's own lines. graph:
     what other videos of the task do, whose lines the steps are.
     """
+    # by a trained network
     backbone = visual.backbone
     vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
     if aligner is not None and visual.features is not None and vectors is not None:
@@ -166,6 +171,7 @@ def ground_steps(
     from stepline.grounding.ground import ground_inputs
     from stepline.grounding.inputs import GroundingInputs
 
+    # by all evidence without one
     sentences = [sentence.text for sentence in transcript.sentences]
     sentence_vectors = None
     if sentences and backbone and backbone.name in load_weights().mean_pictures:

@@ -98,6 +98,8 @@ def recognise_many(
     from stepline.media import AudioBlock, MediaReader
 
     speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
+
+    # the sound of those that somebody has to listen to
     choices = []
     readers = []
     sounds = []
@@ -113,6 +115,8 @@ def recognise_many(
         ahead = read_ahead(reader, SECONDS_AHEAD)
         sound = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
         sounds.append(sound)
+
+    # all of them together
     transcriptions = transcribe_many(sounds, settings.asr, models=models)
     recognised = (
         Speech(

@@ -54,6 +54,7 @@ def write_summary(
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
     from stepline.outputs.clips import sound_track_settings
 
+    # what is kept, and where it goes
     segments = summarize(record, settings, importance)
     stem = safe_stem(record.id)
     film = out / f"{stem}{SUMMARY_SUFFIX}"
@@ -62,12 +63,16 @@ def write_summary(
         raise MediaError(
             f"{path}: the summary would be written over this video; give another folder with --out"
         )
+
+    # no other file is lost
     for place in (board, film):
         if place.exists() and not _has_board(board):
             cure = "give another folder with --out"
             raise SettingsError(
                 f"{place}: the summary would be written over this file, which is none; {cure}"
             )
+
+    # both files, or neither
     with atomic_files() as files:
         spans = [segment.span for segment in segments]
         join_clips(path, spans, files.partial(film), sound_track_settings(record))
@@ -115,6 +120,8 @@ def score_seconds(
     if visual.features is None or visual.backbone is None:
         lack = "this video has none, or none are looked at"
         raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {lack}")
+
+    # what is said, for a network that reads it
     network = summarizer.network
     vectors = None
     if network.settings.text_width > 0:

@@ -364,6 +364,7 @@ def _read_sound_and_picture(
         if look.exception() is not None:
             stop.set()
 
+    # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = LookOptions(
             screens=True, progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
@@ -380,6 +381,8 @@ def _read_sound_and_picture(
                 stop=stop,
             )
             trim_memory()  # the recogniser's memory, before the grammar is loaded
+
+            # nothing to look for in the pictures: the look ends
             if speech.end > 0 and not _pictures_are_needed(run, speech):
                 stop.set()
                 with contextlib.suppress(StoppedError):
@@ -470,6 +473,8 @@ def propose_steps(
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
+
+    # pictures, for a language model that is shown some
     pictures = None
     llm = settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:

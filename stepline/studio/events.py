@@ -146,6 +146,8 @@ class Webhook:
                     fault = self._send_or_give_up(outbox, event)
             except StoreError as error:
                 fault = str(error)
+
+            # how long to wait for the next try
             if fault is not None:
                 if pause == self._pause:  # one warning, however long it lasts
                     log.warning(
@@ -225,10 +227,14 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
         raise SettingsError(
             f"--webhook {display_url(url)}: no address; it begins with http:// or https://"
         )
+
+    # an address of http(s), and not this machine's
     try:
         check_url(url)
     except MediaError as error:
         raise SettingsError(f"--webhook {error}") from error
+
+    # the key that signs what is sent
     if key_file is None:
         raise SettingsError(
             "--webhook needs --webhook-secret, a file with the key that signs what is told"

@@ -111,6 +111,8 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
             schema = operation.body.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {})
             schemas[operation.body.__name__] = schema
+
+    # the document around them
     return {
         "openapi": "3.1.0",
         "info": {

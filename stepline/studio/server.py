@@ -163,6 +163,7 @@ class StudioServer(LocalServer):
 
     def _bind(self, audit: AuditView, options: StudioOptions) -> None:
         """Take the port that the options name, that of the last time, or any free one."""
+        # what is served, and who may ask
         routes = [operation.route() for operation in self.api.operations()]
         guards = Guards(
             HEADER_VALUE,
@@ -184,6 +185,8 @@ class StudioServer(LocalServer):
             connections=MAX_CONNECTIONS,
             certificate=options.certificate,
         )
+
+        # the port of the last time, where it is free
         last_port = self.studio.database.port
         try:
             bind(last_port if options.port is None else options.port)

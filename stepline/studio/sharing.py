@@ -91,6 +91,8 @@ def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bo
     try:
         if len(set(ids)) == 1 and not with_videos:
             return _write_page(library, ids[0], folder)
+
+        # a folder of pages, packed
         pages = folder / "videos-and-steps"
         pages.mkdir()
         _write_share(library, ids, pages, with_videos=with_videos)
@@ -128,6 +130,7 @@ def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
 def _write_share(
     library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
 ) -> Path:
+    # a page per video
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record
@@ -156,6 +159,8 @@ def _write_share(
                 "steps": [step_line(step) for step in record.steps],
             }
         )
+
+    # the page that leads to them
     page_file = files("stepline.studio") / "pages" / "shared.html"
     page = page_file.read_text(encoding="utf-8")
     style_file = files("stepline.outputs.page") / "style.css"

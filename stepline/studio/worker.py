@@ -79,6 +79,7 @@ class ProgressLines:
 
 def run_task(task: JobTask, lines: ProgressLines) -> None:
     """Write the files of each video of a task, and a line for each. Raises SteplineError."""
+    # what is asked
     settings = task.settings
     options = task.options
     out = Path(task.out)
@@ -88,10 +89,14 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]
     check_links(out, allowed)
+
+    # the videos, none of them outside the folders that are allowed
     sources = find_sources([task.source], out, settings, force=options.force)
     for source in sources:
         if isinstance(source.place, Path):
             check_place(source.place, allowed)
+
+    # one after the other
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         opened = source.open(

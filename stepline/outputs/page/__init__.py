@@ -50,8 +50,12 @@ def page(
         digest = record_digest(record)
     if len(record.steps) > MAX_PICTURED_STEPS:
         keyframes = None
+
+    # what is on it
     record, alignment = _beginning(record, alignment)
     view = page_view(record, alignment, keyframes or {})
+
+    # pictures that several steps have, once in the style sheet
     style = _file("style.css")
     for number, link in enumerate(view.pictures):
         selector = f".step .thumb.picture-{number}"

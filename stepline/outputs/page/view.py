@@ -146,6 +146,7 @@ def page_view(
     common_pictures = [picture for picture, count in uses.items() if count > 1]
     shared = {picture: number for number, picture in enumerate(common_pictures)}
 
+    # the steps, and which of them are shown in the same seconds
     steps = []
     first_numbers: dict[Span | None, int] = {None: 0}  # of the step that has a span first
     for number, step in enumerate(record.steps, start=1):
