@@ -41,7 +41,7 @@ class Answer(FrozenModel):
 
 
 class AnswerLog(AppendLog[Answer]):
-    """The answers in a file, in the order first given; an annotator's later answer about a clip
+    """The answers in a file, in the order first given. An annotator's later answer about a clip
     replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +79,7 @@ class Agreement:
 def consensus(
     answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE
 ) -> dict[str, bool | None]:
-    """Return what each complete clip shows by its annotators; None where too few say the same.
+    """Return what each complete clip shows by its annotators. None where too few say the same.
 
     Answers after the first `rule.annotators` of a clip do not count.
     """
@@ -125,7 +125,7 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
 
 
 def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
-    """Return Fleiss' kappa (1971) and the fraction of pairs that agree; counts: (items,
+    """Return Fleiss' kappa (1971) and the fraction of pairs that agree. counts: (items,
     categories), equal row sums.
 
     Kappa is None where it is undefined: no item, one annotator, or all answers alike.
@@ -142,10 +142,10 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
 
 
 def cohen_kappa(first: Counts, second: Counts) -> float | None:
-    """Return Cohen's kappa (1960) of two people's categories, (items,) each; None where it is
+    """Return Cohen's kappa (1960) of two people's categories, (items,) each. None where it is
     undefined.
 
-    The chance to agree is of each person's own proportions; Fleiss' kappa takes it from both
+    The chance to agree is of each person's own proportions. Fleiss' kappa takes it from both
     together.
     """
     if not len(first):

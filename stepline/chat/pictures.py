@@ -1,4 +1,4 @@
-"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet; about how
+"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet. About how
 many tokens."""
 
 import base64
@@ -13,7 +13,7 @@ from stepline.chat.settings import VideoForm
 
 PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
 PICTURES_PER_ROW = 4  # pictures side by side in one
-# about; providers' own rules lie around it
+# about. Providers' own rules lie around it
 CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
 

@@ -1,8 +1,8 @@
 """What requests to a language model share: earlier replies, limits, several at a time.
 
-ReplyCache        good replies on disk, keyed by all that they depend on; a damaged entry is asked for again
+ReplyCache        good replies on disk, keyed by all that they depend on. A damaged entry is asked for again
 RequestLimits     how many requests and tokens may be spent, and how many were
-run_in_threads    many until a deadline; what does not come back in time is left behind
+run_in_threads    many until a deadline. What does not come back in time is left behind
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)
 
-ENTRY_VERSION = 1  # of an entry's shape; another one is not read
+ENTRY_VERSION = 1  # of an entry's shape. Another one is not read
 
 
 class ReplyCache:
-    """A folder of replies; `folder` None keeps none. Keys and entries hold no API key."""
+    """A folder of replies. `folder` None keeps none. Keys and entries hold no API key."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class NotSentError(RequestError):
 @dataclass
 class RequestLimits:
     """How much may be asked at most, and how much was: requests, and tokens of questions and
-    replies; None: no limit."""
+    replies. None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -109,7 +109,7 @@ class RequestLimits:
             self.used += tokens
 
     def correct(self, tokens: int) -> None:
-        """Add the tokens that the server counts beyond the estimate; below it, a negative number."""
+        """Add the tokens that the server counts beyond the estimate. Below it, a negative number."""
         with self._lock:
             self.used += tokens
 
@@ -123,7 +123,7 @@ GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it itself to 
 def run_in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
 ) -> dict[int, Result]:
-    """Return the results by index; what is not there soon after the monotonic second `until` is
+    """Return the results by index. What is not there soon after the monotonic second `until` is
     missing.
 
     The first exception that `work` raises is raised here, and no further work begins. The threads

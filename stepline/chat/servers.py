@@ -31,10 +31,10 @@ from stepline.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 
 logger = logging.getLogger(__name__)
 
-# bytes of an answer that are read; a full reply with its JSON has some 5,000
+# bytes of an answer that are read. A full reply with its JSON has some 5,000
 MAX_ANSWER_BYTES = 1_000_000
-MAX_ANSWER_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
-# Forms of an answer, the strictest first; a server that refuses one is asked for the next.
+MAX_ANSWER_TOKENS = 10_000_000  # of one answer. A server that counts more is not believed
+# Forms of an answer, the strictest first. A server that refuses one is asked for the next.
 ANSWER_FORMS = ("json_schema", "json_object", "text")
 BAD_REQUEST_STATUSES = (400, 422)  # with which a server refuses a field
 # how servers name the field of the form, in the body of a refusal
@@ -42,7 +42,7 @@ _FORM_FIELD = re.compile(rb"response_format|json_schema|json_object|guided|gramm
 # The form of each server, by its name, that it took last, for as long as this process runs.
 _forms_taken: dict[str, int] = {}
 MAX_MESSAGE_CHARS = 120  # of a server's own message
-CONFLICT_STATUS = 409  # a lock that timed out; OpenAI's own client tries again after it too
+CONFLICT_STATUS = 409  # a lock that timed out. OpenAI's own client tries again after it too
 
 # of a user's message: text, or its parts, pictures among them
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -51,9 +51,9 @@ Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model wrote; `complete` is False when it was cut off at max_tokens.
+    """What the model wrote. `complete` is False when it was cut off at max_tokens.
 
-    tokens: of question and reply, as the server counts them; None where it does not say.
+    tokens: of question and reply, as the server counts them. None where it does not say.
     """
 
     text: str
@@ -94,7 +94,7 @@ class Server(Protocol):
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the answer; raise RequestError, at the latest soon after the monotonic second
+        """Return the answer. Raise RequestError, at the latest soon after the monotonic second
         `until`.
 
         schema: what the reply should follow, where the server can see to it.
@@ -107,7 +107,7 @@ class Server(Protocol):
 
 
 class AnswerLimits(TransferLimits):
-    """Limits of one answer; the server is the one that the user named, wherever it is."""
+    """Limits of one answer. The server is the one that the user named, wherever it is."""
 
     def __init__(self, until: float) -> None:
         seconds = max(0.01, until - time.monotonic())
@@ -136,7 +136,7 @@ class OpenAiServer:
         self.url = settings.base_url or ""
         self.name = f"{self.url} {settings.model}"
         self.workers = settings.concurrency
-        self.reached = False  # whether anybody ever answered at this address
+        self.reached = False  # whether anyone ever answered at this address
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         key = _key(settings)
         if key is not None:
@@ -148,7 +148,7 @@ class OpenAiServer:
         """Return the model's answer.
 
         Raises RequestError for what concerns this request, WriterError for what concerns all of
-        them (nobody there, no access).
+        them (no one there, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
         request: dict[str, Any] = {
@@ -224,7 +224,7 @@ class OpenAiServer:
 
 
 def no_server_error(settings: ChatSettings, why: str) -> WriterError:
-    """Return the error of an address where nobody answers, with its cure."""
+    """Return the error of an address where no one answers, with its cure."""
     key = f"{settings.section}.base_url"
     where = f"{settings.base_url}: no server answers there ({why[:100]})"
     return WriterError(f"{where}; start it or correct {key}")
@@ -262,7 +262,7 @@ def read_answer(body: bytes) -> Answer:
 
 
 def _plausible_tokens(usage: Any) -> int | None:
-    """Return the tokens that a server counted; None where it names none that can be."""
+    """Return the tokens that a server counted. None where it names none that can be."""
     if not isinstance(usage, dict):
         return None
     tokens = usage.get("total_tokens")
@@ -289,7 +289,7 @@ def is_loopback(url: str) -> bool:
 
 
 def _response_format(form: str, schema: Schema) -> dict[str, Any]:
-    """Return the field of a request that asks for a form of the answer; none for text."""
+    """Return the field of a request that asks for a form of the answer. None for text."""
     if form == "text":
         return {}
     if form == "json_object":
@@ -331,7 +331,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes
 
 
 def _wait(value: str | None) -> float:
-    """Return the seconds of a Retry-After header; a date or nonsense in it counts as none."""
+    """Return the seconds of a Retry-After header. A date or nonsense in it counts as none."""
     try:
         return min(MAX_PAUSE_SECONDS, max(0.0, float(value or 0)))
     except ValueError:
@@ -347,7 +347,7 @@ def _error_body(error: urllib.error.HTTPError) -> bytes:
 
 
 def _message(body: bytes) -> str:
-    """Return the server's own message, short and in one line; "" where it says none that can be
+    """Return the server's own message, short and in one line. "" where it says none that can be
     read."""
     try:
         tree = parse_json(body)
@@ -376,7 +376,7 @@ FINGERPRINT_BYTES = 1 << 20
 
 
 class LocalModel:
-    """A GGUF file, one question at a time; it stops within one word of its deadline."""
+    """A GGUF file, one question at a time. It stops within one word of its deadline."""
 
     workers = 1
 

@@ -203,7 +203,7 @@ def status(out: str, as_json: bool) -> None:
 
 
 def _table(state: "RunStatus") -> str:
-    """Return a status as a table, a row a stage."""
+    """Return a status as a table, a row per stage."""
     worker = state.worker or "nobody works on it now"
     lines = [f"{state.videos} videos, {state.refused} not taken; {worker}"]
 

@@ -20,7 +20,7 @@ from stepline.weights import Weights, known_weights
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for. detail: its version or path; cure: how to get it when it is
+    """One thing that was looked for. detail: its version or path. cure: how to get it when it is
     missing."""
 
     name: str
@@ -104,7 +104,7 @@ def _weights(weights: Weights) -> Finding:
 
 
 def as_text(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as lines for a person; the cure stands where something is missing."""
+    """Return the findings as lines for a person. The cure stands where something is missing."""
     lines = [
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",

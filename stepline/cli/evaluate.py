@@ -149,7 +149,7 @@ def describe_benchmark(name: str) -> str:
 PREDICTED_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
 DESCRIBED_BENCHMARKS = ("youcook2", "tasty")  # what a network that describes answers
 DETECTED_BENCHMARKS = ("htm-align", "vnd")  # what a detector of visual narrations answers
-MAX_NAMED_VIDEOS = 5  # missing videos that the terminal names; all are in the file
+MAX_NAMED_VIDEOS = 5  # missing videos that the terminal names. All are in the file
 
 
 # What `predict` and `calibrate` take.
@@ -228,7 +228,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 
 
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that places texts; return how many videos are in the file, and why
+    """Answer with a network that places texts. Return how many videos are in the file, and why
     others are not."""
     from stepline.nasva.benchmarks import write_answers as answer
 
@@ -239,7 +239,7 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
 
 
 def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that describes; return how many videos are in the file, and why others
+    """Answer with a network that describes. Return how many videos are in the file, and why others
     are not."""
     from stepline.procx.benchmark import benchmark_videos
     from stepline.procx.benchmark import write_predictions as answer
@@ -272,7 +272,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
 
 def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a detector of visual narrations; return how many items are in the file, and why
+    """Answer with a detector of visual narrations. Return how many items are in the file, and why
     others are not."""
     from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
@@ -353,7 +353,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return what is asked, the network, and what stands for the encoders; a wrong path is told
+    """Return what is asked, the network, and what stands for the encoders. A wrong path is told
     before any work."""
     from stepline.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
     from stepline.nasva.checkpoint import load_aligner

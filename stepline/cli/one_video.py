@@ -235,7 +235,7 @@ def _judgement_json(record: "Record", check: "SentenceCheck | None") -> str:
 
 
 def _judgement_table(record: "Record", check: "SentenceCheck | None") -> str:
-    """Return a line a sentence, and after them how well judge, model and people agree."""
+    """Return a line per sentence, and after them how well judge, model and people agree."""
     from stepline.outputs.text import clock
 
     lines = []

@@ -100,7 +100,7 @@ class PluginChoice(click.Choice[str]):
 
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
-    """Return the option that says where to write; without a default it must be given."""
+    """Return the option that says where to write. Without a default it must be given."""
     presence: dict[str, Any] = {"required": True}
     if default is not None:
         presence = {"default": Path(default), "show_default": True}
@@ -111,7 +111,7 @@ run_option = out_option("Folder of the run.")  # of every training
 
 
 def lock_out_folder(command: F) -> F:
-    """Have a command hold its folder --out from begin to end; a second run there is told whose it
+    """Have a command hold its folder --out from begin to end. A second run there is told whose it
     is.
 
     Of the processes that torchrun starts, the first holds it for all.
@@ -217,7 +217,7 @@ def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
     set_device(value, context.meta.get(COMPUTE_KEY, "auto"))
 
 
-# Of every command that trains a network, or runs one; it decides for the whole process, no command
+# Of every command that trains a network, or runs one. It decides for the whole process, no command
 # passes it on.
 device_option = click.option(
     "--device",
@@ -243,7 +243,7 @@ device_options: Callable[[F], F] = combine_options(
 
 
 def read_seconds(text: str) -> float | None:
-    """Return the seconds of "80", "1:20" or "0:01:20.5"; None for anything else."""
+    """Return the seconds of "80", "1:20" or "0:01:20.5". None for anything else."""
     if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
         return None
     return float(
@@ -263,7 +263,7 @@ part_options: Callable[[F], F] = combine_options(
 
 
 def part_from_options(options: dict[str, Any]) -> "Span | None":
-    """Return the part of the video that --from and --to name; None where neither is given."""
+    """Return the part of the video that --from and --to name. None where neither is given."""
     from stepline.errors import SettingsError
     from stepline.limits import LATEST
     from stepline.records import Span
@@ -361,7 +361,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
-    """Return the options --verbose, --quiet and --log-format; hidden: where the help of the command above has
+    """Return the options --verbose, --quiet and --log-format. hidden: where the help of the command above has
     them."""
 
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -427,7 +427,7 @@ def serve_until_stopped(
     goodbye: str,
     browse: bool = False,
 ) -> None:
-    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address};
+    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}.
     goodbye: at the end."""
     try:
         server = _start_server(start, port)

@@ -29,7 +29,7 @@ class LinePace:
         self._last = start
 
     def is_due(self, now: float, *, always: bool = False) -> bool:
-        """Whether a line is printed at second `now`; `always` prints it in any case."""
+        """Whether a line is printed at second `now`. `always` prints it in any case."""
         due = always or now >= self._last + LINE_SECONDS
         if due:
             self._last = now
@@ -38,7 +38,7 @@ class LinePace:
 
 @contextmanager
 def _bars(columns: Callable[[Any], Sequence[Any]]) -> Iterator["Bars | None"]:
-    """Yield bars with some columns; None where stderr is not a terminal.
+    """Yield bars with some columns. None where stderr is not a terminal.
 
     columns: makes them of the module rich.progress, which is imported only for a terminal.
     """
@@ -267,7 +267,7 @@ def _curation_state(progress: "PhaseProgress") -> str:
 
 @contextmanager
 def download_bar(total: int | None) -> "Iterator[Report | None]":
-    """Yield a callback that shows how far downloads of `total` bytes are, None: not known; None
+    """Yield a callback that shows how far downloads of `total` bytes are, None: not known. None
     where stderr is not a terminal."""
     with _bars(_download_columns) as bars:
         if bars is None:

@@ -56,7 +56,7 @@ class ResultPrinter:
         self._as_json = as_json
         self._several = several
         self._labels: deque[str] = deque()  # of videos whose JSON is not printed yet
-        self._json_texts: dict[str, str] = {}  # by label; empty for a video that failed
+        self._json_texts: dict[str, str] = {}  # by label. Empty for a video that failed
         self._in_full = not several or logging.getLogger().isEnabledFor(logging.INFO)
 
     def print_all(
@@ -66,7 +66,7 @@ class ResultPrinter:
     ) -> None:
         """Print the outcomes of some videos as they come, with a bar over several.
 
-        start: begins the work, which reports its progress to what it is given; yields None where
+        start: begins the work, which reports its progress to what it is given. Yields None where
         there is no news. labels: of the videos, in order.
         """
         total = len(labels)

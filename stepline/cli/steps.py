@@ -184,7 +184,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
 
 
 def _lines_of_texts(source: Any) -> "tuple[tuple[str, ...] | None, TaskGraph | None]":
-    """Return the lines of --texts, and the graph of a comparison; None for the chapters of a link's
+    """Return the lines of --texts, and the graph of a comparison. None for the chapters of a link's
     page."""
     from stepline.compare.task_graph import read_lines
     from stepline.pipeline.sources import is_site

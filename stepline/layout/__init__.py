@@ -39,9 +39,9 @@ def page_html(
 ) -> str:
     """Return a page as HTML.
 
-    text: its template. style: what it adds to the shared one; None of a page that a server gives,
+    text: its template. style: what it adds to the shared one. None of a page that a server gives,
     whose styles are `sheets` and whose policy is the server's. script: its only one. language: of its
-    texts. answers, linked_pictures: as of `policy`. footer: its last line; empty: none. values: what
+    texts. answers, linked_pictures: as of `policy`. footer: its last line. empty: none. values: what
     the template names.
     """
     from markupsafe import Markup
@@ -72,7 +72,7 @@ def policy(
     """Return a Content-Security-Policy: this script, this style, pictures inside the page, the
     video next to it.
 
-    answers: the script may send to the server that gave the page, and to nobody else.
+    answers: the script may send to the server that gave the page, and to no one else.
     linked_pictures: pictures may be files next to the page.
     """
     directives = ["default-src 'none'"]

@@ -1,6 +1,6 @@
 """Corrections of a record by people, kept as edits next to the machine's record.
 
-Nothing is ever overwritten. A video has a list of corrections; its length is the revision.
+Nothing is ever overwritten. A video has a list of corrections. Its length is the revision.
 `corrected` applies those that are not undone to the machine's record. `check_correction` checks
 whether one more fits. An undo is a correction too, and a redo is the undo of it. Two edits are
 independent where they touch different fields or steps: then either order gives the same record.
@@ -143,7 +143,7 @@ class Correction(FrozenModel):
 
 
 class ConflictError(StoreError):
-    """Somebody else changed the same field of the same step since; `theirs` are those
+    """Someone else changed the same field of the same step since. `theirs` are those
     corrections."""
 
     def __init__(self, theirs: Sequence[Correction], places: Iterable[Place]) -> None:
@@ -166,7 +166,7 @@ class CorrectedRecord:
     """A record with its corrections. machine: by step id, the machine's value of each field that
     differs.
 
-    A deleted step is in `machine` with all its fields; a step that a person added is not.
+    A deleted step is in `machine` with all its fields. A step that a person added is not.
     """
 
     record: Record
@@ -296,7 +296,7 @@ def _check_conflict(
 
 
 def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> frozenset[Place]:
-    """Return what a correction touches; an undo touches what the undone one does.
+    """Return what a correction touches. An undo touches what the undone one does.
 
     A correction that adds, deletes, splits or merges steps touches all their fields.
     """
@@ -381,7 +381,7 @@ class _StepTable:
                 self.order = edit.steps
 
     def arranged(self) -> tuple[Step, ...]:
-        """Return the steps in their order; one that the order does not name comes after the one
+        """Return the steps in their order. One that the order does not name comes after the one
         that it follows.
 
         Of several that follow one, those that people made come first, by their start. So the order

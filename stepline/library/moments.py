@@ -14,7 +14,7 @@ MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
 
 @dataclass(frozen=True)
 class Moment:
-    """An answer: what is done, said or written, and when, in seconds; a step that is not found has
+    """An answer: what is done, said or written, and when, in seconds. A step that is not found has
     no times.
 
     status, basis, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page

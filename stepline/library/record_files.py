@@ -143,7 +143,7 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
 
 
 def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]:
-    """Return the JSON files of a folder that may hold records; see RecordFolder."""
+    """Return the JSON files of a folder that may hold records. See RecordFolder."""
     return RecordFolder(folder, allowed).files()
 
 

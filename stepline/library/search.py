@@ -43,19 +43,19 @@ from stepline.weights import cache_folder
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 FileRow: TypeAlias = Sequence[int]  # of the index: id, first moment, number of moments
-# of texts, as they are stored: vectors, and the likeness to made words; None without an embedder
+# of texts, as they are stored: vectors, and the likeness to made words. None without an embedder
 VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the likeness of each to made words (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_FORM = 3  # version of the tables below; an index of another one is made again
+INDEX_FORM = 3  # version of the tables below. An index of another one is made again
 MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
-RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
+RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 # share of the moments with a word, "the" and the like, from which the word is not searched
 MAX_WORD_SHARE = 0.25
 MAX_CANDIDATES = 200  # moments of each ranking that are joined
-# cosine of a query and a moment from which that answers by its meaning; benchmarks/search.py
+# cosine of a query and a moment from which that answers by its meaning (benchmarks/search.py)
 LEAST_LIKENESS = 0.3
 
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
@@ -182,7 +182,7 @@ class SearchIndex:
     ) -> list[Moment]:
         """Return the moments that answer a query, the best first.
 
-        names: of the files whose moments may answer; None for all. Raises SettingsError for a query
+        names: of the files whose moments may answer. None for all. Raises SettingsError for a query
         without a word.
         """
         terms = query_terms(query)
@@ -237,7 +237,7 @@ class SearchIndex:
             return dict(self._rows("SELECT name, title FROM file WHERE video IS NOT NULL"))
 
     def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
-        """Return the moments with any of the words, by BM25; very common words are left out."""
+        """Return the moments with any of the words, by BM25. Very common words are left out."""
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
         for term in dict.fromkeys(term.lower() for term in terms):
@@ -350,7 +350,7 @@ class SearchIndex:
         return halves.tobytes(), least.tobytes()
 
     def _add(self, name: str, stamp: str, stored: StoredVectors | None) -> None:
-        """Take the moments of a record into the index; a file without a record is noted, and not
+        """Take the moments of a record into the index. A file without a record is noted, and not
         read again. stored: the vectors of the file's moments before."""
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
@@ -416,7 +416,7 @@ class SearchIndex:
         return self._database.execute(query, values).fetchall()
 
     def _open(self) -> sqlite3.Connection:
-        """Open the index; a damaged one, or one of another form, is made again from the records."""
+        """Open the index. A damaged one, or one of another form, is made again from the records."""
         with self._guarded():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)

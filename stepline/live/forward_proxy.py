@@ -2,9 +2,9 @@
 address by itself.
 
 FFmpeg follows redirects and playlists without looking where they lead. The host that the user named
-may be private, a camera's say, if it was so from the first connection on; any other must be public,
+may be private, a camera's say, if it was so from the first connection on. Any other must be public,
 unless `links.private` allows others. An address is looked at as the connection is made. Bytes pass
-as they are; what FFmpeg asks by https stays between it and the server.
+as they are. What FFmpeg asks by https stays between it and the server.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Self:
-        # FFmpeg goes past every proxy to the hosts of this variable; other libraries read its other
+        # FFmpeg goes past every proxy to the hosts of this variable. Other libraries read its other
         # spelling as well.
         if (names := os.environ.pop("no_proxy", None)) is not None:
             os.environ.setdefault("NO_PROXY", names)

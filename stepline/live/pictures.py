@@ -39,7 +39,7 @@ class LivePicture:
 
 
 class LiveVision:
-    """Takes frames from one thread, and tells another what they show; holds a row a second, until
+    """Takes frames from one thread, and tells another what they show. Holds a row per second, until
     `forget`."""
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
@@ -65,7 +65,7 @@ class LiveVision:
         )
 
     def add(self, frame: Frame) -> None:
-        """Take the next frame; what a row shows is known when the first frame of the next one
+        """Take the next frame. What a row shows is known when the first frame of the next one
         comes."""
         self._encoder.add(frame)
         rows, values = self._encoder.take_rows()
@@ -112,7 +112,7 @@ class LiveVision:
         self._cuts = tuple(cuts)
 
     def restore(self, values: Matrix, begin: float = 0.0) -> None:
-        """Begin with the features of an earlier run, (T, D), from second `begin`; no motion is
+        """Begin with the features of an earlier run, (T, D), from second `begin`. No motion is
         known of them."""
         rows = len(values)
         still = np.zeros((rows, 1), np.float32)
@@ -146,7 +146,7 @@ class LiveVision:
         return self._values.count / self._settings.rate
 
     def snapshot(self) -> LivePicture:
-        """Return all that is known now; the arrays are views of what grows, and never change below
+        """Return all that is known now. The arrays are views of what grows, and never change below
         `until`."""
         with self._lock:
             rate = self._settings.rate
@@ -167,7 +167,7 @@ class LiveVision:
 
 
 class _GrowingRows:
-    """Rows (T, D) float32, number `first` on, that grow in place; one that was left out repeats the
+    """Rows (T, D) float32, number `first` on, that grow in place. One that was left out repeats the
     one before."""
 
     def __init__(self, width: int) -> None:
@@ -180,7 +180,7 @@ class _GrowingRows:
         return self._rows[: self.count - self.first]
 
     def forget(self, first: int) -> None:
-        """Let go of the rows before number `first`; views of them stay as they are."""
+        """Let go of the rows before number `first`. Views of them stay as they are."""
         remaining = self.rows[first - self.first :]
         self._rows = np.zeros_like(self._rows)
         self._rows[: len(remaining)] = remaining

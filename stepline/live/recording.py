@@ -18,7 +18,7 @@ from stepline.media.settings import MediaSettings
 
 
 class StreamRecorder:
-    """Writes packets to FOLDER/STEM.N.mkv, N from 1 on; another file wherever the streams change.
+    """Writes packets to FOLDER/STEM.N.mkv, N from 1 on. Another file wherever the streams change.
 
     Times are seconds of the live clock. Raises StoreError where the disk does not take them.
     """
@@ -44,7 +44,7 @@ class StreamRecorder:
         return [path for _, path in numbered]
 
     def add(self, packet: Any, media: OpenMedia) -> None:
-        """Write a packet of a source; its second is its time stamp less `media.start`."""
+        """Write a packet of a source. Its second is its time stamp less `media.start`."""
         import av
 
         try:

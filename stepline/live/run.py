@@ -65,11 +65,11 @@ def run_live(
     begin_signals: Callable[[SimpleQueue[str]], None] | None = None,
     recognise: Recognise | None = None,
 ) -> tuple[Path, ...]:
-    """Follow a source to its end, each event emitted once it is on disk; return the files written.
+    """Follow a source to its end, each event emitted once it is on disk. Return the files written.
 
-    A run that was killed goes on where its log ends; what a stream sent in between is a gap.
+    A run that was killed goes on where its log ends. What a stream sent in between is a gap.
     begin_signals: starts what brings the signs of --until-next. recognise: stands for the
-    recogniser. Raises a SteplineError; the error of a second run on one source names the first.
+    recogniser. Raises a SteplineError. The error of a second run on one source names the first.
     """
     inputs = parse_sources(job.source)
     stem = safe_stem(source_id(inputs))
@@ -119,21 +119,21 @@ def run_live(
 
 
 def _backbone(vision: VisionSettings) -> Backbone | None:
-    """Return what looks at the pictures; None where nothing does."""
+    """Return what looks at the pictures. None where nothing does."""
     if vision.backbone == "none":
         return None
     return load_backbone(vision)
 
 
 def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
-    """Return how many pictures a second the backbone and the meter of motion take, and their
+    """Return how many pictures per second the backbone and the meter of motion take, and their
     size."""
     rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
     return PictureRate(rate, vision.frame_size)
 
 
 def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
-    """Return the second to begin with; what a stream sent since a run was killed is lost."""
+    """Return the second to begin with. What a stream sent since a run was killed is lost."""
     start = 0.0
     if log.count:
         start = log.position
@@ -190,7 +190,7 @@ def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
-    """Return what tells two addresses apart of which the same is shown; None where all is shown.
+    """Return what tells two addresses apart of which the same is shown. None where all is shown.
 
     It is slow to compute and short, so that no password can be found by it.
     """

@@ -1,4 +1,4 @@
-"""One live run: what comes is recognised, written and grounded, and emitted as events; it goes on
+"""One live run: what comes is recognised, written and grounded, and emitted as events. It goes on
 where a killed run stopped.
 
 sources -> frames -> LiveVision (their threads)
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a source brings to the caller's thread; None where it has ended.
+# What a source brings to the caller's thread. None where it has ended.
 ArrivingItem: TypeAlias = AudioBlock | Gap | Exception | None
 
 PASS_SECONDS = 1.0  # of new sound from which it is read again
@@ -107,7 +107,7 @@ class LiveSession:
         return max((source.now for source in self.sources), default=0.0)
 
     def run(self, sources: Sequence[LiveSource]) -> str:
-        """Follow the sources until all have ended or `stop` is set; return why the last one ended.
+        """Follow the sources until all have ended or `stop` is set. Return why the last one ended.
 
         Raises what a source raises, MediaError where it cannot be opened.
         """
@@ -133,7 +133,7 @@ class LiveSession:
             self.shown.update_speech()
 
     def finish(self) -> str:
-        """Emit what is known at the end; return why the sources ended."""
+        """Emit what is known at the end. Return why the sources ended."""
         self._take(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
@@ -230,7 +230,7 @@ class LiveSession:
             yield items
 
     def _join(self, threads: Sequence[threading.Thread]) -> None:
-        """Have the threads end, at most MAX_JOIN_SECONDS after one another; what they still bring
+        """Have the threads end, at most MAX_JOIN_SECONDS after one another. What they still bring
         is not taken."""
         self.stop.set()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""What the pictures of a live run show of its steps: grounded once a second, and emitted when they
+"""What the pictures of a live run show of its steps: grounded once per second, and emitted when they
 are shown and when they have ended."""
 
 import math
@@ -23,7 +23,7 @@ from stepline.records import Span, Step
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-# after its words, in which a step may still be shown; WhenAct: 5 % are farther off than 29 s
+# after its words, in which a step may still be shown. WhenAct: 5 % are farther off than 29 s
 UNSEEN_SECONDS = 30.0
 # of the past that are forgotten together, when grounding looks back to them no more
 FORGET_SECONDS = 600
@@ -127,7 +127,7 @@ class ShownSteps:
         return np.stack(rows)
 
     def update_pictures(self) -> None:
-        """Ground what was shown since the last time, once a second, and emit what it shows."""
+        """Ground what was shown since the last time, once per second, and emit what it shows."""
         if self.vision is None:
             self._end_unseen()
             return
@@ -172,7 +172,7 @@ class ShownSteps:
         return [to_video_time(step, original, window) for step, original in pairs]
 
     def _forget(self) -> None:
-        """Let go of what is too far back for grounding to look at; it stays on disk."""
+        """Let go of what is too far back for grounding to look at. It stays on disk."""
         assert self.vision is not None
         self.begin += FORGET_SECONDS
         self.vision.forget(float(self.begin))
@@ -257,7 +257,7 @@ class ShownSteps:
         self._files.write_vtt()
 
     def is_done(self, id: str) -> bool:
-        """Whether the picture of somebody at work says that a step is finished."""
+        """Whether the picture of someone at work says that a step is finished."""
         if self.vision is None or self._until == 0:
             return False
         ids = [step.id for step in self._grounder.steps]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 HTTP_PROTOCOLS = "http,https,tcp,tls,crypto,data,httpproxy"
 RTSP_PROTOCOLS = "rtsp,rtp,udp,tcp,tls,crypto"
 RTMP_PROTOCOLS = "rtmp,rtmps,rtmpt,tcp,tls,http"
-# schemes, and the protocols that an address of each may lead to; never a file of this machine
+# schemes, and the protocols that an address of each may lead to. Never a file of this machine
 PROTOCOLS_OF_SCHEME = {
     "http": HTTP_PROTOCOLS,
     "https": HTTP_PROTOCOLS,
@@ -66,7 +66,7 @@ MAX_CORRUPT_PACKETS = 100
 
 @dataclass(frozen=True)
 class Gap:
-    """What the source's clock did. kind "gap": `seconds` are missing from `at` on; "drift": it is
+    """What the source's clock did. kind "gap": `seconds` are missing from `at` on. "drift": it is
     so far ahead."""
 
     at: float
@@ -77,7 +77,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class PictureRate:
-    """Pictures to take: `rate` a second, `size` pixels on the shorter side; rate None: none."""
+    """Pictures to take: `rate` a second, `size` pixels on the shorter side. rate None: none."""
 
     rate: float | None = None
     size: int | None = None
@@ -93,7 +93,7 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
     scheme = re.match(r"([a-z][a-z0-9+]*)://", name)
     if scheme is None:
         path = Path(name)
-        # of a recorder on this machine; it may name files of it
+        # of a recorder on this machine. It may name files of it
         if path.suffix == ".m3u8" and path.is_file():
             return [LiveInput(str(path.absolute()), name, "file,crypto,data")]
         # one that cannot be read is reported before any network is loaded
@@ -240,7 +240,7 @@ class LiveSource:
         self._links = links or LinkSettings()
         self._recording = recording
         self._stop = stop or Event()
-        self._named = NamedHost("")  # of an address; all connections share what it is
+        self._named = NamedHost("")  # of an address. All connections share what it is
         if isinstance(source, LiveInput):
             self._named = NamedHost(urlsplit(source.url).hostname or "")
         self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
@@ -323,7 +323,7 @@ class LiveSource:
 
     @contextmanager
     def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
-        """Yield an address, opened; over http(s) by a proxy that looks where it leads."""
+        """Yield an address, opened. Over http(s) by a proxy that looks where it leads."""
         import av
 
         if not live.url.startswith(("http://", "https://")):
@@ -343,7 +343,7 @@ class LiveSource:
                 ) from error
 
     def _connection(self, media: OpenMedia, lost: str) -> SourceItems:
-        """Yield what one connection brings; `lost`: why the one before ended."""
+        """Yield what one connection brings. `lost`: why the one before ended."""
         # A live playlist that has come to its end has a length, too, but its clock goes on.
         recorded = isinstance(self._source, Path)
         if media.duration is not None and (self.paced or not self._opened):
@@ -397,7 +397,7 @@ class LiveSource:
         self._clock.origin = media.start
 
     def _packets(self, media: OpenMedia) -> Iterator[Any]:
-        """Yield the packets of the streams in use; those that cannot be read are counted and passed
+        """Yield the packets of the streams in use. Those that cannot be read are counted and passed
         over."""
         import av
 

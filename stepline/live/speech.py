@@ -8,7 +8,7 @@ Each pass reads all sound since the last committed sentence (a bounded window; v
 first), so that the words near its end, which a recogniser still changes, have sound behind them at
 the next one. Where the voice has fallen silent nothing can change any more, and the last pass is
 believed; so it is of words that have seconds of sound behind them, where two passes go on to
-differ. Committed words stay; case and full stops of the open sentence follow the newest pass, for
+differ. Committed words stay. Case and full stops of the open sentence follow the newest pass, for
 they depend on what comes after. Source: Macháček, Dabre and Bojar, "Turning Whisper into Real-Time
 Transcription System", 2023, section 2. Differs: what a pass repeats of the committed words is found
 by the edit distance of words and their times, not by times and equal n-grams, which lose "very,
@@ -50,7 +50,7 @@ MIN_LEAVE_SECONDS = 8.0
 # of sound that a pass reads at most; then committed words are left behind, or what none could read
 MAX_PASS_SECONDS = 20.0
 MARGIN_SECONDS = 2.0  # of silence that stay before a voice may begin
-# edits that a second costs by which a word read again would have moved; passes differ by some
+# edits that a second costs by which a word read again would have moved. Passes differ by some
 # tenths
 EDITS_PER_SECOND = 3.0
 OVERLAP_SECONDS = 0.5  # before the sound in which committed words may still be heard in it
@@ -127,7 +127,7 @@ class LiveTranscriber:
         return end
 
     def resume(self, words: Sequence[Word]) -> None:
-        """Begin behind words that an earlier run committed; the sound to come may hold the last of
+        """Begin behind words that an earlier run committed. The sound to come may hold the last of
         them again."""
         self._committed = list(words)
 
@@ -287,7 +287,7 @@ class LiveTranscriber:
             self._committed[-back] = committed.model_copy(update=update)
 
     def _commit(self, words: Sequence[Word]) -> tuple[Word, ...]:
-        """Keep words for good; their times never run backwards."""
+        """Keep words for good. Their times never run backwards."""
         first = len(self._committed)
         for word in words:
             start = 0.0
@@ -305,7 +305,7 @@ class LiveTranscriber:
     def _close(self, silence: float, *, at_stop: bool, last: bool) -> list[Sentence]:
         """Return the sentences that no later word can belong to.
 
-        A sentence is closed by a word after it; the last one by silence behind its full stop, or a
+        A sentence is closed by a word after it. The last one is closed by silence behind its full stop, or a
         pause. at_stop: the last one ends where it does, for two passes set a full stop there, or
         the recogniser reads on no further.
         """
@@ -369,7 +369,7 @@ class LiveTranscriber:
         return SpeechEvidence(voice_probability, self._likely)
 
     def _leave_behind(self, window: AudioWindow, second: float) -> None:
-        """Let the sound begin at `second`; whole frames go, so that the detector's stay aligned."""
+        """Let the sound begin at `second`. Whole frames go, so that the detector's stay aligned."""
         seconds = second - self._start
         frames = int(seconds * SAMPLE_RATE / FRAME)
         count = max(0, frames) * FRAME
@@ -381,7 +381,7 @@ class LiveTranscriber:
 
 
 def plain(word: Word) -> str:
-    """Return a word as two passes are compared: small letters and digits alone; a sign stays what
+    """Return a word as two passes are compared: small letters and digits alone. A sign stays what
     it is."""
     small = word.text.lower()
     letters = re.sub(r"[^\w']+", "", small)

@@ -57,7 +57,7 @@ class SpokenSteps:
         return steps
 
     def announce_lines(self) -> None:
-        """Emit the lines of a recipe, which are known before anybody speaks."""
+        """Emit the lines of a recipe, which are known before anyone speaks."""
         for line in line_steps(self._texts, self._graph):
             if line.id not in self._log.steps:
                 self._emit_event(
@@ -104,7 +104,7 @@ class SpokenSteps:
                 self._emit_said(earlier.step.id, step, reason="the speaker went on")
 
     def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
-        """Emit a step that is said. reason: why it is revised; None: it is new."""
+        """Emit a step that is said. reason: why it is revised. None: it is new."""
         name = "revised"
         if reason is None:
             name = "step_said"

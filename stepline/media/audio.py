@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.float32]
 
-SAMPLE_RATE = 16_000  # Hz; what Whisper and the voice detector hear
-# by which time stamps may disagree with the samples counted; muxers round to a few ms
+SAMPLE_RATE = 16_000  # Hz. What Whisper and the voice detector hear
+# by which time stamps may disagree with the samples counted. Muxers round to a few ms
 MAX_STAMP_ERROR_SECONDS = 0.1
 
 QUIET_PEAK = 0.1  # of a second of sound, under which its channels may have cancelled each other
 # of the energy of their sum in that of their difference, or the other way round, -14 dB
 MAX_CANCELLED_FRACTION = 0.04
-MIN_LOUDNESS = 0.003  # root mean square of what may be cancelled, -50 dB; noise lies below
+MIN_LOUDNESS = 0.003  # root mean square of what may be cancelled, -50 dB. Noise lies below
 FRAMES_COMPARED = 4  # of the 40 in a second
 SAMPLE_STEP = 3  # of whose samples one is looked at
 CHANNEL_SIGNS = np.array([[1.0], [-1.0]], np.float32)  # that invert the second channel
@@ -32,7 +32,7 @@ class AudioBlock:
 
 
 class AudioTimeline:
-    """Resamples a stream into blocks of one second (channels, N) at `rate`; holes become silence,
+    """Resamples a stream into blocks of one second (channels, N) at `rate`. Holes become silence,
     repeats are left out.
 
     Every block comes with the time of its first sample. Mono is the mean of two channels, or half

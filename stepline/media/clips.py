@@ -1,4 +1,4 @@
-"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file; copies
+"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file. Copies
 with chapters."""
 
 import heapq
@@ -20,10 +20,10 @@ from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
-TICK_RATE = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
+TICK_RATE = 90_000  # a second in the clip's picture time. A multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip
 # Without macroblock-tree rate control, which reads memory that it has not set: clips would differ
-# from run to run. crf 26 then gives the size and the PSNR of x264's default, 23 with it; hard to
+# from run to run. crf 26 then gives the size and the PSNR of x264's default, 23 with it. Hard to
 # tell from the original.
 X264_OPTIONS = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
 MAX_LAG_SECONDS = 10.0  # s by which one stream of a file may lag the other
@@ -33,7 +33,7 @@ COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 def cut_clip(
     path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step; whole or not
+    """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step. Whole or not
     at all.
 
     Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be
@@ -235,7 +235,7 @@ class _ClipWriter:
                 self._sound = _SoundEncoder(media, container)
 
     def add(self, path: Path | str, span: Span, offset: float) -> None:
-        """Append a span of the source; `offset`: where in the clip it starts."""
+        """Append a span of the source. `offset`: where in the clip it starts."""
         with open_media(path, self._settings) as media:
             seek_before(media, span.start)
             tracks: dict[int, _PictureEncoder | _SoundEncoder] = {}
@@ -257,7 +257,7 @@ class _ClipWriter:
                 track.end()
 
     def finish(self) -> bool:
-        """Write what the encoders hold back; return whether anything went into the file."""
+        """Write what the encoders hold back. Return whether anything went into the file."""
         has_content = False
         for track in (self._picture, self._sound):
             if track is not None and track.written:
@@ -295,7 +295,7 @@ class _PictureEncoder:
         self.done = False
 
     def take(self, frame: Any) -> None:
-        """Take a decoded frame; the one before is shown up to it."""
+        """Take a decoded frame. The one before is shown up to it."""
         time, length = self._timing.time_and_length(frame)
         if time >= self._span.end:
             self._release(self._span.end)

@@ -1,7 +1,7 @@
 """A media file opened under limits: its packets past the damaged ones, its time stamps as seconds,
 what was damaged.
 
-open_media     an untrusted file, or a MediaError; nothing but the file itself is ever opened
+open_media     an untrusted file, or a MediaError. Nothing but the file itself is ever opened
 open_live      an address, a device or a file that still grows, of which packets come as they are made
 FileShape      which of its tracks are read and where it ends, where only reading it tells
 """
@@ -56,13 +56,13 @@ JOINED_FORMATS = frozenset({"mpegts", "mpeg"})
 # Containers that claim to last up to their latest time stamp, be it broken.
 FORMATS_WITH_LATEST_STAMP = frozenset({"matroska", "flv", "nut", "asf"})
 
-# bytes; a file of less for every second that it claims may lie: the poorest speech takes 700
+# bytes. A file of less for every second that it claims may lie: the poorest speech takes 700
 MIN_BYTES_PER_SECOND = 1000
 
 MICROSECONDS_PER_SECOND = 1_000_000  # FFmpeg's unit for the times of a container
 USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
-MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
-MOST_ASPECT = 4  # of a stored pixel; anamorphic video stays under 2, more is a broken header
+MOST_RATE = 1000.0  # frames/s. A time base passes for a rate in some files
+MOST_ASPECT = 4  # of a stored pixel. Anamorphic video stays under 2, more is a broken header
 MOST_FAILURES = 100  # read errors in a row after which the rest of a file is given up
 
 
@@ -89,7 +89,7 @@ class OpenMedia:
     shape: "FileShape" = field(default_factory=lambda: FileShape())
 
     def rewind(self) -> None:
-        """Open the file, or the live source, anew, at its start."""
+        """Open the file, or the live source, again, at its start."""
         self.container.close()
         if self.live is not None:
             self.container = open_live_container(self.live, self.settings)
@@ -125,7 +125,7 @@ class OpenMedia:
         return 1.0
 
     def packets(self) -> Iterator[Any]:
-        """Yield every packet of the picture and sound streams; what cannot be read is counted and
+        """Yield every packet of the picture and sound streams. What cannot be read is counted and
         passed over.
 
         Their time stamps go on where those of the file jump.
@@ -158,7 +158,7 @@ class OpenMedia:
                 self.damage.packets += 1
 
     def decode(self, packet: Any) -> list[Any]:
-        """Return the frames of a packet; empty, and counted, where the decoder refuses it."""
+        """Return the frames of a packet. Empty, and counted, where the decoder refuses it."""
         import av
 
         try:
@@ -371,7 +371,7 @@ def _examine(
 
 
 def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float | None:
-    """Return the second at which a file ends whose time stamps jump, read to its end; None where
+    """Return the second at which a file ends whose time stamps jump, read to its end. None where
     they do not."""
     container = open_container(path, settings)
     with contextlib.closing(container):

@@ -13,7 +13,7 @@ from stepline.media.hdr import is_high_range, standard_picture
 
 Image = npt.NDArray[np.uint8]
 
-# Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG
+# Times the wanted size that a scaled picture may be long. A longer one is squeezed, as no JPEG
 # holds it.
 MAX_SIDE_RATIO = 16
 
@@ -29,7 +29,7 @@ class Frame:
     """What is on screen at `time` seconds from the start of the video: image (H, W, 3) uint8 RGB,
     upright.
 
-    Two frames may share one array where the picture stands still: do not write into it.
+    Two frames may share one array where the picture stays still: do not write into it.
     """
 
     time: float
@@ -39,8 +39,8 @@ class Frame:
 class FrameScaler:
     """Turns decoded frames into upright RGB arrays, all of one size.
 
-    shorter: pixels of the shorter side; width: pixels across instead; longer: of the longer side,
-    never more than the video has; none of them: full size. aspect: width over height of a stored
+    shorter: pixels of the shorter side. width: pixels across instead. longer: of the longer side,
+    never more than the video has. None of them: full size. aspect: width over height of a stored
     pixel. The first frame decides the size.
     """
 
@@ -105,7 +105,7 @@ def quarter_turns(frame: Any) -> int:
 
 
 def display_size(frame: Any, aspect: float) -> tuple[int, int]:
-    """Return width and height of the upright picture in square pixels; a stored pixel is `aspect`
+    """Return width and height of the upright picture in square pixels. A stored pixel is `aspect`
     times as wide."""
     width = max(1, round(frame.width * aspect))
     height = frame.height
@@ -160,7 +160,7 @@ class Thumbnails:
         _, self._pictures[second] = self._last
 
     def at(self, second: float, side: int) -> bytes | None:
-        """Return the picture of a second of what was read, k + 0.5; None where none is kept. side:
+        """Return the picture of a second of what was read, k + 0.5. None where none is kept. side:
         pixels of its longer side, at most as kept."""
         from PIL import Image as Pillow
 
@@ -179,7 +179,7 @@ class FrameSampler:
     """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of
     the video.
 
-    Before the first frame that is the first one; after the last one ends there is none. A video
+    Before the first frame that is the first one. After the last one ends there is none. A video
     shorter than half of 1/rate gives its last frame. thumbnails: what keeps larger pictures of
     some.
     """

@@ -27,16 +27,16 @@ from stepline.version import __version__
 
 CHUNK_BYTES = 65536  # bytes read at once
 MIB_BYTES = 2**20
-MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them; servers send some 1,000
+MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them. Servers send some 1,000
 MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory at once, a page say
 # times `most_bytes` that may come over the line: chunks have lengths of their own
 MAX_LINE_FACTOR = 2
 GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # which of them it is, zlib finds out
-ZLIB_METHOD = 8  # low half of the first byte of a zlib stream; deflate without one has any
+ZLIB_METHOD = 8  # low half of the first byte of a zlib stream. Deflate without one has any
 
 
 class TransferLimits:
-    """What all requests for one thing may take together; counts from its making.
+    """What all requests for one thing may take together. Counts from its making.
 
     most_bytes: of bodies. seconds: in all. silence: seconds that a server may say nothing. private:
     whether it may be at an address that is not public.
@@ -123,7 +123,7 @@ class LinkLimits(TransferLimits):
 class _LimitedLine(io.RawIOBase):
     """Bytes of a connection as they come, counted and timed.
 
-    head_left: of a status line and headers; None while a body is read.
+    head_left: of a status line and headers. None while a body is read.
     """
 
     def __init__(self, line: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
@@ -189,8 +189,8 @@ class _LimitedResponse(http.client.HTTPResponse):
         del self.headers["Content-Length"]
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return so many bytes, or all; fewer at the end alone. Raises IncompleteRead where the
-        answer breaks off; whatever is raised, the connection is let go."""
+        """Return so many bytes, or all. Fewer at the end alone. Raises IncompleteRead where the
+        answer breaks off. Whatever is raised, the connection is let go."""
         try:
             return self._read(amt)
         except BaseException:
@@ -223,7 +223,7 @@ class _LimitedResponse(http.client.HTTPResponse):
         return b"".join(parts)
 
     def read1(self, n: int = -1) -> bytes:
-        """Return what one wait brings, at most n bytes, unpacked; nothing at the end."""
+        """Return what one wait brings, at most n bytes, unpacked. Nothing at the end."""
         if not self.is_packed:
             return super().read1(n)
         part = b""

@@ -111,7 +111,7 @@ class _YtDlpLog:
     """What yt-dlp says, for --verbose."""
 
     def debug(self, text: str) -> None:
-        """Take a line; what is wrong comes as an exception too."""
+        """Take a line. What is wrong comes as an exception too."""
         log.info("%s", text)
 
     info = warning = error = debug

@@ -1,11 +1,11 @@
-"""Videos by their address: a file over http(s), or what yt-dlp finds on a page; fetched once,
+"""Videos by their address: a file over http(s), or what yt-dlp finds on a page. Fetched once,
 resumed, under limits.
 
     for link in find_links("https://example.org/whisk.mp4", LinkSettings()):
         video = fetch_link(link, Path("downloads"))       # video.path, video.captions, video.origin
 
-Each address has a folder of its own below the one named; `link.json`, written last, says what is in
-it, so that a second run asks nobody. yt-dlp (extra `links`) runs in this process with connections
+Each address has a folder of its own below the one named. `link.json`, written last, says what is in
+it, so that a second run asks no one. yt-dlp (extra `links`) runs in this process with connections
 of media/http.py, and without plugins, cookies, passwords, proxies, a cache or other programs.
 """
 
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
 
 MARK_NAME = "link.json"
-# What a page, or a list of the pieces of a video, says it is; everything else is taken for the
+# What a page, or a list of the pieces of a video, says it is. Everything else is taken for the
 # video itself.
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
 # 416: what is there already is not the server's file any more, which is then fetched from its begin
@@ -59,7 +59,7 @@ MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 class Link:
     """A video by its address. kind: the media type of the answer.
 
-    page: to be found by yt-dlp; info: what it told, None where it was not asked yet. fault: why
+    page: to be found by yt-dlp. info: what it told, None where it was not asked yet. fault: why
     nothing is found there.
     """
 
@@ -129,7 +129,7 @@ def fetch_link(
     """Return the video of a link, as a file below `folder`, fetched now or by an earlier run.
 
     What a run that broke off has left is gone on with. captions: fetch those of its page too, best
-    in `language`. force: fetch it again, also where it is there; what is there stays where that fails.
+    in `language`. force: fetch it again, also where it is there. What is there stays where that fails.
     Raises MediaError, in one line, for a server that fails or is too slow, a file too large, a page
     without a video, an answer that is no medium.
     """
@@ -284,7 +284,7 @@ def _read(answer: Any, file: BinaryIO) -> bytes:
 @contextmanager
 def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any, BinaryIO]]:
     """Yield the answer that holds what a partial file lacks, and the file, to be gone on with or
-    begun anew.
+    begun again.
 
     It is gone on with where the server says by ETag or date that its own is still the same.
     """
@@ -323,7 +323,7 @@ def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any
 def _retried(
     action: Callable[[], Any], settings: LinkSettings, reached: Callable[[], int] = lambda: 0
 ) -> Any:
-    """Return what an action returns, tried again after what may pass; tries that brought something
+    """Return what an action returns, tried again after what may pass. Tries that brought something
     do not count."""
     fruitless_tries = 0
     bytes_before = reached()

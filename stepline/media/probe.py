@@ -10,7 +10,7 @@ from stepline.media.dates import read_day
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
-MOST_PACKETS = 2000  # read in search of the first picture and sound; about half a minute of video
+MOST_PACKETS = 2000  # read in search of the first picture and sound. About half a minute of video
 MAX_METADATA_CHARS = 1000  # of one entry, more than any title has
 
 
@@ -21,7 +21,7 @@ class MediaInfo:
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
     warnings: streams that are there and cannot be decoded. title, author: what the file's metadata
-    says, on one line, publication_date: as YYYY-MM-DD; None where it says nothing. sound_languages:
+    says, on one line, publication_date: as YYYY-MM-DD. None where it says nothing. sound_languages:
     the mark of each sound track, empty where it has none. default_sound_track: the number, from 1
     on, of the one that the file gives itself, 0 without one.
     """
@@ -92,7 +92,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
 
 
 def _metadata_line(media: OpenMedia, key: str) -> str | None:
-    """Return a text among the metadata of the container, which anybody may have written."""
+    """Return a text among the metadata of the container, which anyone may have written."""
     for name, text in media.container.metadata.items():
         if name.lower() == key:  # Matroska has ARTIST, MP4 artist
             return " ".join(str(text).split())[:MAX_METADATA_CHARS] or None

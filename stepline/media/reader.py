@@ -32,7 +32,7 @@ class MediaReader:
     frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) /
     frame_rate, and has that time. frame_size: pixels of the shorter side, None for full size.
     sound: whether blocks of sound are yielded. part: the seconds to read alone, the first of which
-    is time 0; what lies before them is leapt over where the file can be searched. thumbnails: what
+    is time 0. What lies before them is leapt over where the file can be searched. thumbnails: what
     keeps JPEGs of the frames. What the file does not hold is not yielded. After the iteration,
     `warnings` tells what was wrong with the file and `end` is the last second really read. Raises
     MediaError for a file that cannot be read at all.
@@ -191,7 +191,7 @@ class SoundTrack:
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
-    """Yield the sound of a video in blocks of about a second; none where it has no sound."""
+    """Yield the sound of a video in blocks of about a second. None where it has no sound."""
     for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
         if isinstance(item, AudioBlock):
             yield item
@@ -212,7 +212,7 @@ STEP_BACK = 1.0
 
 
 def seek_before(media: OpenMedia, second: float) -> Any:
-    """Move the file to where decoding gives all that is on screen and heard at `second`; return
+    """Move the file to where decoding gives all that is on screen and heard at `second`. Return
     that first picture.
 
     None where no picture can be decoded. A file that cannot be searched is taken back to its start.
@@ -263,7 +263,7 @@ def decode_pictures(media: OpenMedia) -> Iterator[TimedPicture]:
 
 # s to the next wanted second up to which decoding on is cheaper than seeking
 MAX_GAP_SECONDS = 4.0
-# s after the last picture ends during which it still counts as on screen; rows of features are that
+# s after the last picture ends during which it still counts as on screen. Rows of features are that
 # long
 LINGER_SECONDS = 1.0
 
@@ -274,7 +274,7 @@ def frames_at(
     width: int | None = None,
     settings: MediaSettings | None = None,
 ) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, in their order; None where the video has no
+    """Return the frame on screen at each of the times, in their order. None where the video has no
     picture then.
 
     width: pixels across, None for full size. Before the first frame that is the first one.
@@ -293,7 +293,7 @@ def read_frames_at(
     shorter: int | None = None,
     longer: int | None = None,
 ) -> Iterator[Frame]:
-    """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a
+    """Yield the frames of `frames_at` one by one, sorted by time, each time once. Times without a
     picture are left out.
 
     For many pictures of a long video: memory holds one. shorter: pixels of the shorter side,

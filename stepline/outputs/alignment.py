@@ -26,7 +26,7 @@ READ_ERRORS = (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.Bad
 
 
 def alignment_npz(alignment: Alignment | None) -> bytes | None:
-    """Return the file's bytes; None without an alignment."""
+    """Return the file's bytes. None without an alignment."""
     if alignment is None:
         return None
     scores = alignment.scores
@@ -66,7 +66,7 @@ def read_alignment(path: Path | str) -> Alignment:
 
 
 def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:
-    """Return the scores (K, T) of a file's arrays; raises ValueError for more than MAX_SCORES."""
+    """Return the scores (K, T) of a file's arrays. Raises ValueError for more than MAX_SCORES."""
     steps, columns = arrays["shape"].tolist()
     if not 0 <= steps * columns <= MAX_SCORES:
         raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")

@@ -14,8 +14,8 @@ from stepline.records import Record, Step
 
 MIN_CHAPTER_SECONDS = 10  # s, YouTube's least length of a chapter
 MIN_CHAPTERS = 3  # chapters, YouTube's least number
-MAX_TITLE_CHARS = 60  # characters; a player shows about so many
-MAX_STEP_CHARS = 44  # characters of one step in a title; a longer one loses its qualifiers first
+MAX_TITLE_CHARS = 60  # characters. A player shows about so many
+MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one loses its qualifiers first
 MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
 INTRO_TITLE = "Intro"
 # What may be left out from here on: until when, by what means, where.
@@ -94,7 +94,7 @@ def plan_chapters(record: Record) -> ChapterPlan:
 
 
 def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
-    """Walk the steps in time, opening a chapter where the rules allow one; the earliest start first
+    """Walk the steps in time, opening a chapter where the rules allow one. The earliest start first
     gives the most."""
     joined: list[Chapter] = []
     if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:

@@ -94,13 +94,13 @@ def step_file_name(number: int, step: Step, suffix: str) -> str:
 
 
 ANIMATIONS_SUFFIX = ".animations"  # of the folder that holds a video's animated pictures
-ANIMATION_RATE = 5  # pictures a second
+ANIMATION_RATE = 5  # pictures per second
 MAX_ANIMATION_SECONDS = 6.0  # s of a step that are shown
 ANIMATION_WIDTH = 320  # pixels
 
 
 def animations(record: Record, video: Path, suffix: str) -> dict[str, Callable[[Path], None]]:
-    """Return what writes an animated picture of every shown step, by its file name; suffix: .webp
+    """Return what writes an animated picture of every shown step, by its file name. suffix: .webp
     or .gif.
 
     The writers raise MediaError where the video cannot be read.

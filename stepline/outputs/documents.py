@@ -23,10 +23,10 @@ WRITTEN_DATE = datetime(1980, 1, 1, tzinfo=UTC)
 
 
 def markdown(record: Record, pictures: Mapping[str, str], media: str | None = None) -> str:
-    """Return what is needed, and a heading a step, when it is shown, and its picture, in CommonMark;
-    every text is escaped.
+    """Return what is needed, and a heading per step, when it is shown, and its picture, in CommonMark.
+    Every text is escaped.
 
-    pictures: the path of each step's picture as seen from the file, by the step's id; media: the
+    pictures: the path of each step's picture as seen from the file, by the step's id. media: the
     video's.
     """
     blocks = [f"# {_escape(title(record))}"]
@@ -109,7 +109,7 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 
 
 def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
-    """Return a PDF of as few A4 pages as the steps need; a step and its picture stay on one page.
+    """Return a PDF of as few A4 pages as the steps need. A step and its picture stay on one page.
 
     Raises ModelError where fpdf2 is not installed, SettingsError where no font here holds a text's
     letters.

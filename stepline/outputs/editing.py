@@ -26,9 +26,9 @@ from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
 INTRO_TITLE = "Intro"
-MIN_CHAPTER_SECONDS = 1.0  # s; a step that is shown for less of its own joins the chapter before it
+MIN_CHAPTER_SECONDS = 1.0  # s. A step that is shown for less of its own joins the chapter before it
 EDL_RATE = 25  # frames/s of the EDL's time codes
-LATEST_CODE = 24 * 3600 * EDL_RATE  # frames; a time code begins anew after a day
+LATEST_CODE = 24 * 3600 * EDL_RATE  # frames. A time code begins again after a day
 # of OpenTimelineIO's markers
 MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
 # of Label Studio's regions
@@ -38,8 +38,8 @@ REGION_LABELS: dict[Verdict, str] = {
     "unclear": "unclear",
 }
 CANDIDATE_LABEL = "candidate"  # of a span that a step may have instead of its best one
-LABEL_STUDIO_RATE = 24  # frames/s of its Video tag unless told otherwise; times are counted in them
-TIME_BASE = 1000  # a second in FFmpeg's metadata; OpenTimelineIO's times have the same
+LABEL_STUDIO_RATE = 24  # frames/s of its Video tag unless told otherwise. Times are counted in them
+TIME_BASE = 1000  # a second in FFmpeg's metadata. OpenTimelineIO's times have the same
 
 
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
@@ -131,7 +131,7 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
 
 
 def edl(record: Record) -> str | None:
-    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list; None
+    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list. None
     beyond 999 cuts."""
     cuts = _in_order_of_time(record)
     if not cuts or len(cuts) > 999:  # CMX 3600 has three digits for the number of a cut
@@ -158,7 +158,7 @@ def edl(record: Record) -> str | None:
 
 def label_studio(record: Record, media: str | None = None) -> str:
     """Return a task with the steps as predictions, one region a span, in the form of
-    TimelineLabels; `stepline datasets label-studio` reads it.
+    TimelineLabels. `stepline datasets label-studio` reads it.
 
     media: the video's link. The label of a region is its step's verdict: "shown", "likely shown" (by
     its words) or "unclear"; of a further span of a placed step it is "candidate". A text area holds

@@ -65,7 +65,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     """Return a schema.org Recipe, as recipe managers import it: an image and a clip of the video
     for each step.
 
-    Ingredients, times and yield are what the speaker says; `recipe_gaps` says what search engines
+    Ingredients, times and yield are what the speaker says. `recipe_gaps` says what search engines
     miss in it.
     """
     tree: dict[str, JsonValue] = {
@@ -161,7 +161,7 @@ def _step_entry(step: Step, number: int, links: RecordLinks) -> dict[str, JsonVa
 
 
 def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] | None:
-    """Return the Clip of a step; None where it is not shown."""
+    """Return the Clip of a step. None where it is not shown."""
     span = shown_span(step)
     if span is None:
         return None
@@ -197,7 +197,7 @@ def iso_duration(seconds: float) -> str:
 
 
 def _supplies_and_tools(record: Record) -> dict[str, JsonValue]:
-    """Return the supplies of a HowTo, each with how much of it, and its tools; those that are
+    """Return the supplies of a HowTo, each with how much of it, and its tools. Those that are
     named."""
     supplies: list[JsonValue] = []
     for thing in record.materials:

@@ -1,4 +1,4 @@
-"""Which files in a folder are outputs that Stepline wrote, and which belong to somebody else."""
+"""Which files in a folder are outputs that Stepline wrote, and which belong to someone else."""
 
 import contextlib
 import functools
@@ -95,7 +95,7 @@ class OutputManifest:
         return readable
 
     def owns(self, name: str) -> bool:
-        """Whether an earlier run has left this output, and nobody has changed it since."""
+        """Whether an earlier run has left this output, and no one has changed it since."""
         path = self.path_of(name)
         if name == "json":  # a record is one that can be read
             return path in self.records
@@ -137,7 +137,7 @@ class OutputManifest:
     def write(self, record: Record, formats: Sequence[str], files: FileSet) -> None:
         """Note which files are Stepline's own where the new JSON will not show it.
 
-        formats: those written now, whose files are in `files`; all but the JSON are there already.
+        formats: those written now, whose files are in `files`. All but the JSON are there already.
         """
         marks: dict[str, str] = {}
         # Files of an earlier run, in formats that are not written now, and its JSON.

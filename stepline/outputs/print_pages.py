@@ -105,7 +105,7 @@ class PrintPages:
         self._document.ln(3)
 
     def write_steps(self, steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> None:
-        """Write a row a step; a row that fits a page stays on one."""
+        """Write a row per step. A row that fits a page stays on one."""
         form = _row_form(steps, keyframes)
         self._top = self._document.get_y()
         for number, step in enumerate(steps, start=1):
@@ -200,7 +200,7 @@ class PrintPages:
 
 
 def _row_form(steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> RowForm:
-    """Return how so many steps are set; the first picture gives the shape of all."""
+    """Return how so many steps are set. The first picture gives the shape of all."""
     from PIL import Image
 
     columns, size, width, height = (1, 12.0, 48.0, 27.0)

@@ -1,4 +1,4 @@
-"""The outputs of a record as one table, all of them written beside each other, together or not at
+"""The outputs of a record as one table, all of them written next to each other, together or not at
 all."""
 
 import hashlib
@@ -29,7 +29,7 @@ PICTURES_SUFFIX = ".pictures"  # of the folder of key frames that some outputs l
 
 @dataclass(frozen=True)
 class OutputExtras:
-    """What an output may show beside the record; media is the video's path as seen from the
+    """What an output may show next to the record. `media` is the video's path as seen from the
     output's folder.
 
     video: the same file as seen from here, for outputs that are made from it. formats: the outputs
@@ -55,7 +55,7 @@ class Output(NamedTuple):
     does not fit.
 
     folder: of several files, named by the steps' numbers.
-    keyframes: of the steps; "inside" it, or "beside" it in a folder, linked. remade: the record
+    keyframes: of the steps. "inside" it, or "beside" it in a folder, linked. remade: the record
     alone gives its text. addressed: it holds the addresses of WebAddresses, where these are given.
     """
 

@@ -95,7 +95,7 @@ def storyboard(
 
 
 def _link(path: str | None, second: float) -> str | None:
-    """Return a link to a second of a file; None without one."""
+    """Return a link to a second of a file. None without one."""
     if path is None:
         return None
     return f"{media_link(path)}#t={second:.2f}"

@@ -1,4 +1,4 @@
-"""Subtitles, WebVTT and SRT: one cue a step, or one a spoken sentence."""
+"""Subtitles, WebVTT and SRT: one cue per step, or one a spoken sentence."""
 
 import html
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Subtitle:
 
 
 def webvtt(record: Record, *, said: bool = True) -> str:
-    """Return the steps as WebVTT, ordered by time; the cue identifier is the step's number.
+    """Return the steps as WebVTT, ordered by time. The cue identifier is the step's number.
 
-    said: also cue the steps that are only said, where they are said and marked so; False leaves
+    said: also cue the steps that are only said, where they are said and marked so. False leaves
     them out.
     """
     return _vtt(_cues(record, said))
@@ -41,12 +41,12 @@ def srt(record: Record, *, said: bool = True) -> str:
 
 
 def spoken_vtt(record: Record) -> str:
-    """Return the transcript as WebVTT, one cue a sentence."""
+    """Return the transcript as WebVTT, one cue per sentence."""
     return _vtt(_spoken(record))
 
 
 def spoken_srt(record: Record) -> str:
-    """Return the transcript as SubRip, one cue a sentence."""
+    """Return the transcript as SubRip, one cue per sentence."""
     return _srt(_spoken(record))
 
 

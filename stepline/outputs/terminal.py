@@ -71,7 +71,7 @@ def _line(step: Step) -> str:
 
 
 def transcript_text(record: Record) -> str:
-    """Return one line a sentence: when, and what is said."""
+    """Return one line per sentence: when, and what is said."""
     lines = []
     for sentence in record.sentences:
         start = clock(sentence.span.start)

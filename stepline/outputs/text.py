@@ -9,7 +9,7 @@ from stepline.records import Amount, Material, Record, Span, Step
 
 ELLIPSIS_MARK = "…"
 WARNING_MARK = "[warning] "  # before what is not to be done
-# letters and digits of any script; no separators, no hidden files
+# letters and digits of any script. No separators, no hidden files
 SAFE_STEM_PATTERN = re.compile(r"[\w-][\w.-]*")
 # bytes, which leaves room for the longest suffix under the 255 that file systems allow
 MAX_STEM_BYTES = 120
@@ -66,7 +66,7 @@ def clock(seconds: float) -> str:
 
 
 def percent_text(probability: float) -> str:
-    """Return a probability as whole per cent; what is little, but not nothing, as <1."""
+    """Return a probability as whole per cent. What is little, but not nothing, as <1."""
     if 0.0 < probability < 0.005:
         return "<1"
     return f"{probability * 100:.0f}"

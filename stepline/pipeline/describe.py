@@ -36,7 +36,7 @@ FROM_WITNESS = "nobody speaks; the steps are told from the pictures, by a vision
 
 @dataclass(frozen=True)
 class Descriptions:
-    """What a network describes. steps: those of the record; captions: beside steps that speech
+    """What a network describes. steps: those of the record. captions: beside steps that speech
     tells.
 
     network: its digest and whether it read speech, None where none described anything.
@@ -57,7 +57,7 @@ def describe_pictures(
     settings: DescribeSettings,
     duration: float,
 ) -> Descriptions:
-    """Return the steps that the pictures of a video show; none where there is no network, no
+    """Return the steps that the pictures of a video show. None where there is no network, no
     picture, or no need.
 
     written: the steps that speech tells. Raises ModelError where the features are not the
@@ -100,11 +100,11 @@ def with_seen_steps(
     duration: float,
     settings: VisionLanguageSettings,
 ) -> tuple[tuple[Step, ...], Alignment | None]:
-    """Return all written steps in their order, and their alignment: those that nobody says in the
+    """Return all written steps in their order, and their alignment: those that no one says in the
     place they were seen.
 
     written: of these `placed` are placed already, row by row of the alignment. The others hold the
-    second of the picture that they rest on as `at`; they are shown in the place around it, as
+    second of the picture that they rest on as `at`. They are shown in the place around it, as
     surely as a model is reliable by the settings.
     """
     from stepline.vision_language.places import video_places
@@ -140,7 +140,7 @@ def with_seen_steps(
     return tuple(steps), Alignment(texts, scores, alignment.rate, alignment.kind)
 
 
-# s from a picture within which a line on screen counts as read in it; lines are read once a second
+# s from a picture within which a line on screen counts as read in it. Lines are read once per second
 READ_NEAR_SECONDS = 1.0
 UNREAD_REMARK = (
     "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
@@ -196,7 +196,7 @@ def check_amounts(
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Return a record with the steps that a file of ready features shows; captions stand for what
+    """Return a record with the steps that a file of ready features shows. Captions stand for what
     is said.
 
     Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where

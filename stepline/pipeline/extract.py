@@ -4,7 +4,7 @@ another.
 run.json                        what decides the features (another run does not go on in this folder), counts, versions
 omitted.jsonl                   videos without features, each with its reason
 shard-*.safetensors, .parquet   the store, videos in the order of their ids
-rows/                           features of videos whose shard is not full yet; a killed run goes on from them
+rows/                           features of videos whose shard is not full yet. A killed run goes on from them
 
 A run that was killed, between videos or within one, ends with the same bytes as one that was not.
 """
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
 UNREADABLE_REASON = "it cannot be read"
 OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
-OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen beside the rows
+OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen next to the rows
 
 
 @dataclass(frozen=True)
 class ExtractionReport:
-    """What an extraction did. added: ids of this run; rows: of them; already: videos that the store
+    """What an extraction did. added: ids of this run. rows: of them. already: videos that the store
     held before."""
 
     added: tuple[str, ...]
@@ -64,7 +64,7 @@ def extract_to_store(
     progress: Progress | None = None,
     report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> ExtractionReport:
-    """Add the features of all videos to the store in `folder`; one that cannot be read is listed,
+    """Add the features of all videos to the store in `folder`. One that cannot be read is listed,
     and the rest go on.
 
     sources: videos, and folders of them. settings: of `media` and `vision`. report: called with a
@@ -108,7 +108,7 @@ def extract_to_store(
 
 
 class Extraction:
-    """A feature store that is being filled. Rows of videos whose shard is not full yet lie in
+    """A feature store that is being filled. Rows of videos whose shard is not full yet are in
     `rows/`, from which a killed run goes on.
 
     added: id -> rows, of this run. already: videos that the store held before.
@@ -135,7 +135,7 @@ class Extraction:
         self.already = 0
 
     def add_video(self, request: Request) -> str:
-        """Add the rows of a video and return what to report; nothing for one that is there."""
+        """Add the rows of a video and return what to report. Nothing for one that is there."""
         if request.id in self._writer:
             self.already += 1
             return ""

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Networks:
-    """The trained networks of the main job, ready to infer; None where the settings name none.
+    """The trained networks of the main job, ready to infer. None where the settings name none.
 
     aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2).
     describer: finds and describes steps without speech (ProcX). recognisers: Whisper's models, as
-    `shared_recognisers` keeps them; None: each goes with its video, before the memory is needed for
+    `shared_recognisers` keeps them. None: each goes with its video, before the memory is needed for
     something else. witness: the vision-language model that is asked, with its answers in corrected
     videos counted.
     """
@@ -71,7 +71,7 @@ class Networks:
 
 @lru_cache(maxsize=1)
 def shared_recognisers(settings: AsrSettings, device: Device) -> "Models":  # noqa: ARG001
-    """Return Whisper's models that stay loaded from one video to the next; those of other settings
+    """Return Whisper's models that stay loaded from one video to the next. Those of other settings
     take their place."""
     return {}
 
@@ -100,7 +100,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
 
 def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
     """Return the vision-language model that the settings name, with its answers in corrected videos
-    counted; None where they name none.
+    counted. None where they name none.
 
     Raises what is wrong with it, before any video is looked at.
     """
@@ -231,7 +231,7 @@ def fingerprint(
 
 
 def _digest(file: Path | None) -> str | None:
-    """Return the sha256 of a file that the user gave; None where it is not there, which its reader
+    """Return the sha256 of a file that the user gave. None where it is not there, which its reader
     will tell."""
     if file is None or not file.is_file():
         return None

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEYFRAME_SIDE = 480  # pixels of the longer side; sharp on a phone, at most 18 kB a step
-SMALL_SIDE = 320  # pixels; about 9 kB, where a page has very many
+KEYFRAME_SIDE = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB a step
+SMALL_SIDE = 320  # pixels. About 9 kB, where a page has very many
 MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
 MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
 MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
@@ -32,7 +32,7 @@ MANY_STEPS = 60  # from which key frames are small, so that the page of an hour 
 class OutputOptions:
     """What to write for each video. formats: keys of `outputs.OUTPUTS`.
 
-    force: also where an earlier run has; overwrite: also in the place of files that no earlier run
+    force: also where an earlier run has. overwrite: also in the place of files that no earlier run
     wrote. web: where the folder and the videos will be found.
     """
 
@@ -92,7 +92,7 @@ def write_files(
             files=files,
             web=options.web,
         )
-    # of a run that was killed; until now they told whose the files in place are
+    # of a run that was killed. Until now they told whose the files in place are
     for name in options.formats:
         for place in output_places(record, options.out, name):
             if place.is_dir():
@@ -151,7 +151,7 @@ def keyframes(
         if missing:
             for still in read_frames_at(path, missing, longer=side):
                 pictures[still.time] = encode_jpeg(still.image, MAX_KEYFRAME_BYTES)
-    except SteplineError as error:  # the page is still worth having; the reason goes to the log
+    except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
 

@@ -87,7 +87,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
 
 def pack_features(visual: VisualFeatures) -> bytes:
-    """Return the visual features of a video as bytes: halves, as a feature store keeps them; no
+    """Return the visual features of a video as bytes: halves, as a feature store keeps them. No
     backbone."""
     arrays: dict[str, Array] = {}
     header = FeatureHeader(end=visual.end, warnings=visual.warnings)

@@ -1,4 +1,4 @@
-"""A part of a video: only its seconds are heard and looked at, on a clock of its own; results have
+"""A part of a video: only its seconds are heard and looked at, on a clock of its own. Results have
 the whole video's.
 
     part_info(info, part)                  what the file holds, as long as the part; part: None where it is all of it

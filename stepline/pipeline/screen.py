@@ -37,7 +37,7 @@ BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
 def find_silent_screen(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> ScreenReading | None:
-    """Return what is on the screen of a video in which nobody speaks, None where it is no screen
+    """Return what is on the screen of a video in which no one speaks, None where it is no screen
     recording: pairs of its pictures tell."""
     if not info.has_picture or settings.vision.backbone == "none":
         return None

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 VideoArgument: TypeAlias = Path | str  # a path, or an address of http(s)
 
-# What a folder is searched for; a file that is named is tried whatever it is called.
+# What a folder is searched for. A file that is named is tried whatever it is called.
 VIDEO_ENDINGS = (
     ".mp4 .m4v .mov .qt .f4v .3gp .3g2 .mkv .mk3d .webm .ogv .ogm .avi .divx .flv .wmv .asf "
     ".mpg .mpeg .mpe .m2v .vob .vro .ts .mts .m2t .m2ts .mxf .wtv .rm .rmvb .nut"
@@ -68,7 +68,7 @@ def is_site(path: Path | None) -> bool:
 class VideoSource:
     """One video that a command is given: a file, or a link that is fetched when it is opened.
 
-    id: of a file, as `name_videos` gives it; a link has none before it is fetched.
+    id: of a file, as `name_videos` gives it. A link has none before it is fetched.
     """
 
     place: "Path | Link"
@@ -103,7 +103,7 @@ class VideoSource:
         report: "Report | None" = None,
         force: bool = False,
     ) -> Iterator[Request]:
-        """Yield what the main job is asked of it; what a link brings is in OUT, until the end
+        """Yield what the main job is asked of it. What a link brings is in OUT, until the end
         unless `keep`.
 
         title: what the user calls it. force: fetch a link again. captions: SITE_PATH: those of the link's
@@ -168,7 +168,7 @@ def find_sources(
     captions: whether folders are searched for captions without a video too. force: ask for links
     that were fetched before, too.
     Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
-    none; one of several ends itself alone, when it is opened.
+    none. One of several ends itself alone, when it is opened.
     """
     paths, urls = _paths_and_links(arguments)
     files = name_sources(find_videos(paths, captions=captions), out)
@@ -281,8 +281,8 @@ def find_videos(
 ) -> list[Path]:
     """Return the named files and the videos inside named folders, in the order named, each once.
 
-    A folder's videos come sorted; hidden files, copies in shared folders, and the clips and
-    summaries that Stepline cut are none of them. captions: as of `find_sources`; those of a video
+    A folder's videos come sorted. Hidden files, copies in shared folders, and the clips and
+    summaries that Stepline cut are none of them. captions: as of `find_sources`. Those of a video
     that is taken are left out.
     Raises MediaError where a folder holds none and one is needed.
     """
@@ -307,7 +307,7 @@ def find_videos(
     return files
 
 
-# What somebody may take for a video of a folder: sound alone, playlists, animated pictures.
+# What someone may take for a video of a folder: sound alone, playlists, animated pictures.
 KIN_ENDINGS = (
     ".m4a .m4b .mka .mp3 .wav .flac .aac .oga .ogg .opus .wma .amr .aiff .aif .caf .ac3 "
     ".m3u8 .mpd .gif .apng .swf .braw .r3d .dav"
@@ -316,7 +316,7 @@ KIN_SUFFIXES = frozenset(KIN_ENDINGS.split())
 
 
 def _report_left_out(folder: Path, files: Sequence[Path]) -> None:
-    """Say which files of a folder are left out though somebody may take them for videos."""
+    """Say which files of a folder are left out though someone may take them for videos."""
     suffixes = [file.suffix.lower() for file in files if not file.name.startswith(".")]
     counts = Counter(suffix for suffix in suffixes if suffix in KIN_SUFFIXES)
     if counts:
@@ -335,7 +335,7 @@ def _is_video(file: Path) -> bool:
 
     if file.suffix.lower() not in VIDEO_SUFFIXES or file.name.startswith("."):
         return False
-    # A summary or a copy has its record next to it; a clip is in a folder that has.
+    # A summary or a copy has its record next to it. A clip is in a folder that has.
     output = file.parent
     suffix = CLIPS_SUFFIX
     for whole_suffix in (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo
 
 
-# s past the claimed end of a file up to which words are read; a file may be longer than it claims
+# s past the claimed end of a file up to which words are read. A file may be longer than it claims
 MARGIN_SECONDS = 60.0
 NO_SOUND = "it has no sound track"
 SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
@@ -57,7 +57,7 @@ def near_the_video(transcript: Transcript, duration: float) -> Transcript:
 
 
 def _begun_before(second: float, transcript: Transcript) -> Transcript:
-    """Return the transcript with the sentences alone that begin before a second; they are its
+    """Return the transcript with the sentences alone that begin before a second. They are its
     first."""
     sentences = [item for item in transcript.sentences if item.span.start < second]
     if len(sentences) == len(transcript.sentences):
@@ -99,7 +99,7 @@ def recognise_many(
 
     speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
 
-    # the sound of those that somebody has to listen to
+    # the sound of those that someone has to listen to
     choices = []
     readers = []
     sounds = []
@@ -134,7 +134,7 @@ def recognise_many(
 def _speech_without_recogniser(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> Speech | None:
-    """Return what is said where nobody has to listen for it; else None."""
+    """Return what is said where no one has to listen for it; else None."""
     if settings.procx.when == "alone" and not settings.procx.speech:
         return Speech(transcript=Transcript())
     if request.captions is not None:

@@ -106,8 +106,8 @@ def score_seconds(
     summarizer: "LoadedSummarizer",
     progress: Progress | None = None,
 ) -> Importance:
-    """Return how much each second of a video matters, (T,), by a trained summarizer; the pictures
-    are seen anew.
+    """Return how much each second of a video matters, (T,), by a trained summarizer. The pictures
+    are seen again.
 
     Raises SettingsError without pictures, ShapeError where the features are of another width.
     """

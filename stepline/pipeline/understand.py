@@ -76,7 +76,7 @@ MEDIA_DECIMALS = 3  # of a second, in a record's durations
 
 @dataclass(frozen=True)
 class StepsResult:
-    """What `understand` returns: the record, and the alignment that a page draws; None where
+    """What `understand` returns: the record, and the alignment that a page draws. None where
     nothing was grounded."""
 
     record: Record
@@ -106,7 +106,7 @@ class SoundAndPicture:
 
 @dataclass(frozen=True)
 class StageResults:
-    """What the stages found in one video. judge: who judged its sentences, if anybody did."""
+    """What the stages found in one video. judge: who judged its sentences, if anyone did."""
 
     evidence: SoundAndPicture
     inside: SpeechInVideo
@@ -257,7 +257,7 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
     """Return what the user should know of seconds without a picture."""
     from stepline.grounding.evidence import picture_warning
 
-    if visual.activity is None or visual.screen is not None:  # a screen stands still
+    if visual.activity is None or visual.screen is not None:  # a screen stays still
         return []
     lines = visual.cues.lines if visual.cues is not None else ()
     warning = picture_warning(visual.activity, math.ceil(duration), lines)
@@ -283,7 +283,7 @@ def _build_record(
     without_picture = _picture_warnings(evidence.visual, seconds)
     warnings += without_picture
     is_placed = any(step.spans for step in placed.steps)
-    # where nothing can be shown, that the pictures do not fit the words goes without saying; the
+    # where nothing can be shown, that the pictures do not fit the words goes without saying. The
     # clicks of a screen recording fit them
     is_clicked = any(step.target is not None for step in placed.steps)
     is_comparable = (is_placed or not without_picture) and not is_clicked
@@ -348,10 +348,10 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
 def _read_sound_and_picture(
     run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
 ) -> SoundAndPicture:
-    """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C
+    """Recognise, write and look side by side. What fails on one side stops the other, as Ctrl-C
     stops both.
 
-    Hours of sound in which nobody speaks end the look too: no step is sought in the pictures then.
+    Hours of sound in which no one speaks end the look too: no step is sought in the pictures then.
     """
     from stepline.writing import WrittenSteps
 
@@ -413,8 +413,8 @@ def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
 
 
 def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:
-    """Return what captions on a screen say in place of speech, and the steps of it; None where
-    somebody speaks, or no captions are read."""
+    """Return what captions on a screen say in place of speech, and the steps of it. None where
+    someone speaks, or no captions are read."""
     screen = evidence.visual.screen
     request = run.request
     if screen is None or evidence.speech.transcript.sentences or request.texts:
@@ -434,7 +434,7 @@ def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPi
 def _read_narration(
     request: Request, transcript: Transcript, settings: StepsSettings
 ) -> "NarrationReading | None":
-    """Return the reading of what is said; None where there is nothing in English to read, or where
+    """Return the reading of what is said. None where there is nothing in English to read, or where
     what reads it is not installed and no writer needs it."""
     if not transcript.sentences or settings.procx.when == "alone":
         return None

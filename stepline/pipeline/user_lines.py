@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class UserLines(WrittenSteps):
-    """tellings: (K, S) P(sentence s tells line k); rows sum to P(the line is said)."""
+    """tellings: (K, S) P(sentence s tells line k). Rows sum to P(the line is said)."""
 
     tellings: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
 

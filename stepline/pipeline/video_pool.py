@@ -1,4 +1,4 @@
-"""Several videos at the same time, each in a process of its own; what dies is replaced.
+"""Several videos at the same time, each in a process of its own. What dies is replaced.
 
     with VideoPool(setup, size=4) as pool:
         for outcome in pool.run(find_sources(["films"], out, settings)):
@@ -82,7 +82,7 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
 
 
 def _cgroup_number(file: Path) -> int | None:
-    """Return the number in a file of a cgroup; None where it is "max" or there is none."""
+    """Return the number in a file of a cgroup. None where it is "max" or there is none."""
     text = file.read_text().strip() if file.is_file() else ""
     if text.isdecimal():
         return int(text)
@@ -117,7 +117,7 @@ class VideoWorker:
         self._send(source)
 
     def receive(self) -> VideoOutcome | None:
-        """Return what became of its video, where that is the news; log what it logs.
+        """Return what became of its video, where that is the news. Log what it logs.
 
         Raises SteplineError where the process cannot start.
         """
@@ -174,7 +174,7 @@ class VideoWorker:
 
 
 class VideoPool:
-    """Worker processes that do the main job; started when there is work for them."""
+    """Worker processes that do the main job. Started when there is work for them."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
         self._setup = setup
@@ -193,7 +193,7 @@ class VideoPool:
         self.close()
 
     def run(self, sources: Sequence[VideoSource]) -> Iterator[VideoOutcome | None]:
-        """Yield what became of each video, in the order in which they end; None now and then while
+        """Yield what became of each video, in the order in which they end. None now and then while
         there is no news.
 
         Raises SteplineError where no worker can start.
@@ -226,7 +226,7 @@ class VideoPool:
             self._workers.append(VideoWorker(self._setup, self._threads))
 
     def close(self) -> None:
-        """End every process; one that works on a video has some seconds to leave nothing
+        """End every process. One that works on a video has some seconds to leave nothing
         half-written."""
         end = time.monotonic() + END_SECONDS
         try:

@@ -30,12 +30,12 @@ HEARTBEAT_EVENT = ":\n\n"
 MAX_WAITING_EVENTS = 1000  # of a slow listener, which is then cut off and connects again
 MIN_KEY_BYTES = 16  # of a webhook's key
 MAX_KEY_FILE_BYTES = 4096
-FIRST_PAUSE_SECONDS = 1.0  # before a webhook's second try; doubles with each try
+FIRST_PAUSE_SECONDS = 1.0  # before a webhook's second try. Doubles with each try
 MAX_PAUSE_SECONDS = 600.0
 MAX_REFUSALS = 10  # of one event, then it is given up: some 9 minutes
 MAX_EVENT_AGE_SECONDS = 86400.0  # then an event without any answer is given up
-MAX_WEBHOOK_SECONDS = 60.0  # for an answer; one that never ends holds up what waits
-MAX_WEBHOOK_BYTES = 65536  # of an answer; its status alone counts
+MAX_WEBHOOK_SECONDS = 60.0  # for an answer. One that never ends holds up what waits
+MAX_WEBHOOK_BYTES = 65536  # of an answer. Its status alone counts
 MAX_FAULT_CHARS = 200  # of what a server says of a fault
 CLOSE_SECONDS = 2.0  # to send what waits when the server ends
 
@@ -50,7 +50,7 @@ class Listener:
     )
 
     def put(self, event: str) -> None:
-        """Add an event; end the connection where too many wait."""
+        """Add an event. End the connection where too many wait."""
         if not self.events.full():
             self.events.put_nowait(event)
             return
@@ -128,7 +128,7 @@ class Webhook:
         self._thread.start()
 
     def close(self, patience: float = CLOSE_SECONDS) -> None:
-        """Send what waits, for at most so many seconds; the next start sends the rest."""
+        """Send what waits, for at most so many seconds. The next start sends the rest."""
         self._closed.set()
         self._wakes.set()
         if self._thread is not None:
@@ -167,7 +167,7 @@ class Webhook:
                 self._wakes.wait()
 
     def _send_or_give_up(self, outbox: EventOutbox, event: OutboxEvent) -> str | None:
-        """Post an event and remove it once it is received or given up; return the fault
+        """Post an event and remove it once it is received or given up. Return the fault
         otherwise."""
         try:
             self._send(event)
@@ -217,7 +217,7 @@ def signature(key: bytes, when: str, body: bytes) -> str:
 
 
 def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings) -> Webhook | None:
-    """Return the webhook of a URL, None without one; the key is the first line of the file.
+    """Return the webhook of a URL, None without one. The key is the first line of the file.
 
     Raises SettingsError for an address that is not http(s), and for a key that is missing or short.
     """

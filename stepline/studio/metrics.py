@@ -101,7 +101,7 @@ class MetricsText:
         self._lines += lines
 
     def sample(self, name: str, value: float, **labels: str) -> None:
-        """Add a sample of the family; labels hold neither quotes nor line ends."""
+        """Add a sample of the family. Labels hold neither quotes nor line ends."""
         pairs = []
         for label, text in labels.items():
             pairs.append(f'{label}="{text}"')

@@ -47,7 +47,7 @@ PAGE_PARAMETERS = {
 @dataclass(frozen=True)
 class Operation:
     """A row of the API. parameters: those of the query, with their meaning. body: the model of
-    what is sent. reads_video: whether it may take long; other operations do not wait for it."""
+    what is sent. reads_video: whether it may take long. Other operations do not wait for it."""
 
     method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
     path: str

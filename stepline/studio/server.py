@@ -1,6 +1,6 @@
 """The studio's server: its pages, the API behind them, access, and the jobs.
 
-The guards are those of web/local_server.py; access.py decides who may use it.
+The guards are those of web/local_server.py. The file access.py decides who may use it.
 """
 
 import logging
@@ -47,7 +47,7 @@ CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
-MAX_CONNECTIONS = 400  # at a time; fifty viewers have some six each
+MAX_CONNECTIONS = 400  # at a time. Fifty viewers have some six each
 MAX_BODY_BYTES = 2**20  # of a request, except for the pieces of uploads
 MAX_LOGIN_BYTES = 4096  # of a request to /login, which needs no token
 PAGE_FILES = {
@@ -115,7 +115,7 @@ class StudioOptions:
     port: None for the port of the last time, or any free one if the library has none. A browser
     keeps there what it could not send yet. password: required for a host that others can reach.
     certificate: None for plain http. at_once: jobs at a time. settings: of the main job. audit: the
-    OUT of `stepline curate` whose dataset people check at /audit/; None: the library's own folder.
+    OUT of `stepline curate` whose dataset people check at /audit/. None: the library's own folder.
     keys: of programs.
     """
 
@@ -200,7 +200,7 @@ class StudioServer(LocalServer):
             bind(0)
 
     def run(self) -> None:
-        """Serve, and run jobs, until `stop` is called or Ctrl-C; the next start continues the
+        """Serve, and run jobs, until `stop` is called or Ctrl-C. The next start continues the
         jobs."""
         if self.webhook is not None:
             self.webhook.start(self.studio.events)

@@ -25,7 +25,7 @@ INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 
 def write_output(record: Record, name: str, video: Path | None) -> Path:
-    """Write one output of a record into a temporary folder, which the caller removes; return its
+    """Write one output of a record into a temporary folder, which the caller removes. Return its
     file, a zip of several files.
 
     Raises SettingsError for an unknown output, or one that this record or a missing video does not
@@ -69,11 +69,11 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
 def share(
     library: CorrectedLibrary, ids: Sequence[str], out: Path, *, with_videos: bool = False
 ) -> Path:
-    """Write the pages and usual outputs of corrected videos into a folder, with an index; return
+    """Write the pages and usual outputs of corrected videos into a folder, with an index. Return
     the index.
 
     with_videos: whether their videos are copied too. Raises StoreError for a folder that `share`
-    did not make, that is not allowed, or that lies in the library, where its copies could be taken
+    did not make, that is not allowed, or that is in the library, where its copies could be taken
     for videos.
     """
     folder = library.resolve_allowed(out)
@@ -85,7 +85,7 @@ def share(
 
 
 def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
-    """Write corrected videos into one file in a temporary folder, which the caller removes; return
+    """Write corrected videos into one file in a temporary folder, which the caller removes. Return
     it: the page of a single video, else a zip with an index, pages and usual outputs."""
     folder = Path(tempfile.mkdtemp(prefix="stepline-share-"))
     try:

@@ -167,7 +167,7 @@ class AnswerStore(Generic[Entry]):
 class EventOutbox:
     """The events that a webhook has not received yet, in their order.
 
-    on_event: called when an event is added; None where nobody wants events, and none is kept.
+    on_event: called when an event is added. None where no one wants events, and none is kept.
     """
 
     def __init__(self, database: LibraryDatabase) -> None:
@@ -268,7 +268,7 @@ class JobStore:
         options: dict[str, JsonValue],
         priority: int = 0,
     ) -> int:
-        """Keep a job that waits in a transaction of the caller's; return its id."""
+        """Keep a job that waits in a transaction of the caller's. Return its id."""
         row = (source, json.dumps(options), "waiting", priority, time.time())
         cursor = connection.execute(
             "INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row
@@ -278,7 +278,7 @@ class JobStore:
         return id
 
     def change(self, id: int, *, expected: Sequence[JobState], **values: Any) -> bool:
-        """Set fields of a job that is in one of the expected states; return whether it was."""
+        """Set fields of a job that is in one of the expected states. Return whether it was."""
         fields = ", ".join(f"{name} = ?" for name in values)
         marks = ", ".join("?" * len(expected))
         with self._database.change() as connection:
@@ -292,7 +292,7 @@ class JobStore:
         return is_changed
 
     def remove(self, id: int) -> bool:
-        """Remove a job that has ended; return whether it had."""
+        """Remove a job that has ended. Return whether it had."""
         with self._database.change() as connection:
             cursor = connection.execute(
                 "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
@@ -351,7 +351,7 @@ class UploadStore:
         return upload
 
     def finish(self, id: str, source: str) -> int:
-        """Begin the job of a whole upload, whose file will be at `source`; return the job's id."""
+        """Begin the job of a whole upload, whose file will be at `source`. Return the job's id."""
         upload = self.get(id)
         with self._database.change() as connection:
             job = self._jobs.insert(connection, source, upload.options)
@@ -381,7 +381,7 @@ def _checked_rows(
 
 
 def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
-    """Return what a row holds; its fields are the columns of its table, in their order.
+    """Return what a row holds. Its fields are the columns of its table, in their order.
 
     Raises ValidationError, a ValueError, for a row that Stepline did not write.
     """

@@ -51,7 +51,7 @@ class UploadBody(FrozenModel):
 
 
 class Uploads:
-    """The uploads of a library; one that is whole becomes a job.
+    """The uploads of a library. One that is whole becomes a job.
 
     Raises StoreError where links lead from the folders of uploads out of what is allowed.
     """
@@ -110,7 +110,7 @@ class Uploads:
     async def take(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
     ) -> Upload:
-        """Add a piece of `length` bytes at an offset; return the upload, with its job once it is
+        """Add a piece of `length` bytes at an offset. Return the upload, with its job once it is
         whole.
 
         The part of an interrupted piece that came is kept. Raises HTTPException (409) for an offset

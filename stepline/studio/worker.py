@@ -25,7 +25,7 @@ from stepline.records import FrozenModel
 
 WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
 # Linux ends the process with the highest score where memory ends: the job, not the studio.
-MEMORY_SCORE = 500  # of 1000; an ordinary process has 0
+MEMORY_SCORE = 500  # of 1000. An ordinary process has 0
 PROGRESS_SECONDS = 1.0  # between two lines about one stage
 FAULT_EXIT_CODE = 70
 
@@ -128,7 +128,7 @@ def _end_with_input() -> None:
 
 
 def main() -> None:
-    """Do the task; the last line is an error that a user can cure (exit code 1), or a fault
+    """Do the task. The last line is an error that a user can cure (exit code 1), or a fault
     (70)."""
     _yield_to_others()
     lines = ProgressLines()

@@ -23,7 +23,7 @@ __all__ = ["page"]
 
 MAX_PICTURED_STEPS = 500  # steps that have pictures in the page; 12 kB each
 LISTED_PARTS = ("steps", "captions", "reference", "dropped")  # of a record, besides its sentences
-MAX_PAGE_LINES = 5_000  # steps, and lines of any other list, that a page holds; some 1 kB each
+MAX_PAGE_LINES = 5_000  # steps, and lines of any other list, that a page holds. Some 1 kB each
 
 
 def record_digest(record: Record) -> str:
@@ -43,7 +43,7 @@ def page(
     """Return the page as HTML.
 
     alignment: drawn as a picture, row = text. media: the video's path as seen from the page's
-    folder; without it the page has no player. keyframes: a JPEG for a step's id. linked_data: the
+    folder. Without it the page has no player. keyframes: a JPEG for a step's id. linked_data: the
     JSON-LD of what the page holds of a record. digest: by which the page is recognised.
     """
     if digest is None:

@@ -30,7 +30,7 @@ TICK_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)  # s be
 
 MAX_TITLE_CHARS = 160  # of a text in the title of a bar
 
-MAX_COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
+MAX_COLUMNS = 1600  # pixels. More columns than a screen shows are pooled by their maximum
 TALL_ROW_PIXELS = 24  # of few texts
 TIGHT_ROW_PIXELS = 14  # of many texts
 MAX_TALL_ROWS = 24  # texts up to which rows are tall
@@ -54,7 +54,7 @@ class TimelineBar:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A named row of bars; its name stands at `y`."""
+    """A named row of bars. Its name stands at `y`."""
 
     name: str
     y: int
@@ -73,7 +73,7 @@ class TimelineLink:
 
 @dataclass(frozen=True)
 class TimelineTick:
-    """A second on the axis; anchor is the SVG text-anchor that keeps its label inside."""
+    """A second on the axis. `anchor` is the SVG text-anchor that keeps its label inside."""
 
     x: float
     label: str
@@ -82,7 +82,7 @@ class TimelineTick:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows from top to bottom, height in pixels; crowded where a phone is too narrow and must
+    """Rows from top to bottom, height in pixels. Crowded where a phone is too narrow and must
     scroll sideways."""
 
     rows: tuple[TimelineRow, ...]
@@ -104,7 +104,7 @@ class TimelineItem:
 
 
 def timeline(record: Record, total: float) -> Timeline:
-    """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left
+    """Return the record's rows on an axis of `total` seconds. A row with nothing in it is left
     out."""
     rows: list[TimelineRow] = []
     top = 0
@@ -247,7 +247,7 @@ def _shown(record: Record) -> list[TimelineItem]:
 
 
 def _seek(span: Span) -> float:
-    return round(span.start, 3)  # seconds; a player knows no finer ones
+    return round(span.start, 3)  # seconds. A player knows no finer ones
 
 
 def _title(span: Span, text: str) -> str:

@@ -108,7 +108,7 @@ class SentenceView:
 
 @dataclass(frozen=True)
 class PageView:
-    """Everything the page says. total: seconds on every time axis; score: what its per cent are,
+    """Everything the page says. total: seconds on every time axis. score: what its per cent are,
     long and short. needed: materials and tools under their headings, where there are any. marks,
     looks: the colours of sentences and of placed steps that occur, in words.
 
@@ -317,7 +317,7 @@ def _step(
 
 
 def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
-    """Return whether the pictures are higher than wide; the first stands for all."""
+    """Return whether the pictures are higher than wide. The first stands for all."""
     from PIL import Image
 
     for picture in keyframes.values():
