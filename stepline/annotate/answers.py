@@ -45,7 +45,11 @@ class AnswerLog(AppendLog[Answer]):
     replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Answer, lambda answer: (answer.clip, answer.annotator), "an answer")
+        super().__init__(path, Answer, _answer_key, "an answer")
+
+
+def _answer_key(answer: Answer) -> tuple[str, str]:
+    return answer.clip, answer.annotator
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,8 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     votes = _positive_votes(answers, rule)
     yes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
     no = rule.annotators - yes
-    kappa, same = fleiss_kappa(np.stack([yes, no], axis=1))
+    counts = np.stack([yes, no], axis=1)  # (clips, 2)
+    kappa, same = fleiss_kappa(counts)
     clips = {answer.clip for answer in answers}
     return Agreement(
         clips=len(clips),
@@ -212,7 +217,9 @@ def export(
     }
 
     # the three files
-    write_atomic(folder / LABELS_FILE, json.dumps(labels, indent=1) + "\n")
+    labels_text = json.dumps(labels, indent=1)
+    report_text = json.dumps(report, ensure_ascii=False, indent=1)
+    write_atomic(folder / LABELS_FILE, f"{labels_text}\n")
     write_clips(labelled, folder / CLIPS_FILE)
-    write_atomic(folder / REPORT_FILE, json.dumps(report, ensure_ascii=False, indent=1) + "\n")
+    write_atomic(folder / REPORT_FILE, f"{report_text}\n")
     return summary

@@ -11,8 +11,11 @@ def made_words(count: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
 
     def word() -> str:
-        letters = ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
-        return "".join(rng.choice(list(choices)) for choices in letters)
+        syllables = rng.integers(2, 5)
+        letters = []
+        for choices in ("bdfgklmnprstvz", "aeiou") * syllables:
+            letters.append(rng.choice(list(choices)))
+        return "".join(letters)
 
     queries = []
     for _ in range(count):

@@ -8,9 +8,7 @@ records. An update reads only the records that changed. Letters: N moments, D wi
 """
 
 import contextlib
-import hashlib
 import json
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -31,6 +29,7 @@ from stepline.library.database import (
     distrust,
     is_full_disk,
 )
+from stepline.library.index_file import INDEX_FORM, INDEX_TABLES, index_path
 from stepline.library.made_queries import MADE_QUERY_COUNT, MADE_QUERY_SEED, made_words
 from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
@@ -39,7 +38,6 @@ from stepline.progress import Progress
 from stepline.records import Matrix
 from stepline.storage import read_record
 from stepline.text import embed
-from stepline.weights import cache_folder
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 FileRow: TypeAlias = Sequence[int]  # of the index: id, first moment, number of moments
@@ -48,8 +46,6 @@ VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the likeness of each to made words (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
-INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_FORM = 3  # version of the tables below. An index of another one is made again
 MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
 RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 # share of the moments with a word, "the" and the like, from which the word is not searched
@@ -59,22 +55,6 @@ MAX_CANDIDATES = 200  # moments of each ranking that are joined
 LEAST_LIKENESS = 0.3
 
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
-
-INDEX_TABLES = """
-CREATE TABLE file (
-    id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
-    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB);
-CREATE TABLE moment (
-    id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
-    start REAL, end REAL, status TEXT, basis TEXT, score REAL, steps TEXT NOT NULL);
-CREATE INDEX moment_file ON moment(file);
-CREATE VIRTUAL TABLE words USING fts5(
-    text, content='moment', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
-CREATE TRIGGER moment_in AFTER INSERT ON moment BEGIN
-    INSERT INTO words(rowid, text) VALUES (new.id, new.text); END;
-CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
-    INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text); END;
-"""
 
 
 @dataclass(frozen=True)
@@ -142,7 +122,8 @@ class SearchIndex:
             stale = []
             files = self._rows("SELECT name, stamp, vectors IS NULL AND count > 0 FROM file")
             for name, stamp, lacks_vectors in files:
-                if stamps.get(name) == stamp and not (lacks_vectors and self.meaning):
+                is_current = stamps.get(name) == stamp
+                if is_current and not (lacks_vectors and self.meaning):
                     current[name] = stamp
                 else:
                     stale.append(name)
@@ -278,8 +259,13 @@ class SearchIndex:
         scores = vectors @ vector  # (N,)
         count = min(MAX_CANDIDATES, len(ids))
         top = np.argpartition(-scores, count - 1)[:count]
-        likeness = {int(ids[row]): float(scores[row]) for row in top}
-        answers = [row for row in top if scores[row] >= max(LEAST_LIKENESS, least[row])]
+        likeness = {}
+        answers = []
+        for row in top:
+            id = int(ids[row])
+            likeness[id] = float(scores[row])
+            if scores[row] >= max(LEAST_LIKENESS, least[row]):
+                answers.append(row)
         answers.sort(key=lambda row: (-scores[row], ids[row]))
         return likeness, [int(ids[row]) for row in answers]
 
@@ -291,7 +277,8 @@ class SearchIndex:
         steps = {row: _step_ids(self.path, numbers) for row, numbers in rows}
         answers: list[int] = []
         for row in ranking:
-            answers += sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row]
+            ids = sorted(steps[row], key=lambda step: -likeness.get(step, -1.0))
+            answers += ids or [row]
         return list(dict.fromkeys(answers))
 
     def _moment(self, answer: int) -> Moment:
@@ -488,13 +475,3 @@ def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> Sea
     except ModelError:
         embedder = None
     return SearchIndex(folder, embedder, corrections)
-
-
-def index_path(folder: Path) -> Path:
-    """Return the path of a folder's index: in the folder, or in the cache where the folder cannot
-    be written."""
-    if os.access(folder, os.W_OK):
-        return folder / INDEX_FILE
-    real_path = os.path.realpath(folder)
-    digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
-    return cache_folder() / "search" / f"{digest[:16]}.sqlite"

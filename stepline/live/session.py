@@ -69,23 +69,21 @@ class LiveSession:
     def __post_init__(self) -> None:
         settings = self.settings
         options = self.options
+        emit = self.emit_event
         self._items: queue.Queue[ArrivingItem] = queue.Queue(MAX_WAITING_BLOCKS)
         self._read_to = 0.0  # s of sound that was read
         recognise = self.recognise or RecogniserSwitch(settings.asr).read
         self._speech = LiveTranscriber(recognise, settings.asr)
-        self._spoken = SpokenSteps(
-            self.log, self.emit_event, settings, options.texts, options.graph
-        )
-        self.shown = ShownSteps(
-            self._spoken, self.files, self.emit_event, settings, options, self.backbone
-        )
-        self._pacing = Pacing(self.log, self.emit_event, self.done_signals, self.shown.is_done)
+        self._spoken = SpokenSteps(self.log, emit, settings, options.texts, options.graph)
+        self.shown = ShownSteps(self._spoken, self.files, emit, settings, options, self.backbone)
+        self._pacing = Pacing(self.log, emit, self.done_signals, self.shown.is_done)
         self._restore()
 
     def _restore(self) -> None:
         """Begin where the log of a killed run ends."""
         if self.log.sentences:
-            self._speech.resume(self.log.sentences[-1].words)
+            last = self.log.sentences[-1]
+            self._speech.resume(last.words)
         self.shown.restore()
         if self.log.count:
             if self.options.texts and self.log.sentences:
@@ -139,7 +137,8 @@ class LiveSession:
         self.shown.finish(self._end)
         reasons = [source.reason for source in self.sources if source.reason]
         reason = "; ".join(dict.fromkeys(reasons))
-        self.emit_event("finished", reason=reason, seconds=round(self._end, 3))
+        seconds = round(self._end, 3)
+        self.emit_event("finished", reason=reason, seconds=seconds)
         return reason
 
     def warm_up(self) -> None:
@@ -152,7 +151,8 @@ class LiveSession:
         window = AudioWindow(0.0, silence, voice, False)
         self._speech.recognise(window)
         if not self.options.texts:
-            sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
+            span = Span(0.0, 1.0)
+            sentence = Sentence(text=WARM_UP_TEXT, span=span)
             transcript = Transcript(language="en", sentences=(sentence,))
             write_steps(transcript, self.settings.writing)
         if self.backbone is not None:

@@ -204,8 +204,8 @@ class LiveTranscriber:
             if reason is None:
                 believed.append(sentence)
                 continue
-            rejected = Rejected(what="sentence", text=sentence.text, reason=reason)
-            dropped.append(rejected)
+            text = sentence.text
+            dropped.append(Rejected(what="sentence", text=text, reason=reason))
         return HeardSentences(committed, tuple(believed), tuple(dropped))
 
     def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
@@ -419,7 +419,9 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
 
     # what the end of each prefix costs, the empty one's being where the pass begins
     _, last = word_seconds(committed[-1])
-    empty_end = times[:1, 0] if len(words) else [last]
+    empty_end = [last]
+    if len(words):
+        empty_end = times[:1, 0]
     ends = np.concatenate([empty_end, times[:, 1]])  # (N + 1,)
     apart_at_end = np.abs(ends - last)
     cost = distance + apart_at_end

@@ -186,7 +186,7 @@ class OpenMedia:
         if duration * base.numerator > longest * base.denominator:
             duration = 0
         # a Fraction, whose own product takes ten times as long
-        end = (stamp + duration) * base.numerator / base.denominator - self.start
+        end = float((stamp + duration) * base.numerator / base.denominator - self.start)
         if self.duration is None or not self.exact:
             return end
         if end <= self.duration + MARGIN_SECONDS:

@@ -30,7 +30,8 @@ def alignment_npz(alignment: Alignment | None) -> bytes | None:
     if alignment is None:
         return None
     scores = alignment.scores
-    rows, columns = np.nonzero(scores >= MIN_SCORE)
+    is_stored = scores >= MIN_SCORE  # (K, T)
+    rows, columns = np.nonzero(is_stored)
     counts = np.bincount(rows, minlength=len(scores))
     ends = np.cumsum(counts)
     starts = np.concatenate([[0], ends])
@@ -70,8 +71,9 @@ def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:
     steps, columns = arrays["shape"].tolist()
     if not 0 <= steps * columns <= MAX_SCORES:
         raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")
+    counts = np.diff(arrays["starts"])  # (K,)
+    rows = np.repeat(np.arange(steps), counts)  # (N,)
     scores = np.zeros((steps, columns), np.float32)
-    counts = np.diff(arrays["starts"])
-    rows = np.repeat(np.arange(steps), counts)
-    scores[rows, arrays["columns"]] = arrays["data"]
+    column_of_score = arrays["columns"]
+    scores[rows, column_of_score] = arrays["data"]
     return scores

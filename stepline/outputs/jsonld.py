@@ -38,7 +38,8 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     for number, step in enumerate(record.steps, start=1):
         entry = _step_entry(step, number, links)
         if step.kind == "avoid":  # schema.org: a tip may say "what should not be done"
-            entry["itemListElement"] = [{"@type": "HowToTip", "text": step_line(step)}]
+            tip: JsonValue = {"@type": "HowToTip", "text": step_line(step)}
+            entry["itemListElement"] = [tip]
         clip = _clip(step, number, links)
         if clip is not None:
             entry["video"] = {"@id": clip["@id"]}
@@ -88,8 +89,12 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
         steps.append(entry)
     # without a file or address there is no video to name
     if links.video is not None:
-        tree["video"] = _video_object(record, links) | {"hasPart": clips}
-    ingredients: list[JsonValue] = [material_text(thing) for thing in record.materials]
+        video = _video_object(record, links)
+        video["hasPart"] = clips
+        tree["video"] = video
+    ingredients: list[JsonValue] = []
+    for thing in record.materials:
+        ingredients.append(material_text(thing))
     tree["recipeIngredient"] = ingredients
     tree["recipeInstructions"] = steps
     tree |= _tools(record)
@@ -183,7 +188,11 @@ def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] |
 def _times(record: Record, fields: dict[TimeKind, str]) -> dict[str, JsonValue]:
     """Return the times that are said in ISO 8601; of a range the longer, which no field but one
     can hold."""
-    return {fields[time.kind]: iso_duration(time.high) for time in record.times}
+    times: dict[str, JsonValue] = {}
+    for time in record.times:
+        field = fields[time.kind]
+        times[field] = iso_duration(time.high)
+    return times
 
 
 def iso_duration(seconds: float) -> str:

@@ -64,7 +64,9 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     """Return a header with arrays, as safetensors."""
     from safetensors.numpy import save
 
-    contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
+    contiguous = {}
+    for name in sorted(arrays):
+        contiguous[name] = np.ascontiguousarray(arrays[name])
     metadata = {METADATA_KEY: header.model_dump_json()}
     return bytes(save(contiguous, metadata))
 
@@ -120,6 +122,7 @@ def unpack_features(data: bytes) -> VisualFeatures:
     from stepline.vision import Activity, PictureCues
 
     header, stored = unpack(FeatureHeader, data)
+    rate = header.rate
     arrays = {}
     for name, array in stored.items():
         arrays[name] = array.astype(np.float32)
@@ -129,14 +132,12 @@ def unpack_features(data: bytes) -> VisualFeatures:
     activity = None
     cues = None
     if "features" in arrays and header.backbone is not None:
-        features = FeatureSequence(arrays["features"], header.rate, header.backbone)
+        features = FeatureSequence(arrays["features"], rate, header.backbone)
     if header.cuts is not None:
-        activity = Activity(
-            arrays["motion"], header.cuts, header.rate, arrays["peaks"], arrays["looks"]
-        )
+        activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
     if header.lines is not None:
         measured = {name: arrays[name] for name in CUE_ARRAYS}
-        cues = PictureCues(header.rate, **measured, lines=header.lines)
+        cues = PictureCues(rate, **measured, lines=header.lines)
     return VisualFeatures(
         features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
     )

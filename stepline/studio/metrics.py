@@ -28,7 +28,7 @@ class RequestCounts:
     def __init__(self) -> None:
         self.started = time.time()  # UTC, seconds since 1970
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, int]] = Counter()  # by method and status
+        self._counts: CountsByRequest = Counter()
         self._seconds = 0.0
 
     def add(self, request: Request, status: int, seconds: float) -> None:
@@ -36,8 +36,8 @@ class RequestCounts:
         method = request.method
         if method not in COUNTED_METHODS:
             method = "other"
+        key = (method, status)
         with self._lock:
-            key = (method, status)
             self._counts[key] += 1
             self._seconds += seconds
 
