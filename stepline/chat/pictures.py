@@ -40,7 +40,7 @@ def with_pictures(
     """Return a message of a text and pictures (JPEG), each after its letter. together: all of them
     in one.
 
-    video: of the parts of clips (mp4), where those stand in place of pictures.
+    video: of the parts of clips (mp4), where those are in place of pictures.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if together:

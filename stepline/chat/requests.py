@@ -98,7 +98,7 @@ class RequestLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self, tokens: int) -> None:
-        """Count a request of about so many tokens. Raises NotSentError where it would pass a
+        """Count a request of about that many tokens. Raises NotSentError where it would pass a
         limit."""
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:

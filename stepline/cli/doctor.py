@@ -1,4 +1,4 @@
-"""What Stepline tells of itself: `doctor` (what is here, what is missing), `datasets` (what it
+"""What Stepline reports of itself: `doctor` (what is here, what is missing), `datasets` (what it
 reads), `completion`."""
 
 import importlib.util
@@ -104,7 +104,7 @@ def _weights(weights: Weights) -> Finding:
 
 
 def as_text(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as lines for a person. The cure stands where something is missing."""
+    """Return the findings as lines for a person, with the cure where something is missing."""
     lines = [
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",

@@ -160,7 +160,7 @@ def _folder_columns(rich: Any) -> Sequence[Any]:
 
 @contextmanager
 def folder_bar(total: int) -> Iterator[FolderProgress]:
-    """Yield what shows how far the main job is with so many videos."""
+    """Yield what shows how far the main job is with that many videos."""
     with _bars(_folder_columns) as bars:
         yield FolderProgress(total, bars)
 

@@ -116,7 +116,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.connection.sendall(status + separator + rest)
 
     def _connect(self, host: str, port: str) -> socket.socket | None:
-        """Return a connection, None where there is none; then the answer says so."""
+        """Return a connection. Where none can be made, send an answer that says so, and return None."""
         self.close_connection = True
         proxy = cast(ForwardProxy, self.server)
         try:

@@ -52,7 +52,7 @@ WARM_UP_TEXT = "Now cut the onion and put it in the bowl and stir it."
 class LiveSession:
     """Runs sources to their end. emit: called with each event once it is on disk.
 
-    backbone: None where no picture is looked at. recognise: stands for the recogniser.
+    backbone: None where no picture is looked at. recognise: in place of the recogniser.
     done_signals: hands that say "done".
     """
 

@@ -91,7 +91,7 @@ class ShownSteps:
 
     def update_speech(self) -> None:
         """Give the grounder all that is said by now and not forgotten."""
-        # what is said, of which the grounder remembers the last part
+        # what is said, up to where the grounder remembers it
         open_steps = self._spoken.open_steps(self.begin)
         steps = [step.model_copy(update=UNPLACED_FIELDS) for step in open_steps]
         transcript = self._log.transcript

@@ -38,7 +38,7 @@ class SpokenSteps:
         self._graph = graph
         self._meanings: dict[str, Any] = {}  # of the lines and of the sentences, (384,) each
         self._lines: tuple[Step, ...] = ()  # the recipe's, with where each is said
-        # P(it tells a step) by a sentence's start and text
+        # P(it names a step) by a sentence's start and text
         self._step_probabilities: dict[tuple[float, str], float] = {}
 
     def open_steps(self, begin: float) -> list[Step]:

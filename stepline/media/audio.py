@@ -1,4 +1,4 @@
-"""Decoded sound resampled to blocks of a second in which every sample stands at its true time."""
+"""Decoded sound resampled to blocks of a second in which every sample is at its true time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MAX_STAMP_ERROR_SECONDS = 0.1
 QUIET_PEAK = 0.1  # of a second of sound, under which its channels may have cancelled each other
 # of the energy of their sum in that of their difference, or the other way round, -14 dB
 MAX_CANCELLED_FRACTION = 0.04
-MIN_LOUDNESS = 0.003  # root mean square of what may be cancelled, -50 dB. Noise lies below
+MIN_LOUDNESS = 0.003  # root mean square of what may be cancelled, -50 dB. Noise is below
 FRAMES_COMPARED = 4  # of the 40 in a second
 SAMPLE_STEP = 3  # of whose samples one is looked at
 CHANNEL_SIGNS = np.array([[1.0], [-1.0]], np.float32)  # that invert the second channel
@@ -68,7 +68,7 @@ class AudioTimeline:
             yield from self._restart(max(0.0, time))
             self._format = audio_format
             self._is_downmix = self._channels == 1 and frame.layout.nb_channels == 2
-        frame.pts = None  # the resampler would mend holes by its own rule
+        frame.pts = None  # the resampler would fill holes by its own rule
         if self._is_downmix:
             self._stereo.append(frame)
         if self._is_inverted:

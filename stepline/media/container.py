@@ -209,7 +209,7 @@ def open_media(
     container = open_container(path, settings, on_gpu=on_gpu)
     media = None
     try:
-        # what only reading it tells
+        # what only reading it shows
         shape = _shape(path, container, settings)
         picture, sound = _tracks(path, container, settings, shape)
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
@@ -287,7 +287,7 @@ def _tracks(
 
 
 def _track(tracks: list[Any], index: int | None) -> Any:
-    """Return the track of an index, the first one where there is none."""
+    """Return the track of an index, else the first one."""
     for track in tracks:
         if track.index == index:
             return track
@@ -298,7 +298,7 @@ def _track(tracks: list[Any], index: int | None) -> Any:
 
 @dataclass(frozen=True)
 class FileShape:
-    """What only reading a file tells.
+    """What only reading a file shows.
 
     picture, sound: the indices of the tracks to read, None for the default ones. end: s really in
     it, None where its claimed duration is believed, that is, its clock never jumps.

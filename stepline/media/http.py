@@ -189,7 +189,7 @@ class _LimitedResponse(http.client.HTTPResponse):
         del self.headers["Content-Length"]
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return so many bytes, or all. Fewer at the end alone. Raises IncompleteRead where the
+        """Return that many bytes, or all. Fewer at the end alone. Raises IncompleteRead where the
         answer breaks off. Whatever is raised, the connection is let go."""
         try:
             return self._read(amt)

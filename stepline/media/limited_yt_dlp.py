@@ -18,7 +18,7 @@ from stepline.media.settings import LinkSettings
 
 log = logging.getLogger(__name__)
 
-Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
+Info: TypeAlias = dict[str, Any]  # what yt-dlp says of a page
 
 # How a video may come. By others yt-dlp runs programs of this machine (rtmpdump, ffmpeg), which
 # look at no address.

@@ -24,7 +24,7 @@ def as_link_error(url: str) -> Iterator[None]:
     name = display_url(url)
     try:
         yield
-    # yt-dlp raises what its thousand extractors raise; each becomes one line below
+    # yt-dlp raises what its thousand extractors raise. Each becomes one line below.
     except Exception as error:
         causes = list(_causes(error))
         own_reasons = [str(cause) for cause in causes if isinstance(cause, SteplineError)]

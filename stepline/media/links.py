@@ -59,7 +59,7 @@ MAX_CAPTION_BYTES = 64 * 2**20  # bytes
 class Link:
     """A video by its address. kind: the media type of the answer.
 
-    page: to be found by yt-dlp. info: what it told, None where it was not asked yet. fault: why
+    page: to be found by yt-dlp. info: what it said, None where it was not asked yet. fault: why
     nothing is found there.
     """
 

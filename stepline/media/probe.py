@@ -1,4 +1,4 @@
-"""Tells what a video file holds, by reading its header and decoding its first picture and sound."""
+"""What a video file holds, by reading its header and decoding its first picture and sound."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -13,7 +13,7 @@ from stepline.media.settings import MediaSettings
 MAX_PACKETS_TO_COUNT = 1000
 # packets of each sound track among which something is heard. Two minutes of AAC
 MAX_PACKETS_TO_HEAR = 6000
-MIN_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone lies below
+MIN_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone is below
 
 
 def check_tracks(path: Path, container: Any, settings: MediaSettings) -> None:

@@ -83,7 +83,7 @@ def _is_segment_whole(file: BinaryIO, size: int) -> bool:
 
 
 def _read_length(file: BinaryIO) -> int | None:
-    """Return the length that stands here. None where it is unknown, as while it is written."""
+    """Return the length that is here. None where it is unknown, as while it is written."""
     first = file.read(1)
     if not first or not first[0]:
         return None

@@ -14,7 +14,7 @@ from stepline.records import Record, Step
 
 MIN_CHAPTER_SECONDS = 10  # s, YouTube's least length of a chapter
 MIN_CHAPTERS = 3  # chapters, YouTube's least number
-MAX_TITLE_CHARS = 60  # characters. A player shows about so many
+MAX_TITLE_CHARS = 60  # characters. A player shows about that many
 MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one loses its qualifiers first
 MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
 INTRO_TITLE = "Intro"
@@ -120,7 +120,7 @@ def _title(step: Step) -> str:
     if len(text) <= MAX_STEP_CHARS:
         return text
     ends = [match.start() for match in QUALIFIER_PATTERN.finditer(text, 0, MAX_STEP_CHARS + 1)]
-    # before which stand a verb and what it acts on
+    # behind a verb and what it acts on
     whole_ends = [end for end in ends if len(text[:end].split()) > 2]
     if not whole_ends:
         return shorten(text, MAX_STEP_CHARS)

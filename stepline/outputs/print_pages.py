@@ -200,7 +200,7 @@ class PrintPages:
 
 
 def _row_form(steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> RowForm:
-    """Return how so many steps are set. The first picture gives the shape of all."""
+    """Return how that many steps are set. The first picture gives the shape of all."""
     from PIL import Image
 
     columns, size, width, height = (1, 12.0, 48.0, 27.0)

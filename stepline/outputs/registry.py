@@ -88,7 +88,7 @@ def _page(record: Record, extras: OutputExtras) -> str:
     must have."""
     linked_data = partial(_howto, extras=extras)
     links = record_links(record, extras)
-    # a Recipe without an image is none that a search engine takes
+    # a search engine takes no Recipe without an image
     if "recipe" in extras.formats and links.image is not None:
         linked_data = partial(recipe_jsonld, links=links)
     return page(

@@ -12,7 +12,7 @@ from stepline.outputs.verdict import Verdict, doubt, headline, step_verdict
 from stepline.records import Record
 from stepline.wys2.summary import SummarySegment
 
-SUMMARY_SUFFIX = ".summary.mp4"  # of the film beside which a storyboard lies
+SUMMARY_SUFFIX = ".summary.mp4"  # of the film that a storyboard is next to
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _PanelStep:
 
 @dataclass(frozen=True)
 class _Panel:
-    """One segment: where it stands in the video and in the summary, and its steps, each with its
+    """One segment: where it is in the video and in the summary, and its steps, each with its
     picture."""
 
     number: int

@@ -132,7 +132,7 @@ def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
 
 
 def from_pictures(record: Record) -> bool:
-    """Tell whether a network told the steps from the pictures: then a score is its confidence, not
+    """Whether a network described the steps from the pictures: then a score is its confidence, not
     calibrated."""
     if not record.models.get("describer") or record.captions:
         return False

@@ -28,7 +28,7 @@ VERDICT_TEXTS: Final[dict[Verdict, VerdictText]] = {
     "missing": "not found",
     "unplaced": "not placed",
 }
-# what stands in an output after the time, or before the text, of a step that is not plainly shown
+# what is in an output after the time, or before the text, of a step that is not plainly shown
 DOUBT_TEXTS: Final[dict[Verdict, str]] = {"likely": "likely shown", "unclear": "unclear"}
 STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
     "shown": "shown",

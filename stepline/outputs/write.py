@@ -58,7 +58,7 @@ def write_outputs(
     find_outputs(formats)
     web = web or NO_ADDRESSES
 
-    # what the outputs may show beside the record
+    # what the outputs may show next to the record
     video = None
     link = None
     if media is not None:
@@ -74,7 +74,7 @@ def write_outputs(
         formats=tuple(formats),
     )
 
-    # the files, all of which appear together
+    # the files appear together
     paths: list[Path] = []
     change: contextlib.AbstractContextManager[FileSet] = atomic_files()
     if files is not None:

@@ -1,4 +1,4 @@
-"""Steps described from the pictures by a trained network, where speech tells none; and those of
+"""Steps described from the pictures by a trained network, where speech names none. Also those of
 ready features."""
 
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ FROM_WITNESS = "nobody speaks; the steps are told from the pictures, by a vision
 
 @dataclass(frozen=True)
 class Descriptions:
-    """What a network describes. steps: those of the record. captions: beside steps that speech
-    tells.
+    """What a network describes. steps: those of the record. captions: next to steps that speech
+    names.
 
     network: its digest and whether it read speech, None where none described anything.
     """
@@ -60,7 +60,7 @@ def describe_pictures(
     """Return the steps that the pictures of a video show. None where there is no network, no
     picture, or no need.
 
-    written: the steps that speech tells. Raises ModelError where the features are not the
+    written: the steps that speech names. Raises ModelError where the features are not the
     network's.
     """
     if describer is None or features is None or (written and settings.when == "speechless"):
@@ -80,7 +80,7 @@ def describe_pictures(
             around=describer.trained.around or 0.0,
         )
 
-    # beside steps that speech tells they are captions
+    # next to steps that speech names, they are captions
     network: JsonValue = {"network": describer.sha256, "speech": settings.speech}
     if written:
         return Descriptions(
@@ -156,7 +156,7 @@ def check_amounts(
 
     Amounts that a sentence of its sources says need none. lines: text on screen, by an own reader
     that misses small letters. start: second of the whole video at which the part begins in which
-    the lines stand.
+    the lines are.
     """
     from stepline.vision_language.describe import SEEN_BY_MODEL
     from stepline.writing.llm.citing import named_seconds

@@ -196,7 +196,7 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
 def fingerprint(
     request: Request, settings: StepsSettings, networks: Networks
 ) -> dict[str, JsonValue]:
-    """Return everything that decides the result beside the video's own bytes, as plain values."""
+    """Return everything that decides the result, except the video's own bytes, as plain values."""
     vision = settings.vision
     features: JsonValue = None
     if vision.backbone == "precomputed" and vision.path is not None:

@@ -92,7 +92,7 @@ def write_files(
             files=files,
             web=options.web,
         )
-    # of a run that was killed. Until now they told whose the files in place are
+    # of a run that was killed. Until now they showed whose the files in place are
     for name in options.formats:
         for place in output_places(record, options.out, name):
             if place.is_dir():

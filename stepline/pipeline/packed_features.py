@@ -24,7 +24,7 @@ Header = TypeVar("Header", bound=FrozenModel)
 
 
 class FeatureHeader(FrozenModel):
-    """What stands beside the arrays of pictures: whose features, rows a second, the last second
+    """What is next to the arrays of pictures: whose features, rows per second, the last second
     seen."""
 
     backbone: str | None = None

@@ -54,7 +54,7 @@ def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | 
 
 
 def screen_report(reading: ScreenReading) -> JsonValue:
-    """Return what a record tells of a screen recording: its changes and scenes."""
+    """Return what a record says of a screen recording: its changes and scenes."""
     scenes = [round(second, 2) for second in reading.scenes]
     return {"changes": len(reading.events), "scenes": [*scenes]}
 

@@ -1,4 +1,4 @@
-"""What is said in a video: recognised or read from captions, and only what lies within the video."""
+"""What is said in a video: recognised or read from captions, and only what is within the video."""
 
 from collections.abc import Sequence
 from threading import Event
@@ -36,7 +36,7 @@ class Speech(FrozenModel):
 
 
 class SpeechInVideo(FrozenModel):
-    """The sentences and steps that lie within the video, what was left out, and a warning where
+    """The sentences and steps that are within the video, what was left out, and a warning where
     something was."""
 
     transcript: Transcript

@@ -1,4 +1,4 @@
-"""The user's own lines, a recipe say, as the steps of a video: where the narration tells each."""
+"""The user's own lines, a recipe say, as the steps of a video: where the narration names each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

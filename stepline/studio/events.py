@@ -128,7 +128,7 @@ class Webhook:
         self._thread.start()
 
     def close(self, patience: float = CLOSE_SECONDS) -> None:
-        """Send what waits, for at most so many seconds. The next start sends the rest."""
+        """Send what waits, for at most that many seconds. The next start sends the rest."""
         self._closed.set()
         self._wakes.set()
         if self._thread is not None:

@@ -28,7 +28,7 @@ Role: TypeAlias = Literal["read", "edit", "admin"]
 
 KEY_ROLES: tuple[Role, ...] = ("read", "edit", "admin")  # each may do what those before it may
 KEY_PREFIX = "stepline_"  # by which scanners of published code can find a key
-KEY_BYTES = 32  # random bytes of a key. A hash without salt suffices for so many
+KEY_BYTES = 32  # random bytes of a key. A hash without salt suffices for that many
 MAX_KEY_FILE_BYTES = 2**20
 MAX_KEYS = 1000
 READING_METHODS = ("GET", "HEAD")

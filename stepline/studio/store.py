@@ -341,7 +341,7 @@ class UploadStore:
         return _checked_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
-        """Keep an upload of which no byte has come yet, and return it."""
+        """Keep an upload before its first byte has come, and return it."""
         upload = Upload(
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )

@@ -54,7 +54,7 @@ class TimelineBar:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A named row of bars. Its name stands at `y`."""
+    """A named row of bars. Its name is at `y`."""
 
     name: str
     y: int
@@ -157,7 +157,7 @@ def _anchor(fraction: float) -> str:
 
 
 def percent(second: float, total: float) -> float:
-    """Return where a second lies on the axis, in per cent."""
+    """Return where a second is on the axis, in per cent."""
     return round(100 * second / total, 3)
 
 
