@@ -6,9 +6,9 @@ import shutil
 import click
 import pytest
 
-from stepline.cli import ALL_COMMANDS, COMMAND_GROUPS, main
+from stepline.cli import COMMAND_GROUPS, COMMANDS, main
 
-NAMES = sorted(command.name for command in ALL_COMMANDS)
+NAMES = sorted(command.name for command in COMMANDS)
 HEADINGS = ["Use", "Correct and search", "Data sets", "Train"]
 # what CLARITY.md's readers stumbled over: none of it comes back
 RIDDLES = (

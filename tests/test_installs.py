@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from installs import ENVIRONMENT, ROOT, install_command, run_installed
 
-from stepline.cli import ALL_COMMANDS
+from stepline.cli import COMMANDS
 
 VIDEO = "media/small.mp4"
 CAPTIONS = ("--captions", "captions/small.srt")
@@ -117,7 +117,7 @@ def folder(tmp_path):
 
 
 def test_the_docs_name_an_installation_for_every_command():
-    assert INSTALLS.keys() == {command.name for command in ALL_COMMANDS} == CALLS.keys()
+    assert INSTALLS.keys() == {command.name for command in COMMANDS} == CALLS.keys()
 
 
 @pytest.mark.parametrize("command", sorted(CALLS.keys() - SERVERS.keys()))

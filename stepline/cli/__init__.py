@@ -57,7 +57,7 @@ COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Data sets": (curate, datasets, features, text_base, sieve_swap, excluded),
     "Train": (train, refine, predict, evaluate, calibrate, export_onnx),
 }
-ALL_COMMANDS = tuple(chain.from_iterable(COMMAND_GROUPS.values()))
+COMMANDS = tuple(chain.from_iterable(COMMAND_GROUPS.values()))
 
 
 class GroupedCommands(Group):
@@ -65,7 +65,7 @@ class GroupedCommands(Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, a line each."""
-        width = max(len(command.name or "") for command in ALL_COMMANDS)
+        width = max(len(command.name or "") for command in COMMANDS)
         room = formatter.width - width - LIST_MARGIN
         for heading, commands in COMMAND_GROUPS.items():
             rows = []
@@ -105,6 +105,6 @@ def main(debug: bool) -> None:
 
 
 curate.add_command(workflow)
-for command in ALL_COMMANDS:
+for command in COMMANDS:
     main.add_command(command)
     offer_verbosity(command)
