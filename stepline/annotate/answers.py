@@ -88,6 +88,8 @@ def consensus(
     Answers after the first `rule.annotators` of a clip do not count.
     """
     verdicts: dict[str, bool | None] = {}
+
+    # a verdict needs a majority for or against
     for clip, yes in _positive_votes(answers, rule).items():
         verdicts[clip] = None
         if yes >= rule.majority:
@@ -138,6 +140,8 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     if not len(counts) or counts[0].sum() < 2:
         return None, None
     raters = int(counts[0].sum())
+
+    # pairs of annotators that agree, of all pairs, per clip
     equal_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
     pairs = equal_pairs / (raters * (raters - 1))
     same = float(pairs.mean())
@@ -155,6 +159,8 @@ def cohen_kappa(first: Counts, second: Counts) -> float | None:
     """
     if not len(first):
         return None
+
+    # how often both would take the same category by chance
     chance = 0.0
     for category in np.union1d(first, second):
         first_share = (first == category).mean()

@@ -202,6 +202,8 @@ class CorrectedLibrary:
             stamps = self._record_folder.files()
             if stamps == self._stamps:
                 return
+
+            # only records that are new or changed are read
             cards: dict[LibraryVideo, VideoCard | None] = {}
             videos = {}
             for name, stamp in stamps.items():
@@ -353,6 +355,8 @@ class CorrectedLibrary:
         if name is None:
             return None
         beside = (self.folder / self.video(id).name).parent
+
+        # next to the record, in the library, or where the record says
         paths = [
             beside / name,
             self.folder / name,

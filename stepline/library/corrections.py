@@ -177,6 +177,7 @@ class CorrectedRecord:
 def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRecord:
     """Return the record with those corrections that are not undone. Raises StoreError where they
     are not its own."""
+    # the edits that are not undone, in their order
     steps = _StepTable(record, _anchors(record, corrections))
     video = record.video
     for correction in active_corrections(corrections):
@@ -186,6 +187,8 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
             else:
                 steps.apply(edit)
     arranged = steps.arranged()
+
+    # where the machine's record differs from what people made of it
     current = {step.id: step_fields(step) for step in arranged}
     machine: dict[str, dict[str, JsonValue]] = {}
     for step in record.steps:
@@ -285,6 +288,8 @@ def _check_conflict(
     since_ids = {correction.id for correction in since}
     theirs = []
     common: frozenset[Place] = frozenset()
+
+    # what was done and undone since does not count
     for correction in since:
         if correction in active and correction.undoes not in since_ids:
             touched = places & touched_places(correction, by_id)
@@ -300,6 +305,7 @@ def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> f
 
     A correction that adds, deletes, splits or merges steps touches all their fields.
     """
+    # an undo touches what the undone one does
     while correction.undoes is not None:
         correction = by_id[correction.undoes]
     places: set[Place] = set()
@@ -387,11 +393,14 @@ class _StepTable:
         Of several that follow one, those that people made come first, by their start. So the order
         in which they were made does not matter.
         """
+        # the steps that the order does not name, by the one that each follows
         followers: dict[str | None, list[str]] = defaultdict(list)
         for id in self.anchors.keys() - set(self.order):
             followers[self.anchors[id]].append(id)
         for ids in followers.values():
             ids.sort(key=self._sort_key)
+
+        # depth first, so that what follows a step comes right behind it
         arranged: list[Step] = []
         waiting = [*reversed(self.order), *reversed(followers[None])]  # the last one is next
         while waiting:
@@ -434,6 +443,8 @@ class _StepTable:
                 where = f"it is at {span.start:g}-{span.end:g} s"
             cut = f"step {step.id!r} cannot be split at {edit.at:g} s"
             raise StoreError(f"{cut}: {where}; choose a second inside")
+
+        # the first half keeps the id, and the further spans
         first, second = map(one_line, edit.texts)
         spans = (Span(span.start, edit.at), *step.spans[1:])
         self.steps[step.id] = step.model_copy(update={"text": first, "spans": spans})
@@ -443,6 +454,8 @@ class _StepTable:
 
     def _merge(self, steps: Sequence[Step], text: str | None) -> None:
         first, *others = steps
+
+        # the span from the first to the last, and all that they rest on
         joined = "; ".join(step.text for step in steps)
         if text is not None:
             joined = one_line(text)

@@ -168,11 +168,14 @@ class SearchIndex:
         """
         terms = query_terms(query)
         with self._guarded():
+            # the files whose moments may answer
             files = None
             if names is not None:
                 rows = self._rows("SELECT name, id, first, count FROM file")
                 files = [row for name, *row in rows if name in names]
             likeness, by_meaning = self._by_meaning(query, files)
+
+            # reciprocal rank fusion of both rankings
             scores: dict[int, float] = {}
             for ranking in (self._by_words(terms, files), by_meaning):
                 answers = self._answers(ranking, likeness)
@@ -224,9 +227,13 @@ class SearchIndex:
         for term in dict.fromkeys(term.lower() for term in terms):
             ((counts[term],),) = self._rows(query, f'"{term}"')
         ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")
+
+        # words that are nearly everywhere find nothing
         rare = [term for term, count in counts.items() if count <= MAX_WORD_SHARE * total]
         if not rare:
             rare = [min(counts, key=counts.__getitem__)]
+
+        # any of the others, in the files that may answer
         condition = "words MATCH ?"
         if files is not None:
             ids = ", ".join(str(int(id)) for id, _, _ in files)
@@ -255,6 +262,8 @@ class SearchIndex:
             least = least[places]
         if not len(ids):
             return {}, []
+
+        # the moments that are most like the query
         vector = self._embedder([query])[0]  # (D,)
         scores = vectors @ vector  # (N,)
         count = min(MAX_CANDIDATES, len(ids))

@@ -78,6 +78,8 @@ class LiveVision:
         self._recent.append(frame)
         while self._recent[0].time < frame.time - MARGIN_SECONDS:
             self._recent.popleft()
+
+        # a fresh meter sees the last seconds again, since motion is measured between pictures
         coming = [frame]
         if frame.time >= self._base + METER_SECONDS:
             self._settle()
@@ -98,6 +100,8 @@ class LiveVision:
         invalid_seconds = self._valid - self._base
         skip = max(0, round(invalid_seconds * rate))
         first = round(self._base * rate) + skip
+
+        # rows of which the meter before knows more are left to it
         motion = activity.motion[skip:, None]  # (T, 1)
         peaks = activity.peaks[skip:, None]  # (T, 1)
         looks = activity.looks[skip:]
@@ -155,6 +159,8 @@ class LiveVision:
                 return LivePicture(0.0, 0.0, None, None)
             if self._recent:
                 self._settle()
+
+            # as many rows as have features
             values = self._values.rows
             count = len(values)
             motion = self._motion.rows[:count, 0]  # (T,)
@@ -189,6 +195,7 @@ class _GrowingRows:
 
     def set(self, first: int, values: Matrix) -> None:
         """Put rows at number `first` and behind it."""
+        # rows that were forgotten stay so
         forgotten = max(0, self.first - first)
         values = values[forgotten:]
         if not len(values):
@@ -198,6 +205,8 @@ class _GrowingRows:
         while end > len(self._rows):
             free = np.zeros_like(self._rows)
             self._rows = np.concatenate([self._rows, free])
+
+        # rows that were left out repeat the one before
         old = self.count - self.first
         if start > old:
             last = self._rows[old - 1] if old else values[0]

@@ -81,6 +81,8 @@ class StreamRecorder:
 
     def _write(self, packet: Any, start: float) -> None:
         index = packet.stream.index
+
+        # the live clock counts from its own start
         shift = round(start / packet.time_base)
         last = self._last.get(index, -1)
         dts = packet.dts - shift
@@ -118,12 +120,15 @@ def join_recordings(
         recordings = [stack.enter_context(open_media(path, settings)) for path in parts]
         file = stack.enter_context(atomic_path(out))
         with av.open(str(file), "w", format="matroska", options={"fflags": "+bitexact"}) as joined:
+            # one stream per kind, in the form that the first recording has
             targets: dict[str, Any] = {}
             for media in recordings:
                 for stream in (media.picture, media.sound):
                     if stream is not None and stream.type not in targets:
                         target = joined.add_stream_from_template(stream, opaque=True)
                         targets[stream.type] = target
+
+            # by their times; what was sent twice is left out
             last: dict[str, float] = {}
             packets = map(_timed_packets, recordings)
             for second, packet in heapq.merge(*packets, key=lambda pair: pair[0]):

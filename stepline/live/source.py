@@ -197,6 +197,8 @@ class SourceClock:
         self._ahead = max(self._ahead, self.end - (now - self._begun))
         if now < self._checked + DRIFT_INTERVAL_SECONDS:
             return None
+
+        # the first measure is the one that later ones are compared with
         ahead = self._ahead
         self._ahead = float("-inf")
         self._checked = now
@@ -305,6 +307,8 @@ class LiveSource:
     @contextmanager
     def _open(self) -> Iterator[OpenMedia]:
         source = self._source
+
+        # an address, a file that still grows, or one that is whole
         if isinstance(source, LiveInput):
             opened = self._open_address(replace(source, silence=self._links.seconds))
         elif time.time() - source.stat().st_mtime < GROWING_SECONDS:
@@ -330,6 +334,8 @@ class LiveSource:
             with open_live(live, self._media) as media:
                 yield media
             return
+
+        # FFmpeg follows redirections unasked, the proxy looks where they lead
         with ForwardProxy(self._named, self._links) as proxy:
             try:
                 through = replace(live, options=(*live.options, ("http_proxy", proxy.address)))
@@ -424,6 +430,8 @@ class LiveSource:
         """Return what takes the frames of each stream, on a clock that begins at second `_base`."""
         tracks: Tracks = {}
         endless, rate = float("inf"), self._pictures.rate
+
+        # pictures at a rate, where wanted
         if media.picture is not None and rate is not None:
             scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
             tracks[media.picture.index] = PictureTrack(
@@ -443,6 +451,7 @@ class LiveSource:
         """Yield frames and sound at their seconds, when they are due, and nothing again that came
         before a break."""
         for item in items:
+            # a picture or a second of sound that came before is left out
             if isinstance(item, Frame):
                 end = item.time + self._base
                 if end <= self._picture_end:
@@ -457,6 +466,8 @@ class LiveSource:
                 end = self._sound_end = start + len(item.samples) / SAMPLE_RATE
                 if not len(item.samples):
                     continue
+
+            # a file comes at its own pace, and waits while it is held
             if self.paced:
                 with self._clock.stopped():
                     while self.held and not self._stop.wait(0.05):

@@ -133,6 +133,7 @@ class LiveTranscriber:
 
     def advance(self) -> HeardSentences:
         """Read the sound that has come, once, and return what is certain now."""
+        # the words near the end wait for the next pass
         return self._pass(last=False)
 
     def finish(self) -> HeardSentences:
@@ -310,6 +311,8 @@ class LiveTranscriber:
         the recogniser reads on no further.
         """
         pause = self.settings.pause
+
+        # the words of the sentence that is open
         first_open = len(self._committed) - self._open
         words = self._committed[first_open:]
         sentences = split_sentences(words, pause=pause, longest=self.settings.longest)
@@ -349,6 +352,7 @@ class LiveTranscriber:
 
     def _middle_of_pause(self, closed: float) -> float:
         """Return the middle between the last closed sentence and the first open word, if any."""
+        # the first word that is not closed
         words = self._expected
         if self._open:
             words = self._committed[-self._open :]

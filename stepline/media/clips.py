@@ -126,6 +126,8 @@ def join_tracks(
             raise MediaError(f"{picture}: holds no picture, {cure}")
         if sound_media.sound is None:
             raise MediaError(f"{sound}: holds no sound, {cure}")
+
+        # the packets of both, by their decoding time
         sources = ((picture_media, picture_media.picture), (sound_media, sound_media.sound))
         try:
             with av.open(
@@ -238,6 +240,8 @@ class _ClipWriter:
         """Append a span of the source. `offset`: where in the clip it starts."""
         with open_media(path, self._settings) as media:
             seek_before(media, span.start)
+
+            # the streams of this span, by the index that they have in its file
             tracks: dict[int, _PictureEncoder | _SoundEncoder] = {}
             if self._picture is not None and media.picture is not None:
                 tracks[media.picture.index] = self._picture
@@ -245,6 +249,8 @@ class _ClipWriter:
                 tracks[media.sound.index] = self._sound
             for track in tracks.values():
                 track.begin(media, span, offset)
+
+            # one stream may lag behind the other, so the file is read a bit farther
             for packet in media.packets():
                 if packet.stream.index in tracks:
                     for frame in media.decode(packet):
@@ -321,6 +327,8 @@ class _PictureEncoder:
             return
         start, _, frame = self._shown
         self._shown = None
+
+        # a frame that is shown for less than a tick is left out
         stamp = round((start + self._shift) * TICK_RATE)
         end = round((until + self._shift) * TICK_RATE)
         if end <= stamp:
@@ -345,6 +353,8 @@ class _PictureEncoder:
             if turns:
                 return turned_high_range(scaled, turns)
             return scaled
+
+        # turned as RGB, since the halves of 4:2:0 do not turn
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
         upright_pixels = np.ascontiguousarray(np.rot90(pixels, turns))
         upright = av.VideoFrame.from_ndarray(upright_pixels, format="rgb24")

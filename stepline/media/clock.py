@@ -130,6 +130,8 @@ class PictureTiming:
         length = 0.0
         if frame.time_base and frame.duration:
             length = float(frame.duration * frame.time_base)
+
+        # the step from one stamp to the next, where the file gives no length that can be believed
         if not length or self._by_decoding:
             if frame.time_base and stamp is not None and self._stamp is not None:
                 step = (stamp - self._stamp) * frame.time_base
@@ -314,8 +316,6 @@ class PacketClock:
         if state.shift != self._newest and is_newest:  # another stream has jumped there before
             state.restart(second, self._newest)
             return
-
-        # where the other streams are by then
         others = self._used & self._streams.keys() - {index}
         jumped: set[int] = set()
         going: set[int] = set()  # on from where they were
@@ -337,8 +337,6 @@ class PacketClock:
             is_decided = jumped == others and after >= MIN_PACKETS_AFTER
             if is_decided or number >= MAX_PACKETS_AHEAD:
                 break
-
-        # an outlier, a new part, or this stream alone
         if after < MIN_PACKETS_AFTER:
             self._strip(packet)
         elif not going - jumped:
@@ -361,9 +359,13 @@ class PacketClock:
         that it follows all that came before."""
         self._damage.jumps += 1
         self._damage.leap = max(self._damage.leap, gap)
+
+        # the part before ends where its last stream does
         end = max(each.mended_end for each in self._streams.values())
         first = _first(packet)
         begun = {packet.stream_index}
+
+        # the new part begins with its first stream, others still end the one before
         for item in ahead:
             raw = _second(item)
             other = item.stream_index
@@ -400,6 +402,8 @@ class PacketClock:
         """Whether every stream but one leaps further than a pause among the next packets."""
         last = {other: state.raw for other, state in self._streams.items()}
         last.pop(index, None)
+
+        # the streams that leap forward farther than a pause of the recording
         leaping: set[int] = set()
         for item in ahead:
             raw = _second(item)
@@ -435,6 +439,7 @@ class PacketClock:
 
     def _missing_stamp(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> int:
         """Return the stamp that a picture must have: where those around it leave a hole."""
+        # the stamps before and after the one that is missing
         around = set(state.stamps)
         for item in ahead:
             if item.stream_index == packet.stream_index and item.pts is not None:

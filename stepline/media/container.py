@@ -141,6 +141,7 @@ class OpenMedia:
     def _readable_packets(self) -> Iterator[Any]:
         import av
 
+        # a damaged place is read past, unless failures come in a row
         failures = 0
         while failures < MOST_FAILURES:
             try:
@@ -359,6 +360,8 @@ def _examine(
     picture = None
     sound = None
     end = None
+
+    # each answer needs a file of its own, read from its start
     if questions.films:
         with contextlib.closing(open_container(path, settings)) as container:
             picture = film_index(container, picture_tracks(container))
@@ -389,6 +392,7 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
     import av
 
     with contextlib.closing(open_container(path, settings)) as container:
+        # the last packet of each stream
         ends: dict[int, float] = {}
         try:
             container.seek(container.duration, backward=True)

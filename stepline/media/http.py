@@ -146,6 +146,8 @@ class _LimitedLine(io.RawIOBase):
             self._limits.check()  # names the limit that it was
             raise
         self._limits.take_from_line(count)
+
+        # a server could send headers without end
         if self.head_left is not None:
             self.head_left -= count
             if self.head_left < 0:
@@ -215,6 +217,8 @@ class _LimitedResponse(http.client.HTTPResponse):
                 size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
                 raise self.limits.fault(f"the server sends more than {size} for one page")
         is_unpacked = self._unpacker is not None and self._unpacker.eof  # what follows is no part
+
+        # an answer that broke off is not a whole one
         lacks_bytes = amt is None or whole_bytes < amt
         if lacks_bytes and self.length and not is_unpacked:
             raise http.client.IncompleteRead(b"".join(parts), self.length)
@@ -315,6 +319,7 @@ def open_url(
     Raises what the limits raise (MediaError), OSError (HTTPError for a status of 400 and more, and
     for the redirect of a POST) and HTTPException for what the network does.
     """
+    # nothing but http(s): no files, no ftp, no data
     opener = urllib.request.OpenerDirector()
     opener.addheaders = [("User-Agent", f"stepline/{__version__}")]
     handlers: list[urllib.request.BaseHandler] = [
@@ -328,6 +333,8 @@ def open_url(
         handlers.append(urllib.request.ProxyHandler())
     for handler in handlers:
         opener.add_handler(handler)
+
+    # letters that an address may hold are quoted as they are
     without_fragment, _, _ = url.partition("#")
     address = quote(without_fragment, safe="/%:=&?~+!$,;'@()*[]")
     request = urllib.request.Request(address, data=body, headers=dict(headers or {}))

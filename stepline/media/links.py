@@ -215,6 +215,7 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
     """Return what an earlier run fetched, where it is still there, whole."""
     own = link_folder(url, folder)
     try:
+        # the note that was written last
         mark = parse_json((own / MARK_NAME).read_bytes())
         size = mark.pop("size")
         captions = mark["captions"]
@@ -247,6 +248,7 @@ def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report
                 if report is not None:
                     report(path.name, file.tell())
 
+    # bytes that are there already
     def reached() -> int:
         if not partial.exists():
             return 0
@@ -288,6 +290,7 @@ def _rest(url: str, partial: Path, limits: TransferLimits) -> Iterator[tuple[Any
 
     It is gone on with where the server says by ETag or date that its own is still the same.
     """
+    # what is there may only be continued with the same file
     mark = partial.with_suffix(".mark")
     present_bytes = 0
     if partial.exists() and mark.exists():
@@ -325,6 +328,7 @@ def _retried(
 ) -> Any:
     """Return what an action returns, tried again after what may pass. Tries that brought something
     do not count."""
+    # tries in a row that brought nothing
     fruitless_tries = 0
     bytes_before = reached()
 
@@ -398,6 +402,7 @@ def _fetch_page(
 
 def _page_origin(url: str, result: Info) -> LinkOrigin:
     """Return what a page says of its video."""
+    # the chapters that have a title
     chapters = []
     for chapter in result.get("chapters") or ():
         if chapter.get("title"):

@@ -139,6 +139,8 @@ def edl(record: Record) -> str | None:
     name = title(record)[:70]
     lines = [f"TITLE: {name}", "FCM: NON-DROP FRAME", ""]
     record_in = 0
+
+    # a cut in the source, and where it is in the result
     for number, cut in enumerate(cuts, start=1):
         span, step = cut
         first = round(span.start * EDL_RATE)
@@ -164,6 +166,7 @@ def label_studio(record: Record, media: str | None = None) -> str:
     its words) or "unclear"; of a further span of a placed step it is "candidate". A text area holds
     the step's text. Frames count from 1, at LABEL_STUDIO_RATE.
     """
+    # a region per span, the best one first
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
         if shown_span(step) is None:

@@ -96,6 +96,7 @@ class OutputManifest:
 
     def owns(self, name: str) -> bool:
         """Whether an earlier run has left this output, and no one has changed it since."""
+        # a record, a page, or a file that is noted or follows from the record
         path = self.path_of(name)
         if name == "json":  # a record is one that can be read
             return path in self.records
@@ -207,6 +208,8 @@ class OutputManifest:
         """Whether the file holds what one of the records gives."""
         if not OUTPUTS[name].remade:
             return False
+
+        # what the record would give now
         data = self.path_of(name).read_bytes()
         for record in self.records.values():
             for extras in EXTRAS_OF_REMADE:

@@ -113,6 +113,8 @@ class PrintPages:
             height = self._text_height(words, form) + form.size * LINE_HEIGHT
             if step.id in keyframes:
                 height = max(height, form.picture_height)
+
+            # a step that no page holds goes on across pages
             if height > PAGE_HEIGHT - 2 * PAGE_MARGIN:
                 self._write_long(words, step_time(step))
                 continue
@@ -224,6 +226,7 @@ def choose_font(document: Any, text: str) -> str:
         text.encode("latin-1")
         return "helvetica"
     except UnicodeEncodeError:
+        # the first font of this machine that holds every letter
         letters = {ord(letter) for letter in text if not letter.isspace()}
     from fontTools.ttLib import TTFont
 

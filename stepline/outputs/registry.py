@@ -229,6 +229,8 @@ def find_outputs(names: Sequence[str]) -> None:
             raise SettingsError(
                 f"{name!r}: the plugin is a {kind}, no Output; mend or uninstall it"
             )
+
+        # the JSON stays the last
         OUTPUTS[name] = output
         OUTPUTS["json"] = OUTPUTS.pop("json")
 

@@ -139,6 +139,8 @@ class Extraction:
         if request.id in self._writer:
             self.already += 1
             return ""
+
+        # rows that a killed run left, else those of the video
         stored = self._rows / _rows_name(request.id, request.path)
         try:
             features = self._read_or_extract(request, stored)
@@ -147,6 +149,8 @@ class Extraction:
         if isinstance(features, Rejected):
             self.omitted.append(features)
             return f"left out, {features.reason} {features.value}".rstrip()
+
+        # the rows stay until their shard is written
         self._writer.add(
             request.id, features.values, rate=features.rate, backbone=features.backbone
         )

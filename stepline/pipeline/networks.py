@@ -137,6 +137,7 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
         return None
     from stepline.nasva.checkpoint import load_aligner
 
+    # a network needs the features that it was trained on
     loaded = load_aligner(path)
     if vision.backbone == "none":
         raise SettingsError(
@@ -168,6 +169,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         return None
     from stepline.procx.checkpoint import load_model
 
+    # a network needs the features that it was trained on
     loaded = load_model(settings.path)
     if vision.backbone == "none":
         need = "a network that describes needs pictures"
@@ -197,6 +199,7 @@ def fingerprint(
     request: Request, settings: StepsSettings, networks: Networks
 ) -> dict[str, JsonValue]:
     """Return everything that decides the result, except the video's own bytes, as plain values."""
+    # files that decide the result, by their digests
     vision = settings.vision
     features: JsonValue = None
     if vision.backbone == "precomputed" and vision.path is not None:

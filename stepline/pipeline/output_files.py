@@ -185,6 +185,8 @@ def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
     with Image.open(io.BytesIO(picture)) as opened:
         image = opened.convert("RGB")
     x, y, end_x, end_y = target.box
+
+    # the box on the screen, in pixels of this picture
     box = (
         x * image.width - MARK_MARGIN,
         y * image.height - MARK_MARGIN,

@@ -286,6 +286,7 @@ def find_videos(
     that is taken are left out.
     Raises MediaError where a folder holds none and one is needed.
     """
+    # each file once, also where two names lead to it
     videos: dict[Path, Path] = {}
     for path in paths:
         files = [path]
@@ -352,6 +353,8 @@ def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
     """Return id -> path: the file's stem, made longer where another video of the run or in `out`
     has that stem."""
     stems = [path.stem for path in paths]
+
+    # a stem that is not unique gets a digest of the path
     named = {}
     for path in paths:
         id = path.stem

@@ -125,6 +125,8 @@ class VideoWorker:
             message: object = self.connection.recv()
         except (EOFError, ConnectionResetError):
             return self._death()
+
+        # an outcome, a line of its log, or that it is ready
         if isinstance(message, VideoOutcome):
             self.source = None
             return message
@@ -205,6 +207,8 @@ class VideoPool:
             news = wait(connections, POLL_SECONDS)
             if not news:
                 yield None
+
+            # news of those that work, and the end of those that died
             for worker in [*self._workers]:
                 if worker.connection not in news:
                     continue

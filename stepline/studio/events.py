@@ -80,6 +80,8 @@ class Broadcast:
             self._listeners.add(listener)
         try:
             yield "retry: 2000\n\n"
+
+            # a line now and then shows both ends that the connection holds
             silence = 0.0
             while not is_stopping():
                 try:
@@ -176,6 +178,8 @@ class Webhook:
             fault = str(error)[:MAX_FAULT_CHARS]
             if isinstance(error, HTTPError):
                 error.close()
+
+            # an event is given up when it is old, or refused too often
             is_old = event.created <= time.time() - MAX_EVENT_AGE_SECONDS
             if not is_old and not (is_refusal and event.refusals + 1 >= MAX_REFUSALS):
                 if is_refusal:
@@ -201,6 +205,8 @@ class Webhook:
             "X-Stepline-Time": when,
             "X-Stepline-Signature": signature(self._key, when, body),
         }
+
+        # a receiver may be as slow as a link, and not send much
         limits = TransferLimits(
             most_bytes=MAX_WEBHOOK_BYTES,
             seconds=MAX_WEBHOOK_SECONDS,

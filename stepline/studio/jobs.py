@@ -279,6 +279,7 @@ class JobRunner:
 
     def _finish(self, running: RunningJob, *, is_killed: bool) -> None:
         """Report the videos of a job and keep how it ended. A killed one is begun again later."""
+        # videos that were finished count, also of a job that failed
         videos = [video_id(name) for name in running.records]
         for video in videos:
             with contextlib.suppress(LookupError):  # its record was removed since

@@ -119,6 +119,8 @@ class Uploads:
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
+
+        # one piece at a time: the offset is checked while no other one is written
         self._busy.add(upload.id)
         try:
             self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
@@ -151,6 +153,7 @@ class Uploads:
         # The disk may be slow, and the event loop waits for nothing.
         file = await run_in_threadpool(_open_pieces, path)
         try:
+            # what came is on disk, also where the rest does not come
             block = bytearray()
             try:
                 async for part in parts:

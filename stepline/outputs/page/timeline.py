@@ -108,6 +108,8 @@ def timeline(record: Record, total: float) -> Timeline:
     out."""
     rows: list[TimelineRow] = []
     top = 0
+
+    # the rows, from top to bottom
     for name, items, height in (
         ("Said", _said(record), 14),
         (_placed_row_name(record), _shown(record), 22),
@@ -169,6 +171,8 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
     for span in spans:
         free_lanes = [lane for lane, end in enumerate(ends) if end <= span.start]
         lane = free_lanes[0] if free_lanes else len(ends)
+
+        # beyond the last lane bars overlap
         lane = min(lane, MAX_LANES - 1)
         if lane == len(ends):
             ends.append(span.end)
@@ -182,6 +186,8 @@ def _row(
 ) -> tuple[TimelineRow, int]:
     """Return the row whose name starts at `top` and the top of the next."""
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
+
+    # bars that overlap go below each other
     lanes = assign_lanes(item.span for item in items)
     lane_pixels = height + 3
     bars_top = top + LABEL_PIXELS
@@ -262,6 +268,8 @@ def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[Tim
     placed_row = _placed_row_name(record)
     if "Said" not in named or placed_row not in named:
         return
+
+    # from below the row of speech to the best bar of each step
     y1 = max(bar.y + bar.height for bar in named["Said"].bars)
     best_bars = [bar for bar in named[placed_row].bars if bar.look.startswith("best")]
     tops = {bar.seek: bar.y for bar in best_bars}
