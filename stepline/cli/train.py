@@ -111,7 +111,7 @@ def nasva(
         last = progress
         report(progress)
 
-    # the training, whose last step tells what it cost
+    # the training, whose last step says what it cost
     say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
         train_run(

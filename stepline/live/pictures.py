@@ -101,7 +101,7 @@ class LiveVision:
         skip = max(0, round(invalid_seconds * rate))
         first = round(self._base * rate) + skip
 
-        # rows of which the meter before knows more are left to it
+        # the rows that the meter before knows better are left to it
         motion = activity.motion[skip:, None]  # (T, 1)
         peaks = activity.peaks[skip:, None]  # (T, 1)
         looks = activity.looks[skip:]

@@ -128,7 +128,7 @@ def join_recordings(
                         target = joined.add_stream_from_template(stream, opaque=True)
                         targets[stream.type] = target
 
-            # by their times; what was sent twice is left out
+            # by their times, and what was sent twice is left out
             last: dict[str, float] = {}
             packets = map(_timed_packets, recordings)
             for second, packet in heapq.merge(*packets, key=lambda pair: pair[0]):
