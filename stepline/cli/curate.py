@@ -104,7 +104,6 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     from stepline.curate.stage import load_recipe
     from stepline.curate.stages import STAGES
 
-    # the recipe, as the options change it
     engine = {"name": options["engine"], "workers": options["workers"]}
     overrides = list(options["overrides"])
     overrides += [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
@@ -113,8 +112,6 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     gpus = gpus_a_worker(run_recipe.engine.gpus)
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})
-
-    # the run, or what it would cost
     with _sigterm_as_interrupt(), curation_bar() as report:
         request = RunRequest(
             run_recipe,
@@ -137,19 +134,14 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         print_data(as_text(forecast))
         return
     _say_failures(outcome)
-    dataset = folder.display_url
-    if "export" in run_recipe.stages:
-        dataset = f"{dataset}/dataset"
+    address = folder.display_url
+    dataset = f"{address}/dataset" if "export" in run_recipe.stages else address
     if not options["as_json"]:
         print_data(dataset)
         return
-    summary = {
-        "videos": outcome.videos,
-        "failed": len(outcome.failures),
-        "refused": len(outcome.refused),
-        "seconds": round(outcome.seconds, 1),
-        "dataset": dataset,
-    }
+    counts = {"videos": outcome.videos, "failed": len(outcome.failures)}
+    counts["refused"] = len(outcome.refused)
+    summary = {**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset}
     print_data(json.dumps(summary))
 
 

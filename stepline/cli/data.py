@@ -299,16 +299,12 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     settings = load_settings(
         SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"]
     )
-
-    # the narration and the text base
     with download_bar(None) as report:
         given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
     opened = prepared_base(base, out / "text_base", settings.text_base)
     if options["preset"] is not None:
         check_encoder(opened, settings)
     records, unheard = _records(given_files, out)
-
-    # the run
     job = Job(
         videos=records,
         base=opened,
@@ -318,8 +314,6 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         say=print_message,
     )
     outcome = run(job)
-
-    # what came of it
     files = write_report(job, outcome)
     if options["as_json"]:
         print_data(outcome.statistics.model_dump_json())

@@ -93,16 +93,12 @@ def nasva(
     from stepline.nasva.settings import AlignerRunSettings
     from stepline.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
     from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first, peak_memory
+    from stepline.training.distributed import end_processes, is_first
 
     settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
+    names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
     sources = AlignerSources(
-        features=options["features"],
-        narrations=options["narrations"],
-        steps=options["steps"],
-        narration_vectors=options["narration_vectors"],
-        step_vectors=options["step_vectors"],
-        excluded=tuple(options["exclude"]),
+        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
     )
     last: Progress | None = None
 
@@ -126,24 +122,32 @@ def nasva(
     # of several processes the first reports
     if is_first():
         files = [str(out / name) for name in (FINAL_FILE, BEST_FILE) if (out / name).exists()]
-        if options["as_json"]:
-            summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
-            if last is not None:
-                summary["steps"] = last.steps
-                summary["loss"] = last.loss
-                summary["seconds"] = round(last.seconds, 1)
-                summary["waited"] = round(last.waited, 1)
-            print_data(json.dumps(summary))
-        else:
-            cost = "the run was finished before"
-            if last is not None:
-                waited_share = last.waited / max(last.seconds, 1e-9)
-                cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
-                cost += f"{waited_share:.1%} of it waiting for features, "
-                cost += f"at most {peak_memory() / 2**30:.2f} GiB"
-            print_message(cost)
-            print_data("\n".join(files))
+        _print_run(files, last, as_json=options["as_json"])
     end_processes()
+
+
+def _print_run(files: list[str], last: "Progress | None", *, as_json: bool) -> None:
+    """Print the files of a run, and what it cost. last: its last step, None: it was finished
+    before."""
+    from stepline.training.distributed import peak_memory
+
+    if as_json:
+        summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
+        if last is not None:
+            summary["steps"] = last.steps
+            summary["loss"] = last.loss
+            summary["seconds"] = round(last.seconds, 1)
+            summary["waited"] = round(last.waited, 1)
+        print_data(json.dumps(summary))
+        return
+    cost = "the run was finished before"
+    if last is not None:
+        waited_share = last.waited / max(last.seconds, 1e-9)
+        cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
+        cost += f"{waited_share:.1%} of it waiting for features, "
+        cost += f"at most {peak_memory() / 2**30:.2f} GiB"
+    print_message(cost)
+    print_data("\n".join(files))
 
 
 def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
@@ -214,12 +218,9 @@ def train_procx(
     from stepline.training.distributed import end_processes, is_first
 
     settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
+    names = ("features", "steps", "subset", "words")
     sources = ProcxSources(
-        features=options["features"],
-        steps=options["steps"],
-        subset=options["subset"],
-        words=options["words"],
-        excluded=tuple(options["exclude"]),
+        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
     )
 
     # the trainings, one per seed

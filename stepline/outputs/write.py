@@ -57,34 +57,17 @@ def write_outputs(
         formats = (formats,)
     find_outputs(formats)
     web = web or NO_ADDRESSES
-
-    # what the outputs may show next to the record
     video = None
     link = None
     if media is not None:
         video = Path(media)
         link = os.path.relpath(video, folder) if linked else None
     extras = OutputExtras(
-        alignment=alignment,
-        media=link,
-        keyframes=keyframes or {},
-        said_cues=said_cues,
-        video=video,
-        web=web,
-        formats=tuple(formats),
+        alignment, link, keyframes or {}, said_cues, video, web=web, formats=tuple(formats)
     )
-
-    # the files appear together
     paths: list[Path] = []
-    change: contextlib.AbstractContextManager[FileSet] = atomic_files()
-    if files is not None:
-        change = contextlib.nullcontext(files)
-    with change as together:
-        if any(OUTPUTS[name].keyframes == "beside" for name in formats):
-            pictures: dict[str, Content] = {}
-            for id, picture_path in picture_links(record, extras).items():
-                pictures[Path(picture_path).name] = extras.keyframes[id]
-            paths += _write_folder(pictures_folder(record, folder), pictures, together)
+    with atomic_files() if files is None else contextlib.nullcontext(files) as together:
+        paths += _write_pictures(record, folder, extras, together)
         for name in OUTPUTS:
             if name not in formats:
                 continue
@@ -114,6 +97,18 @@ def _log_gaps(record: Record, extras: OutputExtras, folder: Path) -> None:
     if "labelstudio" in extras.formats and extras.web == NO_ADDRESSES:
         path = output_path(record, folder, "labelstudio")
         log.warning("%s: Label Studio opens addresses alone; name the video's by --media-url", path)
+
+
+def _write_pictures(
+    record: Record, folder: Path, extras: OutputExtras, files: FileSet
+) -> list[Path]:
+    """Write the pictures that some formats link, if any does."""
+    if not any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
+        return []
+    pictures: dict[str, Content] = {}
+    for id, picture_path in picture_links(record, extras).items():
+        pictures[Path(picture_path).name] = extras.keyframes[id]
+    return _write_folder(pictures_folder(record, folder), pictures, files)
 
 
 def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet) -> list[Path]:

@@ -44,11 +44,7 @@ def ground_texts(
     if not texts:
         raise SettingsError("no lines to find; give a text file with one a line")
     ready = is_feature_file(source)
-
-    # the network, and settings that suit the source
     request = Request(source, source.name.split(".")[0], texts=tuple(texts), graph=graph)
-
-    # the settings of ready features
     if ready:
         # Rows are read as they are: a network either wants that or scales them itself.
         vision = settings.vision.model_copy(
@@ -63,8 +59,6 @@ def ground_texts(
         duration = features.duration
     else:
         features, duration = _extract_features(request, settings)
-
-    # the lines, placed
     rows = text_vectors(texts, aligner, vectors, settings)
     steps = line_steps(texts, graph)
     grounding = ground_by_aligner(

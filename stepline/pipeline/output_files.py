@@ -154,8 +154,6 @@ def keyframes(
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
-
-    # what is clicked is marked in its picture
     marked = {}
     for id, second in second_of.items():
         if second in pictures:

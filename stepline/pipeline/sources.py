@@ -110,7 +110,6 @@ class VideoSource:
         page. texts: None: the titles of the page's chapters. graph: whose lines the texts are.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
-        # a file
         if isinstance(self.place, Path):
             if is_site(captions) or texts is None:
                 cure = "give captions and texts as files"
@@ -123,8 +122,6 @@ class VideoSource:
                 captions = self.place
             yield Request(self.place, id, captions, texts, part=part, title=title, graph=graph)
             return
-
-        # a link, fetched first
         from stepline.media.links import fetch_link, forget_link
 
         folder = out / DOWNLOADS_FOLDER

@@ -251,7 +251,6 @@ def _step(
     shared: Mapping[bytes, int],
     first: int,
 ) -> StepView:
-    # when it is shown, or said
     best = shown_span(step)
     start = None
     end = None
@@ -268,21 +267,11 @@ def _step(
     elif step.said is not None:
         seek = step.said.start
         times = f"said {_range(step.said)}"
-
-    # how sure that is: of likely steps it is the same, and the headline has it
     verdict = step_verdict(step)
-    percent = None
-    score_text = ""
+    percent, score_text = None, ""
     if step.score is not None and verdict != "likely":
         percent = round(step.score * 100)
         score_text = percent_text(step.score)
-
-    # what it rests on
-    sources = []
-    for index in step.sources:
-        sentence = sentences[index]
-        begin = sentence.span.start
-        sources.append(SourceView(one_line(sentence.text), begin, clock(begin)))
     provenance = " · ".join(part for part in (step.source_text, step.licence) if part)
     alternatives = [sentence_case(one_line(text)) for text in step.alternatives]
     own_picture = None
@@ -307,13 +296,22 @@ def _step(
         percent_text=score_text,
         drift=_drift(step),
         together=first if first and first != number else None,
-        sources=tuple(sources),
+        sources=_source_views(step, sentences),
         provenance=provenance or None,
         alternatives=tuple(alternatives),
         seen=tuple(map(one_line, step.seen)),
         picture=own_picture,
         shared=shared_picture,
     )
+
+
+def _source_views(step: Step, sentences: tuple[Sentence, ...]) -> tuple[SourceView, ...]:
+    sources = []
+    for index in step.sources:
+        sentence = sentences[index]
+        begin = sentence.span.start
+        sources.append(SourceView(one_line(sentence.text), begin, clock(begin)))
+    return tuple(sources)
 
 
 def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
