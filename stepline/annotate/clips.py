@@ -52,7 +52,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
 
 
 def clips_of(record: Record) -> Iterator[AnnotationClip]:
-    """Yield a clip a sentence, at least `MIN_CLIP_SECONDS` long and inside the video; none where the record
+    """Yield a clip per sentence, at least `MIN_CLIP_SECONDS` long and inside the video. None where the record
     has no file."""
     if record.video.path is None:
         return
@@ -82,7 +82,7 @@ def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[Anno
 
 
 def _clip_list(path: Path) -> list[AnnotationClip] | None:
-    """Return the clips of a JSON list; None where the file holds something else."""
+    """Return the clips of a JSON list. None where the file holds something else."""
     try:
         tree = parse_json_text(read_limited(path, MAX_RECORD_BYTES))
     except (OSError, ValueError) as error:
@@ -102,7 +102,7 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
 
 
 def widen_clip(span: Span, duration: float | None) -> Span:
-    """Return a span of at least `MIN_CLIP_SECONDS` around a span; inside the video where its
+    """Return a span of at least `MIN_CLIP_SECONDS` around a span. Inside the video where its
     duration, in seconds, is known."""
     lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
     start = max(0.0, span.start - lacking / 2)

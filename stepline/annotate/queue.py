@@ -17,13 +17,13 @@ from stepline.append_log import EntryStore
 from stepline.errors import DatasetError
 
 Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
-MIN_RIGHT_ANSWERS = 6  # of nine qualifying questions; WYS2, supplement 2
+MIN_RIGHT_ANSWERS = 6  # of nine qualifying questions. WYS2, supplement 2
 CLOCK_TOLERANCE_SECONDS = 0.3  # by which a clip may seem to end too soon
 
 
 @dataclass(frozen=True)
 class AnnotationTask:
-    """What an annotator does next; `left`: how many of this stage after it."""
+    """What an annotator does next. `left`: how many of this stage after it."""
 
     stage: Stage
     clip: AnnotationClip | None = None
@@ -148,7 +148,7 @@ class AnnotationQueue:
             self._last[answer.annotator] = answer.clip
 
     def undo(self, annotator: str) -> None:
-        """Ask an annotator again about the clip that they answered last; the new answer replaces
+        """Ask an annotator again about the clip that they answered last. The new answer replaces
         the old one.
 
         Raises DatasetError where they have answered none since the page was served, or have taken

@@ -40,14 +40,14 @@ class ClipStart(Annotator):
 
 
 def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
-    """Return a server on this machine; clips are cut into `folder` when they are first watched."""
+    """Return a server on this machine. Clips are cut into `folder` when they are first watched."""
     return serve_page(
         annotation_routes(queue, folder), port, token="annotate", policy=CONTENT_POLICY
     )
 
 
 def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
-    """Return the page and its requests below the path `at`; clips are cut into `folder` when first
+    """Return the page and its requests below the path `at`. Clips are cut into `folder` when first
     watched."""
     clips = list(queue.clips.values())
     numbers = {clip.id: number for number, clip in enumerate(clips)}
@@ -63,6 +63,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
     def file(name: str, _: Request) -> Response:
         return asset(PAGE_FILES[name])
 
+    # the requests of the page
     def next_task(request: Request) -> Response:
         # raises ValidationError for a missing name
         sender = Annotator(annotator=request.query_params.get("annotator", ""))

@@ -34,7 +34,7 @@ def orders_a_model(text: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Return the text as one line that no template or quotation mark can end; half characters are
+    """Return the text as one line that no template or quotation mark can end. Half characters are
     question marks."""
     return " ".join(
         text.translate(_HARMLESS_CHARS).encode("utf-8", "replace").decode("utf-8").split()

@@ -16,7 +16,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_available(settings: ChatSettings) -> None:
-    """Look for the server or the file that the settings name; nothing is asked and nothing loaded.
+    """Look for the server or the file that the settings name. Nothing is asked and nothing loaded.
 
     Raises WriterError where no server takes a connection or none is named, ModelError where the
     file is missing, no model, or its library is not installed.
@@ -36,7 +36,7 @@ def check_available(settings: ChatSettings) -> None:
 
 
 def _connect(address: tuple[str, int]) -> str:
-    """Return why nobody takes a connection at host and port, "" where somebody does."""
+    """Return why no one takes a connection at host and port, "" where someone does."""
     try:
         socket.create_connection(address, timeout=CONNECT_SECONDS).close()
     except OSError as error:

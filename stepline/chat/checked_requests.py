@@ -33,7 +33,7 @@ class CheckedQuestion(Generic[Reading]):
     """A question, and how its reply is read.
 
     key_parts: what the reply depends on besides server and settings. content: the message, with a
-    reminder of the form where its argument is True. parse: takes an answer apart; refusal: says of a
+    reminder of the form where its argument is True. parse: takes an answer apart. refusal: says of a
     reading why it is not good enough, "" or None where it is. tokens: of question and reply, about.
     """
 
@@ -58,7 +58,7 @@ class CheckedReply(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedRequests:
-    """Asks one server, within limits and until a monotonic second; several threads may share it."""
+    """Asks one server, within limits and until a monotonic second. Several threads may share it."""
 
     server: Server
     settings: ChatSettings
@@ -70,11 +70,15 @@ class CheckedRequests:
         """Return what the model replies. Raises WriterError where the server is of no use at
         all."""
         key = self._key(question.key_parts)
+
+        # a reply that was stored, where it still fits
         stored = self.cache.get(key)
         if stored is not None:
             reading = question.parse(Answer(stored))
             if not question.refusal(reading):
                 return CheckedReply((reading,))
+
+        # a new one, asked for again once where it does not fit
         readings: list[Reading] = []
         for reminded in (False, True):
             try:
@@ -119,7 +123,7 @@ class CheckedRequests:
         return retry(send, self._pause_after)
 
     def _pause_after(self, error: Exception, tries: int) -> float:
-        """Return the seconds to wait before a request is sent again; raise where it is not."""
+        """Return the seconds to wait before a request is sent again. Raise where it is not."""
         if not isinstance(error, RequestError) or isinstance(error, NotSentError):
             raise error
         doubled = doubled_pause(self.settings.pause, tries, most=math.inf)

@@ -57,7 +57,7 @@ class ModelProcess:
     def ask(self, request: str, until: float) -> ModelReply:
         """Return the reply to a request, in JSON, until a second of `time.monotonic`.
 
-        Raises ModelProcessError where the process ends meanwhile; this one is of no more use then.
+        Raises ModelProcessError where the process ends meanwhile. This one is of no more use then.
         """
         question = ModelQuestion(request=request, seconds=max(0.0, until - time.monotonic()))
         return self._ask(question.model_dump_json(), until + MAX_LATE_SECONDS)

@@ -60,7 +60,7 @@ def load_model(files: ModelFiles) -> Any:
     parameters.cpuparams.n_threads = files.threads
     parameters.cpuparams_batch.n_threads = files.threads
     parameters.verbosity = -1
-    # the library listens on a loopback port: nobody else may ask there
+    # the library listens on a loopback port: no one else may ask there
     parameters.api_keys = [os.urandom(16).hex()]
     if files.template is not None:
         parameters.use_jinja = True
@@ -69,14 +69,14 @@ def load_model(files: ModelFiles) -> Any:
 
 
 def answer(server: Any, question: ModelQuestion) -> ModelReply:
-    """Return the answer to a question; it ends within one word of its time."""
+    """Return the answer to a question. It ends within one word of its time."""
     until = time.monotonic() + question.seconds
     words: list[str] = []
     ends: list[str] = []
     faults: list[str] = []
 
     def take(part: dict[str, Any]) -> bool:
-        """Collect a word; True ends the answer."""
+        """Collect a word. True ends the answer."""
         if "error" in part:
             faults.append(str(part["error"].get("message", ""))[:MAX_REASON_CHARS])
             return True
@@ -86,6 +86,7 @@ def answer(server: Any, question: ModelQuestion) -> ModelReply:
                 ends.append(choice["finish_reason"])
         return time.monotonic() > until
 
+    # words come until the model or the time ends
     try:
         server.handle_chat_completions(parse_json(question.request), take)
     except RuntimeError as error:

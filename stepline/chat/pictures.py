@@ -1,4 +1,4 @@
-"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet; about how
+"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet. About how
 many tokens."""
 
 import base64
@@ -13,7 +13,7 @@ from stepline.chat.settings import VideoForm
 
 PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
 PICTURES_PER_ROW = 4  # pictures side by side in one
-# about; providers' own rules lie around it
+# about. Providers' own rules lie around it
 CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
 
@@ -40,16 +40,17 @@ def with_pictures(
     """Return a message of a text and pictures (JPEG), each after its letter. together: all of them
     in one.
 
-    video: of the parts of clips (mp4), where those stand in place of pictures.
+    video: of the parts of clips (mp4), where those are in place of pictures.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if together:
         return [*parts, _picture(side_by_side(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
-        parts += [
-            {"type": "text", "text": f"{letter}:"},
-            _clip(picture, video) if video else _picture(picture),
-        ]
+        parts.append({"type": "text", "text": f"{letter}:"})
+        if video:
+            parts.append(_clip(picture, video))
+        else:
+            parts.append(_picture(picture))
     return parts
 
 
@@ -57,28 +58,36 @@ def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
     """Return about how many tokens a question takes: its characters, its pictures' widths and
     heights."""
     pixels = sum(width * height for width, height in pictures)
-    return math.ceil(text / CHARS_PER_TOKEN) + math.ceil(pixels / PIXELS_PER_TOKEN)
+    text_tokens = math.ceil(text / CHARS_PER_TOKEN)
+    picture_tokens = math.ceil(pixels / PIXELS_PER_TOKEN)
+    return text_tokens + picture_tokens
 
 
 def side_by_side(pictures: Sequence[bytes]) -> bytes:
     """Return one JPEG of all pictures, each with its letter in the corner, four in a row."""
     from PIL import Image, ImageDraw
 
-    images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
+    images = []
+    for picture in pictures:
+        file = Image.open(io.BytesIO(picture))
+        images.append(file.convert("RGB"))
+
+    # every picture has the cell of the largest one
     width = max(image.width for image in images)
     height = max(image.height for image in images)
     columns = min(PICTURES_PER_ROW, len(images))
     rows = math.ceil(len(images) / PICTURES_PER_ROW)
-    sheet = Image.new("RGB", (width * columns, height * rows))
+    size = (width * columns, height * rows)
+    sheet = Image.new("RGB", size)
     draw = ImageDraw.Draw(sheet)
     for n, image in enumerate(images):
         row, column = divmod(n, PICTURES_PER_ROW)
-        left = column * width
-        top = row * height
-        sheet.paste(image, (left, top))
-        draw.rectangle((left, top, left + 22, top + 22), fill="black")
+        x = column * width
+        y = row * height
+        sheet.paste(image, (x, y))
         letter = PICTURE_LETTERS[n]
-        draw.text((left + 6, top + 2), letter, fill="white", font_size=18)
+        draw.rectangle((x, y, x + 22, y + 22), fill="black")
+        draw.text((x + 6, y + 2), letter, fill="white", font_size=18)
     return jpeg(sheet)
 
 
@@ -86,14 +95,16 @@ def jpeg(image: Any) -> bytes:
     """Return a PIL image, or an array (H, W, 3) uint8, as JPEG."""
     from PIL import Image
 
-    picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
+    if not isinstance(image, Image.Image):
+        image = Image.fromarray(image)
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=80)
+    image.save(buffer, "JPEG", quality=80)
     return buffer.getvalue()
 
 
 def _picture(data: bytes) -> dict[str, Any]:
-    url = "data:image/jpeg;base64," + base64.b64encode(data).decode("ascii")
+    text = base64.b64encode(data).decode("ascii")
+    url = f"data:image/jpeg;base64,{text}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -103,4 +114,5 @@ def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
     text = base64.b64encode(data).decode("ascii")
     if form == "input_video":
         return {"type": "input_video", "input_video": {"data": text}}
-    return {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{text}"}}
+    url = f"data:video/mp4;base64,{text}"
+    return {"type": "video_url", "video_url": {"url": url}}

@@ -1,8 +1,8 @@
 """What requests to a language model share: earlier replies, limits, several at a time.
 
-ReplyCache        good replies on disk, keyed by all that they depend on; a damaged entry is asked for again
+ReplyCache        good replies on disk, keyed by all that they depend on. A damaged entry is asked for again
 RequestLimits     how many requests and tokens may be spent, and how many were
-run_in_threads    many until a deadline; what does not come back in time is left behind
+run_in_threads    many until a deadline. What does not come back in time is left behind
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)
 
-ENTRY_VERSION = 1  # of an entry's shape; another one is not read
+ENTRY_VERSION = 1  # of an entry's shape. Another one is not read
 
 
 class ReplyCache:
-    """A folder of replies; `folder` None keeps none. Keys and entries hold no API key."""
+    """A folder of replies. `folder` None keeps none. Keys and entries hold no API key."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class NotSentError(RequestError):
 @dataclass
 class RequestLimits:
     """How much may be asked at most, and how much was: requests, and tokens of questions and
-    replies; None: no limit."""
+    replies. None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -98,7 +98,7 @@ class RequestLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self, tokens: int) -> None:
-        """Count a request of about so many tokens. Raises NotSentError where it would pass a
+        """Count a request of about that many tokens. Raises NotSentError where it would pass a
         limit."""
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:
@@ -109,7 +109,7 @@ class RequestLimits:
             self.used += tokens
 
     def correct(self, tokens: int) -> None:
-        """Add the tokens that the server counts beyond the estimate; below it, a negative number."""
+        """Add the tokens that the server counts beyond the estimate. Below it, a negative number."""
         with self._lock:
             self.used += tokens
 
@@ -123,7 +123,7 @@ GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it itself to 
 def run_in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
 ) -> dict[int, Result]:
-    """Return the results by index; what is not there soon after the monotonic second `until` is
+    """Return the results by index. What is not there soon after the monotonic second `until` is
     missing.
 
     The first exception that `work` raises is raised here, and no further work begins. The threads
@@ -135,6 +135,7 @@ def run_in_threads(
     for index in range(len(items)):
         todo.put(index)
 
+    # each thread takes the next item, until one fails
     def worker() -> None:
         while not stopped.is_set():
             try:
@@ -147,6 +148,7 @@ def run_in_threads(
                 stopped.set()
                 finished.put((index, None, error))
 
+    # what has come by the deadline
     for _ in range(min(workers, len(items))):
         threading.Thread(target=worker, daemon=True, name="stepline-chat").start()
     try:

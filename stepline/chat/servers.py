@@ -31,18 +31,18 @@ from stepline.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 
 logger = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = (
-    1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
-)
-MAX_ANSWER_TOKENS = 10_000_000  # of one answer; a server that counts more is not believed
-# Forms of an answer, the strictest first; a server that refuses one is asked for the next.
+# bytes of an answer that are read. A full reply with its JSON has some 5,000
+MAX_ANSWER_BYTES = 1_000_000
+MAX_ANSWER_TOKENS = 10_000_000  # of one answer. A server that counts more is not believed
+# Forms of an answer, the strictest first. A server that refuses one is asked for the next.
 ANSWER_FORMS = ("json_schema", "json_object", "text")
 BAD_REQUEST_STATUSES = (400, 422)  # with which a server refuses a field
 # how servers name the field of the form, in the body of a refusal
 _FORM_FIELD = re.compile(rb"response_format|json_schema|json_object|guided|grammar|schema", re.I)
 # The form of each server, by its name, that it took last, for as long as this process runs.
 _forms_taken: dict[str, int] = {}
-CONFLICT_STATUS = 409  # a lock that timed out; OpenAI's own client tries again after it too
+MAX_MESSAGE_CHARS = 120  # of a server's own message
+CONFLICT_STATUS = 409  # a lock that timed out. OpenAI's own client tries again after it too
 
 # of a user's message: text, or its parts, pictures among them
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -51,9 +51,9 @@ Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model wrote; `complete` is False when it was cut off at max_tokens.
+    """What the model wrote. `complete` is False when it was cut off at max_tokens.
 
-    tokens: of question and reply, as the server counts them; None where it does not say.
+    tokens: of question and reply, as the server counts them. None where it does not say.
     """
 
     text: str
@@ -94,7 +94,7 @@ class Server(Protocol):
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the answer; raise RequestError, at the latest soon after the monotonic second
+        """Return the answer. Raise RequestError, at the latest soon after the monotonic second
         `until`.
 
         schema: what the reply should follow, where the server can see to it.
@@ -107,7 +107,7 @@ class Server(Protocol):
 
 
 class AnswerLimits(TransferLimits):
-    """Limits of one answer; the server is the one that the user named, wherever it is."""
+    """Limits of one answer. The server is the one that the user named, wherever it is."""
 
     def __init__(self, until: float) -> None:
         seconds = max(0.01, until - time.monotonic())
@@ -136,7 +136,7 @@ class OpenAiServer:
         self.url = settings.base_url or ""
         self.name = f"{self.url} {settings.model}"
         self.workers = settings.concurrency
-        self.reached = False  # whether anybody ever answered at this address
+        self.reached = False  # whether anyone ever answered at this address
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         key = _key(settings)
         if key is not None:
@@ -148,7 +148,7 @@ class OpenAiServer:
         """Return the model's answer.
 
         Raises RequestError for what concerns this request, WriterError for what concerns all of
-        them (nobody there, no access).
+        them (no one there, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
         request: dict[str, Any] = {
@@ -160,7 +160,8 @@ class OpenAiServer:
         }
         if schema is None:
             return self._ask(request, until)
-        number = first = _forms_taken.get(self.name, 0)
+        first = _forms_taken.get(self.name, 0)
+        number = first
         while True:
             form = ANSWER_FORMS[number]
             try:
@@ -206,9 +207,13 @@ class OpenAiServer:
             is_late = isinstance(error.reason, TimeoutError)
             is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
             if not self.reached and not is_cut:
-                why = "no connection in time" if is_late else str(error.reason)
+                why = str(error.reason)
+                if is_late:
+                    why = "no connection in time"
                 raise no_server_error(self.settings, why) from error
-            reason = _late(until) if is_late else "the connection was lost"
+            reason = "the connection was lost"
+            if is_late:
+                reason = _late(until)
             raise RequestError(reason, passing=True) from error
         except TimeoutError as error:
             self.reached = True
@@ -219,7 +224,7 @@ class OpenAiServer:
 
 
 def no_server_error(settings: ChatSettings, why: str) -> WriterError:
-    """Return the error of an address where nobody answers, with its cure."""
+    """Return the error of an address where no one answers, with its cure."""
     key = f"{settings.section}.base_url"
     where = f"{settings.base_url}: no server answers there ({why[:100]})"
     return WriterError(f"{where}; start it or correct {key}")
@@ -231,13 +236,10 @@ def open_server(settings: ChatSettings) -> Server:
     Raises WriterError when none or two are named, ModelError when a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
-        who, key = (
-            "writer llm" if settings.section == "writing.llm" else settings.section,
-            settings.section,
-        )
-        raise WriterError(
-            f"{who}: name who answers, by {key}.base_url (a server) or {key}.gguf (a file), not both"
-        )
+        key = settings.section
+        who = "writer llm" if key == "writing.llm" else key
+        choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
+        raise WriterError(f"{who}: name who answers, by {choices}, not both")
     if settings.gguf is not None:
         return LocalModel(settings)
     return OpenAiServer(settings)
@@ -255,11 +257,18 @@ def read_answer(body: bytes) -> Answer:
         return Answer("")
     if not isinstance(text, str):
         raise RequestError("the server's answer holds no text", passing=True)
-    usage = tree.get("usage")
-    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    is_plausible = isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS
     is_complete = choice.get("finish_reason") != "length"
-    return Answer(text, is_complete, tokens if is_plausible else None)
+    return Answer(text, is_complete, _plausible_tokens(tree.get("usage")))
+
+
+def _plausible_tokens(usage: Any) -> int | None:
+    """Return the tokens that a server counted. None where it names none that can be."""
+    if not isinstance(usage, dict):
+        return None
+    tokens = usage.get("total_tokens")
+    if isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS:
+        return tokens
+    return None
 
 
 def _key(settings: ChatSettings) -> str | None:
@@ -280,7 +289,7 @@ def is_loopback(url: str) -> bool:
 
 
 def _response_format(form: str, schema: Schema) -> dict[str, Any]:
-    """Return the field of a request that asks for a form of the answer; none for text."""
+    """Return the field of a request that asks for a form of the answer. None for text."""
     if form == "text":
         return {}
     if form == "json_object":
@@ -291,21 +300,24 @@ def _response_format(form: str, schema: Schema) -> dict[str, Any]:
 
 def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
     """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
-    url, key = settings.base_url, settings.section
+    # what concerns all requests
+    url = settings.base_url
+    key = settings.section
     if status in (401, 403):
-        return WriterError(
-            f"{url}: access refused ({status}); {key}.api_key_variable names the variable with the key"
-        )
+        cure = f"{key}.api_key_variable names the variable with the key"
+        return WriterError(f"{url}: access refused ({status}); {cure}")
     if status == 404:
-        return WriterError(
-            f"{url}: no such address or model there (404); correct {key}.base_url (.../v1) or {key}.model"
-        )
+        cure = f"correct {key}.base_url (.../v1) or {key}.model"
+        return WriterError(f"{url}: no such address or model there (404); {cure}")
     if 300 <= status < 400:
-        return WriterError(
-            f"{url}: redirects elsewhere ({status}); give the final address as {key}.base_url"
-        )
+        cure = f"give the final address as {key}.base_url"
+        return WriterError(f"{url}: redirects elsewhere ({status}); {cure}")
+
+    # what concerns this one
     message = _message(body)
-    reason = f"the server answered {status}" + (f" ({message})" if message else "")
+    reason = f"the server answered {status}"
+    if message:
+        reason += f" ({message})"
     passing = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     # A server that gives no reason at all may mean the form, too.
     names_form = not message or _FORM_FIELD.search(body) is not None
@@ -319,7 +331,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes
 
 
 def _wait(value: str | None) -> float:
-    """Return the seconds of a Retry-After header; a date or nonsense in it counts as none."""
+    """Return the seconds of a Retry-After header. A date or nonsense in it counts as none."""
     try:
         return min(MAX_PAUSE_SECONDS, max(0.0, float(value or 0)))
     except ValueError:
@@ -335,25 +347,27 @@ def _error_body(error: urllib.error.HTTPError) -> bytes:
 
 
 def _message(body: bytes) -> str:
-    """Return the server's own message, short and in one line; "" where it says none that can be
+    """Return the server's own message, short and in one line. "" where it says none that can be
     read."""
     try:
         tree = parse_json(body)
     except (ValueError, RecursionError):
         return ""
-    if isinstance(tree, dict):
-        tree = tree.get("error", tree)
-    message = tree.get("message", "") if isinstance(tree, dict) else tree
-    text = message if isinstance(message, str) else ""
-    return " ".join(text.split())[:120]
+    # as most servers have it, or without the field "error", or a bare text
+    message = tree
+    if isinstance(message, dict):
+        message = message.get("error", message)
+    if isinstance(message, dict):
+        message = message.get("message", "")
+    if not isinstance(message, str):
+        return ""
+    return " ".join(message.split())[:MAX_MESSAGE_CHARS]
 
 
 def _late(until: float) -> str:
-    return (
-        "no answer in time"
-        if time.monotonic() >= until - 0.05
-        else "the server was silent for too long"
-    )
+    if time.monotonic() >= until - 0.05:
+        return "no answer in time"
+    return "the server was silent for too long"
 
 
 # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
@@ -362,7 +376,7 @@ FINGERPRINT_BYTES = 1 << 20
 
 
 class LocalModel:
-    """A GGUF file, one question at a time; it stops within one word of its deadline."""
+    """A GGUF file, one question at a time. It stops within one word of its deadline."""
 
     workers = 1
 
@@ -404,15 +418,18 @@ class LocalModel:
 
     def _load(self) -> ModelProcess:
         start = time.perf_counter()
-        projector = self.settings.projector_file
+        settings = self.settings
+        projector = None
+        if settings.projector_file is not None:
+            projector = str(settings.projector_file.expanduser())
         template = None
-        if self.settings.chat_template is not None:
-            template = _read(self.settings.chat_template, self.settings.section)
+        if settings.chat_template is not None:
+            template = _read(settings.chat_template, settings.section)
         files = ModelFiles(
             model=str(self._path),
-            projector=None if projector is None else str(projector.expanduser()),
-            context=self.settings.context,
-            threads=self.settings.threads or max(1, core_count() - 1),
+            projector=projector,
+            context=settings.context,
+            threads=settings.threads or max(1, core_count() - 1),
             template=template,
         )
         process = ModelProcess(files)
@@ -420,11 +437,9 @@ class LocalModel:
         return process
 
     def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
-        form = (
-            {"response_format": {"type": "json_object", "schema": schema}}
-            if schema is not None
-            else {}
-        )
+        form: dict[str, Any] = {}
+        if schema is not None:
+            form["response_format"] = {"type": "json_object", "schema": schema}
         return {
             **form,
             "messages": [{"role": "user", "content": question}],
@@ -467,7 +482,8 @@ def _fingerprint(path: Path) -> str:
 def _template(settings: ChatSettings) -> str:
     if settings.chat_template is None:
         return "own template"
-    return hashlib.sha256(_read(settings.chat_template, settings.section).encode()).hexdigest()[:16]
+    text = _read(settings.chat_template, settings.section)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _read(path: Path, section: str) -> str:

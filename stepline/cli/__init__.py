@@ -1,4 +1,4 @@
-"""The command line: a thin command a verb. Data on stdout, talk on stderr; exit 0 done, 1 an error,
+"""The command line: a thin command a verb. Data on stdout, talk on stderr. Exit 0 done, 1 an error,
 2 wrong usage."""
 
 import logging

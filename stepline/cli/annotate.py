@@ -56,11 +56,14 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     from stepline.atomic_files import check_writable
     from stepline.errors import SettingsError
 
+    # when annotators agree
     rule = AgreementRule(options["asked"], options["needed"])
     if not rule.annotators / 2 < rule.majority <= rule.annotators:
         raise SettingsError(
             f"--needed {rule.majority} must be more than half of --asked {rule.annotators}"
         )
+
+    # the clips and the answers so far
     check_writable(out)
     questions = options["qualification"]
     qualifying = check_qualifying(read_clips(questions), questions) if questions else []
@@ -71,6 +74,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
         right=options["right"],
         annotators=rule.annotators,
     )
+
+    # the page, until it is stopped
     if not options["only_export"]:
         from stepline.annotate.server import serve
 
@@ -86,6 +91,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
                 f"no clip has {rule.annotators} answers that agree yet; run this again to go on"
             )
             return
+
+    # the set on which they agree
     summary = export(queue.to_annotate, queue.annotations(), out, rule)
     kappa = "undefined" if summary.kappa is None else f"{summary.kappa:.2f}"
     counts = f"{summary.shown} shown and {summary.unshown} not shown"

@@ -72,6 +72,7 @@ def compare(
     from stepline.compare.write import to_json, to_lines, write_comparison
     from stepline.settings import load_settings
 
+    # the videos
     settings = load_settings(CompareRunSettings, options["settings_file"], options["overrides"])
     offer_weights()
     if query is None:
@@ -80,9 +81,13 @@ def compare(
         with progress_bars() as progress:
             records = search_folder(folder, query, most=most, progress=progress)
         print_message(f"{len(records)} videos answer {query!r}")
+
+    # what they have in common
     comparison = compare_records(records, settings.compare)
     for record in comparison.left_out:
         print_message(f"left out {record.id}: {record.reason}", urgent=True)
+
+    # the files
     paths = write_comparison(comparison, out)
     if texts_file is not None:
         write_atomic(texts_file, to_lines(comparison))

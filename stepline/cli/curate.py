@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stepline.curate.status import RunStatus
     from stepline.remote import RemotePath
 
-NAMED = 5  # failures that are said one by one
+MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
 
 class RunByDefault(Group):
@@ -105,14 +105,16 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     from stepline.curate.stages import STAGE_TABLE
 
     engine = {"name": options["engine"], "workers": options["workers"]}
-    given = [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
-    chosen = load_recipe(recipe, [*options["overrides"], *given], preset=options["preset"])
+    overrides = list(options["overrides"])
+    overrides += [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
+    run_recipe = load_recipe(recipe, overrides, preset=options["preset"])
     offer_weights()
-    gpus = gpus_a_worker(chosen.engine.gpus)
-    chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})
+    gpus = gpus_a_worker(run_recipe.engine.gpus)
+    run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
+    run_recipe = run_recipe.model_copy(update={"engine": run_engine})
     with _sigterm_as_interrupt(), curation_bar() as report:
         request = RunRequest(
-            chosen,
+            run_recipe,
             out,
             STAGE_TABLE,
             source,
@@ -124,21 +126,23 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         if options["dry_run"]:
             from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_forecast
 
-            forecast = dry_run(request, list(source_items(request)), chosen.forecast)
+            forecast = dry_run(request, list(source_items(request)), run_recipe.forecast)
         else:
             outcome, folder = carry_out(request)
     if options["dry_run"]:
-        print_data(forecast_json(forecast) if options["as_json"] else format_forecast(forecast))
+        as_text = forecast_json if options["as_json"] else format_forecast
+        print_data(as_text(forecast))
         return
     _say_failures(outcome)
-    counts = {
-        "videos": outcome.videos,
-        "failed": len(outcome.failures),
-        "refused": len(outcome.refused),
-    }
-    dataset = f"{folder.display_url}/dataset" if "export" in chosen.stages else folder.display_url
-    as_json = json.dumps({**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset})
-    print_data(as_json if options["as_json"] else dataset)
+    address = folder.display_url
+    dataset = f"{address}/dataset" if "export" in run_recipe.stages else address
+    if not options["as_json"]:
+        print_data(dataset)
+        return
+    counts = {"videos": outcome.videos, "failed": len(outcome.failures)}
+    counts["refused"] = len(outcome.refused)
+    summary = {**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset}
+    print_data(json.dumps(summary))
 
 
 @contextmanager
@@ -153,12 +157,13 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _say_failures(outcome: "RunOutcome") -> None:
-    print_message(*(f"not taken: {video.id}: {video.reason}" for video in outcome.refused[:NAMED]))
-    print_message(*map(_failure_line, outcome.failures[:NAMED]))
-    kept = outcome.videos - len(outcome.failures)
-    left = f"{len(outcome.failures)} left out or failed, {len(outcome.refused)} not taken"
+    refused = [f"not taken: {video.id}: {video.reason}" for video in outcome.refused]
+    print_message(*refused[:MAX_NAMED_FAILURES])
+    print_message(*map(_failure_line, outcome.failures[:MAX_NAMED_FAILURES]))
+    count = outcome.videos - len(outcome.failures)
+    others = f"{len(outcome.failures)} left out or failed, {len(outcome.refused)} not taken"
     print_message(
-        f"{kept} of {outcome.videos} videos went through, {left}; {outcome.seconds:.0f} s"
+        f"{count} of {outcome.videos} videos went through, {others}; {outcome.seconds:.0f} s"
     )
 
 
@@ -183,40 +188,47 @@ def status(out: str, as_json: bool) -> None:
     from stepline.curate.store.run_log import read_recipe
     from stepline.remote import RemotePath
 
-    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).remote), STAGE_TABLE)
-    print_data(json.dumps(asdict(state)) if as_json else _table(state))
+    recipe = read_recipe(RemotePath(out))
+    state = run_status(RemotePath(out, recipe.remote), STAGE_TABLE)
+    text = json.dumps(asdict(state)) if as_json else _table(state)
+    print_data(text)
 
 
 def _table(state: "RunStatus") -> str:
-    """Return a status as a table, a row a stage."""
-    lines = [
-        f"{state.videos} videos, {state.refused} not taken; {state.worker or 'nobody works on it now'}"
-    ]
+    """Return a status as a table, a row per stage."""
+    worker = state.worker or "nobody works on it now"
+    lines = [f"{state.videos} videos, {state.refused} not taken; {worker}"]
+
+    # a row per stage
     lines.append(f"{'stage':<12}{'done':>9}{'failed':>9}{'waiting':>9}{'CPU s':>9}")
     for stage in state.stages:
         failed = sum(stage.failed.values())
         lines.append(
             f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}"
         )
+
+    # time left, and how the GPUs do
     if state.left is not None and state.rate is not None:
-        lines.append(
-            f"{state.rate:,.0f} units an hour in the last run; {state.left / 3600:.1f} h left at this rate"
-        )
+        rate = f"{state.rate:,.0f} units an hour in the last run"
+        lines.append(f"{rate}; {state.left / 3600:.1f} h left at this rate")
     if state.gpu_busy is not None:
-        lines.append(
-            f"GPUs busy {state.gpu_busy:.0%} of the last run; engine.gpus shares one among more workers"
-        )
+        busy = f"GPUs busy {state.gpu_busy:.0%} of the last run"
+        lines.append(f"{busy}; engine.gpus shares one among more workers")
     if state.gpu_fallbacks:
-        lines.append(
-            f"{state.gpu_fallbacks:,} units were done on the CPU: their GPU was short of memory, or lost"
-        )
-    lines += map(_failure_line, state.failures[:NAMED])
-    if len(state.failures) > NAMED:
-        lines.append(f"and {len(state.failures) - NAMED} more (--json lists them)")
+        fallbacks = f"{state.gpu_fallbacks:,} units were done on the CPU"
+        lines.append(f"{fallbacks}: their GPU was short of memory, or lost")
+
+    # what failed, and what other runs left here
+    lines += map(_failure_line, state.failures[:MAX_NAMED_FAILURES])
+    if len(state.failures) > MAX_NAMED_FAILURES:
+        more = len(state.failures) - MAX_NAMED_FAILURES
+        lines.append(f"and {more} more (--json lists them)")
     if state.others:
-        held = f"{len(state.others)} folders of other recipes or videos hold {sum(state.others.values()) / 1e6:,.1f} MB"
-        lines.append(f"{held}; those that no run shall come back to can be removed:")
-        lines += [f"  {name}" for name in list(state.others)[:NAMED]]
+        size = sum(state.others.values()) / 1e6
+        others = f"{len(state.others)} folders of other recipes or videos hold {size:,.1f} MB"
+        lines.append(f"{others}; those that no run shall come back to can be removed:")
+        names = list(state.others)[:MAX_NAMED_FAILURES]
+        lines += [f"  {name}" for name in names]
     return "\n".join(lines)
 
 
@@ -280,13 +292,17 @@ def audit(
     from stepline.curate.audit.verdicts import import_verdicts
     from stepline.curate.report.write import local_verdicts, make_report, write_report
 
+    # the sample, and the verdicts so far
     folder, settings = _folder_and_settings(out, overrides)
     verdicts = local_verdicts(folder)
-    made = make_report(folder, settings)
-    sample = made.findings.sample
+    audit_report = make_report(folder, settings)
+    sample = audit_report.findings.sample
+    ids = frozenset(text.id for text in sample.texts)
     for file in files:
-        count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
+        count = import_verdicts(file, verdicts, ids)
         print_message(f"{file}: {count} verdicts taken over")
+
+    # further verdicts: a model's, or those of people on the page
     by_models = local_verdicts(folder, model_check.VERDICTS_FILE)
     if by_model:
         _check_by_model(folder, sample, by_models, settings)
@@ -294,19 +310,20 @@ def audit(
         from stepline.curate.audit.verdicts import serve
 
         serve_until_stopped(
-            lambda: serve(lambda: made.html(list(verdicts)), sample, verdicts, port),
+            lambda: serve(lambda: audit_report.html(list(verdicts)), sample, verdicts, port),
             port,
             notice="{address}#audit (Ctrl-C ends)",
             goodbye="stopped; every verdict is kept",
             browse=browse,
         )
-    write_report(folder, settings, made)
+
+    # the report, and how well they agree
+    write_report(folder, settings, audit_report)
     _agreement_table(sample, verdicts)
     for agreement in model_check.model_agreements(sample, verdicts, by_models):
-        print_data(
-            f"{agreement.question}: Cohen's kappa {agreement} over {agreement.texts} texts by "
-            f"{', '.join(agreement.people)}"
-        )
+        people = ", ".join(agreement.people)
+        kappa = f"Cohen's kappa {agreement} over {agreement.texts} texts"
+        print_data(f"{agreement.question}: {kappa} by {people}")
 
 
 def _check_by_model(
@@ -328,9 +345,8 @@ def _check_by_model(
             path = media(video)
             if path is None:
                 return None
-            return read_video(
-                path, sample.durations.get(video) or probe(path).duration, settings.witness
-            )
+            duration = sample.durations.get(video) or probe(path).duration
+            return read_video(path, duration, settings.witness)
 
         checked = check_by_model(sample, pictures, verdicts, settings.witness)
     for note in checked.notes:
@@ -350,24 +366,24 @@ def _folder_and_settings(
 
     recipe = report_recipe(RemotePath(out))
     tree = recipe.report.model_dump(mode="json", exclude_none=True)
-    given = [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides]
-    return RemotePath(out, recipe.remote), load_settings(type(recipe.report), None, given)
+    values = [f"{key}={json.dumps(value)}" for key, value in tree.items()]
+    settings = load_settings(type(recipe.report), None, [*values, *overrides])
+    return RemotePath(out, recipe.remote), settings
 
 
 def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:
     """Print the manual check (NaSVA, Table 5) and the agreement."""
     from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 
-    given = list(verdicts)
+    verdict_list = list(verdicts)
     print_data(f"{'texts':<24}{'checked':>8}  {'alignable':<24}well aligned")
-    for row in audit_table(sample, given):
+    for row in audit_table(sample, verdict_list):
         print_data(f"{row.name:<24}{row.checked:>8}  {row.alignable!s:<24}{row.well_aligned}")
-    agreements = annotator_agreements(sample, given)
+    agreements = annotator_agreements(sample, verdict_list)
     for agreement in agreements:
         name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.coefficient]
         people = ", ".join(agreement.people)
-        print_data(
-            f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by {people}"
-        )
+        kappa = f"{name} kappa {agreement} over {agreement.texts} texts"
+        print_data(f"{agreement.question}: {kappa} by {people}")
     if not agreements:
         print_data("agreement: not known until two people have checked the same texts")

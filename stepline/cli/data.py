@@ -78,37 +78,35 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     from stepline.features.store import UNREADABLE_FILE
     from stepline.records import count_reasons
 
-    done = import_features(source, out, **options)
-    reasons = count_reasons(done.dropped)
-    _print_added(out, done, "items", {"dropped": reasons}, as_json)
+    report = import_features(source, out, **options)
+    reasons = count_reasons(report.dropped)
+    _print_added(out, report, "items", {"dropped": reasons}, as_json)
     print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
-    if not done.added and not done.already:
-        first = done.dropped[0]
-        raise StoreError(
-            f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})"
-        )
+    if not report.added and not report.already:
+        first = report.dropped[0]
+        cause = f"{first.location}: {first.reason} ({first.value})"
+        raise StoreError(f"{source}: nothing in it could be stored; {cause}")
     if reasons.get(UNREADABLE_FILE):
-        raise StoreError(
-            f"{source}: {reasons[UNREADABLE_FILE]} of its files could not be read, see {out}/dropped.jsonl; "
-            "the rest is stored"
-        )
+        count = reasons[UNREADABLE_FILE]
+        lack = f"{count} of its files could not be read, see {out}/dropped.jsonl"
+        raise StoreError(f"{source}: {lack}; the rest is stored")
 
 
 def _print_added(
     out: Path,
-    done: "ImportReport | ExtractionReport",
+    report: "ImportReport | ExtractionReport",
     things: str,
     left_out: dict[str, dict[str, int]],
     as_json: bool,
 ) -> None:
     """Print what a store has got. left_out: its name in the JSON -> counts by reason."""
+    count = len(report.added)
     if as_json:
-        counts = {"added": len(done.added), "rows": done.rows, "already": done.already, **left_out}
+        counts = {"added": count, "rows": report.rows, "already": report.already, **left_out}
         print_data(json.dumps(counts))
-    else:
-        print_data(
-            f"{out}: added {len(done.added)} {things} ({done.rows} rows), {done.already} were there already"
-        )
+        return
+    new_items = f"added {count} {things} ({report.rows} rows)"
+    print_data(f"{out}: {new_items}, {report.already} were there already")
 
 
 @features.command()
@@ -143,19 +141,21 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
     from stepline.pipeline.sources import fetch_sources
     from stepline.records import count_reasons
 
+    # the videos, links fetched first
     settings = settings_from_options(options)
     with download_bar(None) as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
-        done = extract_to_store(files, out, settings, progress=progress, report=print_message)
-    reasons = count_reasons(done.omitted)
-    _print_added(out, done, "videos", {"omitted": reasons}, as_json)
+        extraction = extract_to_store(files, out, settings, progress=progress, report=print_message)
+
+    # what came of it
+    reasons = count_reasons(extraction.omitted)
+    _print_added(out, extraction, "videos", {"omitted": reasons}, as_json)
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
-    if not done.added and not done.already:
-        first = done.omitted[0]
-        raise MediaError(
-            f"none of {len(done.omitted)} videos has features; {first.id}: {first.reason} {first.value}"
-        )
+    if not extraction.added and not extraction.already:
+        first = extraction.omitted[0]
+        lack = f"none of {len(extraction.omitted)} videos has features"
+        raise MediaError(f"{lack}; {first.id}: {first.reason} {first.value}")
 
 
 @features.command()
@@ -174,29 +174,39 @@ def check(store: Path, as_json: bool) -> None:
     from stepline.features.import_files import DROPPED_NAME, read_dropped
     from stepline.records import count_reasons
 
+    # what the store holds
     opened = FeatureStore(store)
-    items, faults = opened.values(), list(opened.check())
+    items = opened.values()
+    faults = list(opened.check())
+    seconds = sum(item.rows / item.rate for item in items)
+    backbones = {item.backbone for item in items}
     contents = {
         "items": len(opened),
         "rows": sum(item.rows for item in items),
-        "hours": round(sum(item.rows / item.rate for item in items) / 3600, 2),
+        "hours": round(seconds / 3600, 2),
         "widths": list(opened.widths),
-        "backbones": sorted({item.backbone for item in items}),
+        "backbones": sorted(backbones),
         "faults": count_reasons(faults),
         "dropped": count_reasons(read_dropped(store / DROPPED_NAME)),
     }
-    if as_json:
-        print_data(json.dumps(contents))
-    else:
-        print_data("\n".join(f"{name:<10} {_plain(value)}" for name, value in contents.items()))
+
+    # the report, and the faults one by one
+    text = json.dumps(contents)
+    if not as_json:
+        lines = [f"{name:<10} {_plain(value)}" for name, value in contents.items()]
+        text = "\n".join(lines)
+    print_data(text)
     print_message(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
     sys.exit(1 if faults else 0)
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{count} x {reason}" for reason, count in value.items()) or "none"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        counts = [f"{count} x {reason}" for reason, count in value.items()]
+        return ", ".join(counts) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 @click.command()
@@ -216,14 +226,15 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     from stepline.errors import SettingsError
 
     sources = []
-    for given in datasets:
-        name, equals, path = given.partition("=")
+    for dataset in datasets:
+        name_and_splits, equals, path = dataset.partition("=")
         if not equals or not path:
             raise SettingsError(
-                f"{given!r}: write it as DATASET=PATH, for example youcook2=annotations.json"
+                f"{dataset!r}: write it as DATASET=PATH, for example youcook2=annotations.json"
             )
-        name, _, splits = name.partition(":")
-        sources.append(ExcludedSource(name, Path(path), tuple(filter(None, splits.split(",")))))
+        name, _, splits_text = name_and_splits.partition(":")
+        splits = tuple(filter(None, splits_text.split(",")))
+        sources.append(ExcludedSource(name, Path(path), splits))
     videos = collect_excluded(sources)
     write_excluded(videos, out)
     for name, count in (*videos.counts().items(), ("together", len(videos))):
@@ -281,8 +292,10 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
     from stepline.text_base import prepared_base
 
-    given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
-    overrides = [*options["overrides"], *given]
+    # what is asked
+    overrides = list(options["overrides"])
+    if options["variant"]:
+        overrides.append(f"match.variant={json.dumps(options['variant'])}")
     settings = load_settings(
         SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"]
     )
@@ -302,11 +315,10 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     )
     outcome = run(job)
     files = write_report(job, outcome)
-    print_data(
-        outcome.statistics.model_dump_json()
-        if options["as_json"]
-        else _sieve_swap_table(job, outcome)
-    )
+    if options["as_json"]:
+        print_data(outcome.statistics.model_dump_json())
+    else:
+        print_data(_sieve_swap_table(job, outcome))
     print_message(*(f"wrote {file}" for file in files))
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
     if lost:
@@ -327,19 +339,23 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
     from stepline.sieve_swap.videos import DATA_SUFFIXES
     from stepline.storage import write_record
 
+    # records as they are
     if len(videos) == 1:
         (source,) = videos
         inside = files_below(source) if source.is_dir() else [source]
         if any(file.suffix in DATA_SUFFIXES for file in inside) or not source.exists():
             return source, 0
     if any(path.suffix in DATA_SUFFIXES for path in videos):
-        raise SettingsError(
-            "VIDEOS: give one file or folder of records, or video files, not both; join records first"
-        )
-    heard, failed = out / RECORDS_FOLDER, 0
-    named = name_videos(find_videos(videos), heard)
+        rule = "give one file or folder of records, or video files, not both"
+        raise SettingsError(f"VIDEOS: {rule}; join records first")
+
+    # video files, which are heard here
+    records_folder = out / RECORDS_FOLDER
+    failed = 0
+    named = name_videos(find_videos(videos), records_folder)
     for identity, path in named.items():
-        if (heard / f"{identity}.json").is_file():
+        record_path = records_folder / f"{identity}.json"
+        if record_path.is_file():
             continue
         try:
             with progress_bars() as progress:
@@ -348,15 +364,13 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
             print_message(f"error: {error}")
             failed += 1
             continue
-        title = record.video.model_copy(
-            update={"id": identity, "title": path.stem.replace("_", " ")}
-        )
-        write_record(
-            record.model_copy(update={"id": identity, "video": title}), heard / f"{identity}.json"
-        )
+        title = path.stem.replace("_", " ")
+        video = record.video.model_copy(update={"id": identity, "title": title})
+        record = record.model_copy(update={"id": identity, "video": video})
+        write_record(record, record_path)
     if failed == len(named):
         raise MediaError(f"none of {len(named)} videos could be heard; see above")
-    return heard, failed
+    return records_folder, failed
 
 
 def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:

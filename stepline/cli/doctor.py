@@ -1,4 +1,4 @@
-"""What Stepline tells of itself: `doctor` (what is here, what is missing), `datasets` (what it
+"""What Stepline reports of itself: `doctor` (what is here, what is missing), `datasets` (what it
 reads), `completion`."""
 
 import importlib.util
@@ -20,7 +20,7 @@ from stepline.weights import Weights, known_weights
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for. detail: its version or path; cure: how to get it when it is
+    """One thing that was looked for. detail: its version or path. cure: how to get it when it is
     missing."""
 
     name: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 # distribution, module, what for, needed for the main job, how to get it
-PACKAGES = (
+PACKAGE_ROWS = (
     ("av", "av", "reads and writes video", True, "pip install av"),
     ("faster-whisper", "faster_whisper", "speech to text", True, "pip install faster-whisper"),
     (
@@ -65,7 +65,8 @@ PACKAGES = (
         "whisperx",
         "forced alignment of words",
         False,
-        "in an environment of its own, pip install -c constraints-whisperx.txt 'stepline[whisperx]'",
+        "in an environment of its own, "
+        "pip install -c constraints-whisperx.txt 'stepline[whisperx]'",
     ),
 )
 
@@ -77,21 +78,25 @@ def examine() -> tuple[Finding, ...]:
     program = Finding(
         "espeak-ng", "re-makes the spoken demo video", bool(speaker), False, speaker, cure
     )
-    return (*map(_package, PACKAGES), *map(_weights, known_weights().values()), program)
+    return (*map(_package, PACKAGE_ROWS), *map(_weights, known_weights().values()), program)
 
 
 def _package(row: tuple[str, str, str, bool, str]) -> Finding:
     distribution, module, purpose, needed, cure = row
-    found = importlib.util.find_spec(module) is not None
-    try:
-        detail = version(distribution) if found else ""
-    except PackageNotFoundError:
-        detail = "version unknown"
-    return Finding(distribution, purpose, found, needed, detail, cure)
+    is_here = importlib.util.find_spec(module) is not None
+    detail = ""
+    if is_here:
+        try:
+            detail = version(distribution)
+        except PackageNotFoundError:
+            detail = "version unknown"
+    return Finding(distribution, purpose, is_here, needed, detail, cure)
 
 
 def _weights(weights: Weights) -> Finding:
-    detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}" if weights.fetched else ""
+    detail = ""
+    if weights.fetched:
+        detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}"
     cure = f"stepline weights get {weights.name}"
     return Finding(
         weights.name, weights.role, weights.fetched, weights.need == "required", detail, cure
@@ -99,21 +104,22 @@ def _weights(weights: Weights) -> Finding:
 
 
 def as_text(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as lines for a person; the cure stands where something is missing."""
+    """Return the findings as lines for a person, with the cure where something is missing."""
     lines = [
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",
     ]
     for finding in findings:
-        mark = "ok     " if finding.found else ("MISSING" if finding.needed else "absent ")
-        detail = finding.detail if finding.found else finding.cure
-        lines.append(f"{mark} {finding.name:<24} {finding.purpose:<42} {detail}")
+        mark = "ok"
+        detail = finding.detail
+        if not finding.found:
+            mark = "MISSING" if finding.needed else "absent"
+            detail = finding.cure
+        lines.append(f"{mark:<7} {finding.name:<24} {finding.purpose:<42} {detail}")
     missing = [finding.name for finding in findings if finding.needed and not finding.found]
-    verdict = (
-        f"missing for the main job: {', '.join(missing)}"
-        if missing
-        else "everything the main job needs is here"
-    )
+    verdict = "everything the main job needs is here"
+    if missing:
+        verdict = f"missing for the main job: {', '.join(missing)}"
     return "\n".join([*lines, "", verdict])
 
 
@@ -127,9 +133,14 @@ def doctor(as_json: bool) -> None:
       stepline doctor
     """
     findings = examine()
-    tree = {"version": __version__, "findings": [asdict(finding) for finding in findings]}
-    print_data(json.dumps(tree, indent=2) if as_json else as_text(findings))
-    sys.exit(1 if any(finding.needed and not finding.found for finding in findings) else 0)
+    if as_json:
+        rows = [asdict(finding) for finding in findings]
+        tree = {"version": __version__, "findings": rows}
+        print_data(json.dumps(tree, indent=2))
+    else:
+        print_data(as_text(findings))
+    missing = [finding for finding in findings if finding.needed and not finding.found]
+    sys.exit(1 if missing else 0)
 
 
 @click.command()
@@ -163,4 +174,6 @@ def completion(context: click.Context, shell: str) -> None:
     from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
     kind = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell]
-    print_data(kind(context.find_root().command, {}, "stepline", "_STEPLINE_COMPLETE").source())
+    program = context.find_root().command
+    completer = kind(program, {}, "stepline", "_STEPLINE_COMPLETE")
+    print_data(completer.source())

@@ -21,12 +21,12 @@ from stepline.errors import SettingsError, SteplineError, error_line, missing_ex
 # at level DEBUG, as --debug sets it, every error comes with its trace
 log = logging.getLogger("stepline.cli")
 MEMORY_WORDS = ("OutOfMemory", "can't allocate memory", "failed to map segment")
-FAULT_EXIT_CODE = 70  # exit code of a fault of Stepline itself; EX_SOFTWARE of sysexits.h
+FAULT_EXIT_CODE = 70  # exit code of a fault of Stepline itself. EX_SOFTWARE of sysexits.h
 MAX_ERROR_CHARS = 400  # characters of a message that Stepline did not write
 # of the system's errors, those no user can cure
 OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})
 MIN_STACK_BYTES = 2**18  # bytes; with 2**17 the libraries of networks crash
-MIN_ADDRESS_BYTES = 3 * 2**29  # bytes of addresses; the main job ends well from 1.4 GB on
+MIN_ADDRESS_BYTES = 3 * 2**29  # bytes of addresses. The main job ends well from 1.4 GB on
 # of addresses, in addition to those that a command has from its start
 MIN_FREE_ADDRESS_BYTES = 800 * 2**20
 MIN_DATASET_ADDRESS_BYTES = 2560 * 2**20  # the same of `train`, `refine` and `sieve-swap`
@@ -40,7 +40,9 @@ def _system_limit(kind: str) -> float:
     import resource
 
     soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{kind}"))
-    return math.inf if soft == resource.RLIM_INFINITY else soft
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    return soft
 
 
 def check_address_space(job: str = "the main job", min_bytes: int = MIN_FREE_ADDRESS_BYTES) -> None:
@@ -61,7 +63,7 @@ class Group(click.Group):
     `print_error`."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        """Run the command that the arguments name; say what is wrong in one line."""
+        """Run the command that the arguments name. Say what is wrong in one line."""
         arguments = sys.argv[1:] if args is None else list(args)
         set_log_form("text")
         for stream in (sys.stdout, sys.stderr):
@@ -77,12 +79,12 @@ class Group(click.Group):
             sys.exit(print_error(error, _named_files(arguments)))
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
-        """Read the arguments; what is said of wrong ones can be shown."""
+        """Read the arguments. What is said of wrong ones can be shown."""
         with _shown_usage():
             return super().make_context(*arguments, **extra)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; a keyboard's interrupt ends it with a line and exit code 130."""
+        """Run the command. A keyboard's interrupt ends it with a line and exit code 130."""
         try:
             with _shown_usage():
                 return super().invoke(context)
@@ -93,7 +95,7 @@ class Group(click.Group):
 
 QUIET_KEY = "stepline.quiet"  # in a context's notes
 LogForm: TypeAlias = Literal["text", "json"]
-_log_form: LogForm = "text"  # of this process's talk on stderr; `--log-format` sets it
+_log_form: LogForm = "text"  # of this process's talk on stderr. `--log-format` sets it
 
 
 def set_log_form(form: LogForm) -> None:
@@ -114,15 +116,15 @@ def is_quiet() -> bool:
 
 
 def time_stamp(seconds: float | None = None) -> str:
-    """Return a time as ISO 8601 writes it, with the zone. seconds: since 1970; None: now."""
+    """Return a time as ISO 8601 writes it, with the zone. seconds: since 1970. None: now."""
     moment = time.time() if seconds is None else seconds
     return datetime.fromtimestamp(moment).astimezone().isoformat(timespec="seconds")
 
 
 def print_message(*lines: str, urgent: bool = False, level: str | None = None) -> None:
-    """Print lines on stderr, where what is no data goes; after --quiet only urgent ones.
+    """Print lines on stderr, where what is no data goes. After --quiet only urgent ones.
 
-    level: in a log of JSON; None: "warning" of urgent ones, "info" of others.
+    level: in a log of JSON. None: "warning" of urgent ones, "info" of others.
     """
     if is_quiet() and not urgent:
         return

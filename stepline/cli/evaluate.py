@@ -66,31 +66,40 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     from stepline.errors import DatasetError
     from stepline.evaluate.benchmarks import evaluate as scored
 
+    # what there is to know without predictions
     if benchmark is None:
         print_data(list_benchmarks(), end="")
         return
-    predictions, reference = options["predictions"], options["reference"]
+    predictions = options["predictions"]
+    reference = options["reference"]
     if predictions is None and reference is None:
         print_data(describe_benchmark(benchmark), end="")
         return
     if predictions is None or reference is None:
         lacking = "--predictions" if predictions is None else "--reference"
         raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
+
+    # the scores of one system or two
     named = {name: options[name] for name in ("convention", "subset", "cut")}
     scores = scored(benchmark, predictions, reference, **named)
-    other = (
-        scored(benchmark, options["against"], reference, **named) if options["against"] else None
-    )
+    other = None
+    if options["against"]:
+        other = scored(benchmark, options["against"], reference, **named)
     from stepline.evaluate import report
 
     if options["cut"] is not None:
         _require_cut(scores, other)
+
+    # the report
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
-    made = report.report(scores, **bootstrap)
-    compared = report.compare(scores, other, **bootstrap) if other is not None else None
-    print_data((report.as_json if options["as_json"] else report.as_table)(made, compared), end="")
+    score_report = report.report(scores, **bootstrap)
+    comparison = None
+    if other is not None:
+        comparison = report.compare(scores, other, **bootstrap)
+    as_text = report.as_json if options["as_json"] else report.as_table
+    print_data(as_text(score_report, comparison), end="")
     if options["per_video"] is not None:
-        report.write_per_video(made, options["per_video"])
+        report.write_per_video(score_report, options["per_video"])
         print_message(f"wrote {options['per_video']}")
 
 
@@ -99,7 +108,9 @@ def _require_cut(scores: "Scores", other: "Scores | None") -> None:
     from stepline.datasets.predictions import CUT_RULE
     from stepline.errors import DatasetError
 
-    notes = [*scores.notes, *(other.notes if other is not None else ())]
+    notes = list(scores.notes)
+    if other is not None:
+        notes += other.notes
     if not any(CUT_RULE in note for note in notes):
         fields = "proposal_score, sentence_score and pred_event_count"
         raise DatasetError(f"--cut pdvc: no prediction has PDVC's {fields}; leave --cut out")
@@ -110,10 +121,10 @@ def list_benchmarks() -> str:
     from stepline.evaluate.benchmarks import BENCHMARKS
 
     width = max(map(len, BENCHMARKS))
-    lines = [
-        f"{row.name:<{width}}  {row.what} ({', '.join(row.conventions)})"
-        for row in BENCHMARKS.values()
-    ]
+    lines = []
+    for row in BENCHMARKS.values():
+        conventions = ", ".join(row.conventions)
+        lines.append(f"{row.name:<{width}}  {row.what} ({conventions})")
     return "\n".join(lines) + "\n"
 
 
@@ -129,15 +140,16 @@ def describe_benchmark(name: str) -> str:
         f"  reference    {row.reference}",
         f"  predictions  {row.predictions}",
         f"  default      {row.default}: {row.why}",
-        *(f"  {name:<11}  {convention.rule}" for name, convention in row.conventions.items()),
     ]
+    for convention_name, convention in row.conventions.items():
+        lines.append(f"  {convention_name:<11}  {convention.rule}")
     return "\n".join(lines) + "\n"
 
 
 PREDICTED_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
-DENSE = ("youcook2", "tasty")  # what a network that describes answers
-JUDGED = ("htm-align", "vnd")  # what a detector of visual narrations answers
-NAMED = 5  # missing videos that the terminal names; all are in the file
+DESCRIBED_BENCHMARKS = ("youcook2", "tasty")  # what a network that describes answers
+DETECTED_BENCHMARKS = ("htm-align", "vnd")  # what a detector of visual narrations answers
+MAX_NAMED_VIDEOS = 5  # missing videos that the terminal names. All are in the file
 
 
 # What `predict` and `calibrate` take.
@@ -153,7 +165,9 @@ benchmark_options = combine_options(
 
 
 @click.command()
-@click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE, "vnd")))
+@click.argument(
+    "benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DESCRIBED_BENCHMARKS, "vnd"))
+)
 @click.option("--aligner", type=PATH_TYPE, help="A trained network that places texts.")
 @click.option("--model", type=PATH_TYPE, help="youcook2, tasty: a network that describes.")
 @click.option(
@@ -185,21 +199,27 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     """
     from stepline.locks import lock_output
 
+    # what kind of network answers
     answers = {
         "aligner": (PREDICTED_BENCHMARKS, _placed),
-        "model": (DENSE, _described),
-        "detector": (JUDGED, _judged),
+        "model": (DESCRIBED_BENCHMARKS, _described),
+        "detector": (DETECTED_BENCHMARKS, _judged),
     }
     able = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
-    given = [name for name in answers if options[name] is not None]
-    if len(given) != 1 or given[0] not in able:
+    networks = [name for name in answers if options[name] is not None]
+    if len(networks) != 1 or networks[0] not in able:
+        able_options = " or ".join(f"--{name}" for name in able)
         others = ", ".join(f"--{name}" for name in answers if name not in able)
-        raise SettingsError(
-            f"{benchmark} is answered by --{' or --'.join(able)}; give one, and leave {others} out"
-        )
+        cure = f"give one, and leave {others} out"
+        raise SettingsError(f"{benchmark} is answered by {able_options}; {cure}")
+    (network,) = networks
+    _, answer = answers[network]
+
+    # the answers, and what has none
     with lock_output(out.with_name(f".{out.name}.lock"), out):
-        count, missing = answers[given[0]][1](benchmark, out, options)
-        total = f"{count + len(missing)} {'clips' if benchmark == 'vnd' else 'videos'}"
+        count, missing = answer(benchmark, out, options)
+        noun = "clips" if benchmark == "vnd" else "videos"
+        total = f"{count + len(missing)} {noun}"
         print_message(f"wrote {out}: {count} of {total}")
         _tell_missing(missing, out)
     if missing and not allow_missing:
@@ -208,18 +228,18 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 
 
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that places texts; return how many videos are in the file, and why
+    """Answer with a network that places texts. Return how many videos are in the file, and why
     others are not."""
     from stepline.nasva.benchmarks import write_answers as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
-    asked, loaded, given = _inputs(benchmark, options)
-    answered = answer(benchmark, asked, loaded, given, out, settings)
-    return answered.count, answered.missing
+    questions, loaded, inputs = _inputs(benchmark, options)
+    answers = answer(benchmark, questions, loaded, inputs, out, settings)
+    return answers.count, answers.missing
 
 
 def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that describes; return how many videos are in the file, and why others
+    """Answer with a network that describes. Return how many videos are in the file, and why others
     are not."""
     from stepline.procx.benchmark import benchmark_videos
     from stepline.procx.benchmark import write_predictions as answer
@@ -230,26 +250,29 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
     settings = settings_from_options({**options, "model": None}).procx
-    loaded, features = load_model(options["model"]), StoredFeatures(options["features"])
-    spoken = None
+
+    # the network, and what it reads
+    loaded = load_model(options["model"])
+    features = StoredFeatures(options["features"])
+    speech = None
     if options["transcripts"]:
         settings = settings.model_copy(update={"speech": True})
-        records = read_records(options["transcripts"])
-        spoken = {
-            record.video.id: record.transcript
-            for record in records
-            if record.transcript is not None
-        }
+        speech = {}
+        for record in read_records(options["transcripts"]):
+            if record.transcript is not None:
+                speech[record.video.id] = record.transcript
+
+    # the answers
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    answered = answer(questions.questions, loaded, features, out, settings, speech=spoken)
-    steps = sum(len(record.steps) for record in answered.by_id.values())
+    answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
+    steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are told")
-    return answered.count, answered.missing
+    return answers.count, answers.missing
 
 
 def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a detector of visual narrations; return how many items are in the file, and why
+    """Answer with a detector of visual narrations. Return how many items are in the file, and why
     others are not."""
     from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
@@ -258,22 +281,28 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     from stepline.training.benchmark_answers import StoredFeatures
     from stepline.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
 
+    # the detector, and what it sees
     loaded = load_for_benchmarks(options["detector"])
     if loaded.sees_frames:
         videos = name_videos(find_videos([options["features"]]), options["features"])
-        read: Any = partial(_find_video, videos)
+        source: Any = partial(_find_video, videos)
     else:
-        read = StoredFeatures(options["features"]).read
+        source = StoredFeatures(options["features"]).read
     if benchmark == "vnd":
-        clips = answer_clips(read_clips(options["reference"]), loaded, read, out)
+        clips = answer_clips(read_clips(options["reference"]), loaded, source, out)
         return clips.count, clips.missing
-    asked = benchmark_questions("htm-align", options["reference"], options["subset"]).questions
+
+    # the sentences of the benchmark, and when they are said
+    questions = benchmark_questions("htm-align", options["reference"], options["subset"]).questions
     transcript = read_transcript(options["reference"])
-    spoken = {
-        one.id: times for one in asked if (times := spoken_times(transcript, one.id)) is not None
-    }
-    texts = {one.id: one.texts for one in asked}
-    sentences = answer_sentences(texts, spoken, loaded, read, out)
+    texts = {}
+    times = {}
+    for question in questions:
+        texts[question.id] = question.texts
+        sentence_times = spoken_times(transcript, question.id)
+        if sentence_times is not None:
+            times[question.id] = sentence_times
+    sentences = answer_sentences(texts, times, loaded, source, out)
     return sentences.count, sentences.missing
 
 
@@ -281,9 +310,8 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
     """Return the file of a video, for a detector of frames. Raises StoreError where there is
     none."""
     if video not in videos:
-        raise StoreError(
-            f"{video}: no such video in --features, which names videos for a detector of frames; add it"
-        )
+        lack = "no such video in --features, which names videos for a detector of frames"
+        raise StoreError(f"{video}: {lack}; add it")
     return videos[video]
 
 
@@ -309,8 +337,8 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     from stepline.nasva.fit_calibration import calibrate as fit
 
     settings = settings_from_options(options).nasva.aligner
-    asked, loaded, given = _inputs(benchmark, options)
-    quality, missing = fit(benchmark, asked, loaded, given, settings)
+    questions, loaded, inputs = _inputs(benchmark, options)
+    quality, missing = fit(benchmark, questions, loaded, inputs, settings)
     _tell_missing(missing, None)
     if as_json:
         print_data(json.dumps(asdict(quality)))
@@ -325,44 +353,44 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return what is asked, the network, and what stands for the encoders; a wrong path is told
+    """Return what is asked, the network, and what stands for the encoders. A wrong path is told
     before any work."""
     from stepline.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
     from stepline.nasva.checkpoint import load_aligner
     from stepline.training.benchmark_answers import StoredFeatures
 
     loaded = load_aligner(options["aligner"])
-    given = BenchmarkInputs(
-        StoredFeatures(options["features"]), TextVectors(options["texts"], loaded)
-    )
+    features = StoredFeatures(options["features"])
+    vectors = TextVectors(options["texts"], loaded)
+    inputs = BenchmarkInputs(features, vectors)
     questions = benchmark_questions(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    return questions.questions, loaded, given
+    return questions.questions, loaded, inputs
 
 
 def _tell_unasked(reasons: dict[str, int]) -> None:
-    print_message(
-        *(
-            f"not asked: {count} videos of the reference: {reason}"
-            for reason, count in reasons.items()
-        )
-    )
+    lines = []
+    for reason, count in reasons.items():
+        lines.append(f"not asked: {count} videos of the reference: {reason}")
+    print_message(*lines)
 
 
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
     from stepline.atomic_files import remove_file, write_atomic
 
-    print_message(*(f"missing: {id}: {reason}" for id, reason in list(missing.items())[:NAMED]))
-    if len(missing) > NAMED:
-        print_message(f"missing: {len(missing) - NAMED} more")
+    lines = [f"missing: {id}: {reason}" for id, reason in missing.items()]
+    print_message(*lines[:MAX_NAMED_VIDEOS])
+    if len(missing) > MAX_NAMED_VIDEOS:
+        print_message(f"missing: {len(missing) - MAX_NAMED_VIDEOS} more")
     if out is None:
         return
     file = out.with_name(f"{out.name}.missing.json")
-    if missing:
-        write_atomic(file, json.dumps(missing, indent=1, ensure_ascii=False) + "\n")
-        print_message(f"wrote {file}")
-    else:
+    if not missing:
         remove_file(file)
+        return
+    text = json.dumps(missing, indent=1, ensure_ascii=False) + "\n"
+    write_atomic(file, text)
+    print_message(f"wrote {file}")
 
 
 @click.command("export-onnx")

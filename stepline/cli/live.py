@@ -105,7 +105,7 @@ def live(source: str, **options: Any) -> None:
 
 @contextmanager
 def _stop_at_interrupt() -> "Iterator[threading.Event]":
-    """Yield what the first Ctrl-C sets; the second ends the process as ever."""
+    """Yield what the first Ctrl-C sets. The second ends the process as ever."""
     stop = threading.Event()
     usual = signal.getsignal(signal.SIGINT)
 

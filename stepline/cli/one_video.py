@@ -58,7 +58,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
     With --captions, print what they say, cleaned and in sentences.
     """
-    from stepline.outputs import TRANSCRIPTS
+    from stepline.outputs import TRANSCRIPT_FORMATS
     from stepline.pipeline import batch
 
     settings = settings_from_options(options)
@@ -75,7 +75,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     print_warnings(record)
     if record.transcript and record.transcript.language:
         print_message(f"language: {record.transcript.language}")
-    print_data(TRANSCRIPTS[form](record), end="")
+    print_data(TRANSCRIPT_FORMATS[form](record), end="")
 
 
 @click.command()
@@ -125,6 +125,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     from stepline.pipeline.ground_texts import ground_texts, read_order
     from stepline.storage import to_json
 
+    # the settings, and the order of the lines
     order = options["order"]
     is_setting = order in (None, "none", "given")
     settings = settings_from_options({**options, "order": order if is_setting else None})
@@ -137,6 +138,8 @@ def ground(source: "VideoArgument", **options: Any) -> None:
         before = np.array(graph.before)
     elif not is_setting:
         before = read_order(Path(order), len(texts))
+
+    # the lines, placed
     with open_only_video(source, settings) as request:
         record = ground_texts(
             request.path,
@@ -192,7 +195,8 @@ def judge(
     if detector is not None:
         overrides.append(f"judge.detector={json.dumps(detector)}")
     settings = settings_from_options({**options, "overrides": overrides})
-    witness, check = settings.vision.witness, None
+    witness = settings.vision.witness
+    check = None
     if count is None:
         if people is not None:
             raise SettingsError(
@@ -231,17 +235,21 @@ def _judgement_json(record: "Record", check: "SentenceCheck | None") -> str:
 
 
 def _judgement_table(record: "Record", check: "SentenceCheck | None") -> str:
-    """Return a line a sentence, and after them how well judge, model and people agree."""
+    """Return a line per sentence, and after them how well judge, model and people agree."""
     from stepline.outputs.text import clock
 
     lines = []
     for number, sentence in enumerate(record.sentences):
-        line = f"  {clock(sentence.span.start):>7}"
-        line += "    – " if sentence.shown is None else f"  {sentence.shown:4.0%}"
+        probability = "  – "
+        if sentence.shown is not None:
+            probability = f"{sentence.shown:4.0%}"
+        line = f"  {clock(sentence.span.start):>7}  {probability}"
         if check is not None:
-            line += f"  {check.answers.get(number, ''):<9}"
+            answer = check.answers.get(number, "")
+            line += f"  {answer:<9}"
         lines.append(f"{line}  {sentence.text}")
-    for row in check.agreements if check is not None else ():
+    agreements = check.agreements if check is not None else ()
+    for row in agreements:
         people = ", ".join(row.people)
         kappa = f"Cohen's kappa {row} over {row.texts} sentences"
         lines.append(f"{row.question}: {kappa} by {people}")
@@ -259,21 +267,25 @@ def _check_sentences(
     from stepline.pipeline.part import part_info
     from stepline.vision_language.pictures import question_pictures
 
+    # what people say, and the pictures that the model sees
     answers = read_people(people, record) if people is not None else ()
-    duration = part_info(probe(request.path, settings.media), request.part).duration
-    start, witness = request.start, settings.vision.witness
+    info = part_info(probe(request.path, settings.media), request.part)
+    witness = settings.vision.witness
     read_pictures = question_pictures(
-        request.path, witness, duration=duration, start=start, media=settings.media
+        request.path, witness, duration=info.duration, start=request.start, media=settings.media
     )
-    pictures = VideoPictures(read_pictures, duration, start)
+    pictures = VideoPictures(read_pictures, info.duration, request.start)
+
+    # what the model says
     check = check_sentences(record, count, pictures, witness, people=answers)
     print_message(*check.asking.notes)
     if check.asking.server:
-        spent = f"{check.asking.requests} requests, about {check.asking.tokens} tokens"
-        seconds = ", ".join(f"{second:.1f}" for second in check.asking.pictures.get(record.id, ()))
+        asking = check.asking
+        cost = f"{asking.requests} requests, about {asking.tokens} tokens"
+        seconds = ", ".join(f"{second:.1f}" for second in asking.pictures.get(record.id, ()))
         print_message(
-            f"{check.asking.answered} of {check.asking.texts} sentences looked at in {spent}",
-            f"pictures went to {check.asking.server}: those at {seconds} s",
+            f"{asking.answered} of {asking.texts} sentences looked at in {cost}",
+            f"pictures went to {asking.server}: those at {seconds} s",
         )
     return check
 
@@ -281,19 +293,23 @@ def _check_sentences(
 def check_as_json(check: "SentenceCheck") -> dict[str, Any]:
     """Return what JSON says of a vision-language model's look at some sentences."""
     asking = check.asking
+    answers = {str(number): answer for number, answer in sorted(check.answers.items())}
+    agreements = []
+    for row in check.agreements:
+        fields = asdict(row)
+        for key, value in fields.items():
+            if value != value:  # NaN is no JSON
+                fields[key] = None
+        agreements.append(fields)
     return {
         "witness": {
             "server": asking.server,
             "requests": asking.requests,
             "tokens": asking.tokens,
             "pictures": list(itertools.chain(*asking.pictures.values())),
-            "said": {str(number): answer for number, answer in sorted(check.answers.items())},
+            "said": answers,
         },
-        "agreement": [
-            # NaN is no JSON
-            {key: None if value != value else value for key, value in asdict(row).items()}
-            for row in check.agreements
-        ],
+        "agreement": agreements,
     }
 
 
@@ -307,10 +323,10 @@ def _find_steps(
 
     offer_weights()
     opened = open_only_video(video, settings, out, options["captions"], part_from_options(options))
+    outputs = OutputOptions(out, ("json",))
     with opened as request, progress_bars() as progress:
-        return request, run_video(
-            request, settings, OutputOptions(out, ("json",)), progress=progress
-        ).record
+        result = run_video(request, settings, outputs, progress=progress)
+        return request, result.record
 
 
 def why_nobody_judged(record: "Record") -> str:
@@ -318,8 +334,9 @@ def why_nobody_judged(record: "Record") -> str:
     if record.transcript is None or not record.transcript.sentences:
         return "nobody: nothing is said"
     language = record.transcript.language
-    foreign = language is not None and not language.lower().startswith("en")
-    return "nobody: not English, and no --detector" if foreign else "nobody: there is no picture"
+    if language is not None and not language.lower().startswith("en"):
+        return "nobody: not English, and no --detector"
+    return "nobody: there is no picture"
 
 
 @click.command()
@@ -359,12 +376,14 @@ def summarize(
 
     limits = read_length(length)
     settings = settings_from_options(options)
-    network = None if summarizer is None else load_summarizer(summarizer, settings.vision)
+    network = None
+    if summarizer is not None:
+        network = load_summarizer(summarizer, settings.vision)
     request, record = _find_steps(video, out, settings, options)
-    with progress_bars() as progress:
-        importance = (
-            None if network is None else score_seconds(record, request, settings, network, progress)
-        )
+    importance = None
+    if network is not None:
+        with progress_bars() as progress:
+            importance = score_seconds(record, request, settings, network, progress)
     summary = write_summary(record, request.path, out, limits, importance)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
     print_message(*(f"wrote {file}" for file in summary.files))
@@ -390,7 +409,8 @@ def _summary_table(summary: "Summary") -> str:
     from stepline.outputs.text import clock, step_line
 
     count = len(summary.segments)
-    lines = [f"{summary.duration:.1f} s in {count} segment{'' if count == 1 else 's'}", ""]
+    noun = "segment" if count == 1 else "segments"
+    lines = [f"{summary.duration:.1f} s in {count} {noun}", ""]
     for segment in summary.segments:
         texts = "; ".join(step_line(step) for step in segment.steps)
         lines.append(f"  {clock(segment.span.start)} – {clock(segment.span.end)}  {texts}")
@@ -398,17 +418,15 @@ def _summary_table(summary: "Summary") -> str:
 
 
 def _summary_json(summary: "Summary") -> str:
-    rows = [
-        {
+    rows = []
+    for segment in summary.segments:
+        steps = [{"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps]
+        row = {
             "start": segment.span.start,
             "end": segment.span.end,
             "value": round(segment.value, 4),
-            "steps": [
-                {"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps
-            ],
+            "steps": steps,
         }
-        for segment in summary.segments
-    ]
-    return json.dumps(
-        {"seconds": round(summary.duration, 3), "segments": rows}, ensure_ascii=False, indent=2
-    )
+        rows.append(row)
+    tree = {"seconds": round(summary.duration, 3), "segments": rows}
+    return json.dumps(tree, ensure_ascii=False, indent=2)

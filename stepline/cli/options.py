@@ -43,7 +43,9 @@ class VideoPath(click.Path):
         """Return a Path, or the address."""
         from stepline.pipeline.sources import is_link
 
-        return value if is_link(str(value)) else super().convert(value, param, ctx)
+        if is_link(str(value)):
+            return value
+        return super().convert(value, param, ctx)
 
 
 class StorePath(click.Path):
@@ -51,7 +53,9 @@ class StorePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a Path, or the address."""
-        return value if "://" in str(value) else super().convert(value, param, ctx)
+        if "://" in str(value):
+            return value
+        return super().convert(value, param, ctx)
 
 
 VIDEO_TYPE = VideoPath(path_type=Path)
@@ -96,7 +100,7 @@ class PluginChoice(click.Choice[str]):
 
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
-    """Return the option that says where to write; without a default it must be given."""
+    """Return the option that says where to write. Without a default it must be given."""
     presence: dict[str, Any] = {"required": True}
     if default is not None:
         presence = {"default": Path(default), "show_default": True}
@@ -107,7 +111,7 @@ run_option = out_option("Folder of the run.")  # of every training
 
 
 def lock_out_folder(command: F) -> F:
-    """Have a command hold its folder --out from begin to end; a second run there is told whose it
+    """Have a command hold its folder --out from begin to end. A second run there is told whose it
     is.
 
     Of the processes that torchrun starts, the first holds it for all.
@@ -213,7 +217,7 @@ def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
     set_device(value, context.meta.get(COMPUTE_KEY, "auto"))
 
 
-# Of every command that trains a network, or runs one; it decides for the whole process, no command
+# Of every command that trains a network, or runs one. It decides for the whole process, no command
 # passes it on.
 device_option = click.option(
     "--device",
@@ -239,7 +243,7 @@ device_options: Callable[[F], F] = combine_options(
 
 
 def read_seconds(text: str) -> float | None:
-    """Return the seconds of "80", "1:20" or "0:01:20.5"; None for anything else."""
+    """Return the seconds of "80", "1:20" or "0:01:20.5". None for anything else."""
     if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
         return None
     return float(
@@ -259,7 +263,7 @@ part_options: Callable[[F], F] = combine_options(
 
 
 def part_from_options(options: dict[str, Any]) -> "Span | None":
-    """Return the part of the video that --from and --to name; None where neither is given."""
+    """Return the part of the video that --from and --to name. None where neither is given."""
     from stepline.errors import SettingsError
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
@@ -321,6 +325,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
 
+    # options that are settings by another name
     shorthand = {
         "asr.model": options.get("model"),
         "asr.language": options.get("language"),
@@ -338,6 +343,8 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     for key, value in shorthand.items():
         if value is not None:
             overrides.append(f"{key}={json.dumps(str(value))}")
+
+    # options that are more than one value
     if options.get("audio_track") is not None:
         overrides.append(f"media.audio_track={options['audio_track']}")
     if options.get("translate"):
@@ -354,7 +361,7 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
-    """Return the options --verbose, --quiet and --log-format; hidden: where the help of the command above has
+    """Return the options --verbose, --quiet and --log-format. hidden: where the help of the command above has
     them."""
 
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -420,7 +427,7 @@ def serve_until_stopped(
     goodbye: str,
     browse: bool = False,
 ) -> None:
-    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address};
+    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}.
     goodbye: at the end."""
     try:
         server = _start_server(start, port)

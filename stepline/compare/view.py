@@ -17,7 +17,7 @@ from stepline.compare.procedure import (
     TaskComparison,
 )
 from stepline.outputs.html import media_link
-from stepline.outputs.text import WARNING, clock, one_line, sentence_case
+from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
 
 MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
 
@@ -84,9 +84,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> ComparisonView:
 def step_text(step: ProcedureStep) -> str:
     """Return the words of a step on one line, with a mark where it is to be avoided."""
     text = sentence_case(one_line(step.text))
-    if step.kind == "avoid":
-        return WARNING + text
-    return text
+    return WARNING_MARK + text if step.kind == "avoid" else text
 
 
 class _ViewBuilder:

@@ -39,9 +39,9 @@ def page_html(
 ) -> str:
     """Return a page as HTML.
 
-    text: its template. style: what it adds to the shared one; None of a page that a server gives,
+    text: its template. style: what it adds to the shared one. None of a page that a server gives,
     whose styles are `sheets` and whose policy is the server's. script: its only one. language: of its
-    texts. answers, linked_pictures: as of `policy`. footer: its last line; empty: none. values: what
+    texts. answers, linked_pictures: as of `policy`. footer: its last line. empty: none. values: what
     the template names.
     """
     from markupsafe import Markup
@@ -72,16 +72,19 @@ def policy(
     """Return a Content-Security-Policy: this script, this style, pictures inside the page, the
     video next to it.
 
-    answers: the script may send to the server that gave the page, and to nobody else.
+    answers: the script may send to the server that gave the page, and to no one else.
     linked_pictures: pictures may be files next to the page.
     """
-    scripts = f"script-src '{_hash(script)}'; " if script is not None else ""
-    connect = "connect-src 'self'; " if answers else ""
+    directives = ["default-src 'none'"]
+    if script is not None:
+        directives.append(f"script-src '{_hash(script)}'")
+    directives.append(f"style-src '{_hash(style)}'")
+    if answers:
+        directives.append("connect-src 'self'")
     pictures = "data: 'self' file:" if linked_pictures else "data:"
-    return (
-        f"default-src 'none'; {scripts}style-src '{_hash(style)}'; {connect}img-src {pictures}; "
-        "media-src 'self' file: blob:; base-uri 'none'; form-action 'none'"
-    )
+    directives.append(f"img-src {pictures}")
+    directives += ["media-src 'self' file: blob:", "base-uri 'none'", "form-action 'none'"]
+    return "; ".join(directives)
 
 
 @functools.cache
@@ -117,8 +120,11 @@ def _file(name: str) -> str:
 
 def _without_controls(value: object) -> object:
     # not Markup, which is Stepline's own
-    return CONTROL_PATTERN.sub("", value) if type(value) is str else value
+    if type(value) is str:
+        return CONTROL_PATTERN.sub("", value)
+    return value
 
 
 def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

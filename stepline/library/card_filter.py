@@ -46,7 +46,7 @@ class CardFilter:
 
 
 def matching_names(library: CorrectedLibrary, card_filter: CardFilter) -> frozenset[str] | None:
-    """Return the names of the record files of the videos that fit; None where every video does."""
+    """Return the names of the record files of the videos that fit. None where every video does."""
     if card_filter.asks_nothing:
         return None
     names = set()

@@ -43,7 +43,7 @@ from stepline.weights import sha256
 
 VideoState: TypeAlias = Literal["new", "corrected"]
 
-MAX_RECORDS_IN_MEMORY = 64  # videos that were used last; a record takes about 1 MB
+MAX_RECORDS_IN_MEMORY = 64  # videos that were used last. A record takes about 1 MB
 MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
@@ -100,7 +100,7 @@ class CurrentRecord:
 
 
 def video_id(name: str) -> str:
-    """Return the id of the record in a file; name: its path below the library's folder."""
+    """Return the id of the record in a file. name: its path below the library's folder."""
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:12]
 
@@ -121,7 +121,7 @@ def check_place(path: Path, allowed: Sequence[Path]) -> None:
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
-    """Return a library that will only be read; None where nobody has corrected anything."""
+    """Return a library that will only be read. None where no one has corrected anything."""
     if not (folder / DATABASE_FILE).is_file():
         return None
     return CorrectedLibrary(folder, reads_only=True)
@@ -202,6 +202,8 @@ class CorrectedLibrary:
             stamps = self._record_folder.files()
             if stamps == self._stamps:
                 return
+
+            # only records that are new or changed are read
             cards: dict[LibraryVideo, VideoCard | None] = {}
             videos = {}
             for name, stamp in stamps.items():
@@ -244,7 +246,7 @@ class CorrectedLibrary:
         return self._current(self.video(id))
 
     def corrected_record(self, name: str) -> Record:
-        """Return the corrected record of a file; name: its path below the library's folder."""
+        """Return the corrected record of a file. name: its path below the library's folder."""
         stamp = _present_stamp(self.folder / name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it has gone; search again")
@@ -263,7 +265,7 @@ class CorrectedLibrary:
             return current
 
     def _changed_record(self, video: LibraryVideo, before: CurrentRecord | None) -> CurrentRecord:
-        """Return both records with the present corrections; before: those of the same file."""
+        """Return both records with the present corrections. before: those of the same file."""
         has_step_corrections = False
         if before is not None and before.has_step_corrections:
             machine = before.machine  # a correction leaves it as it is
@@ -294,9 +296,9 @@ class CorrectedLibrary:
         return int(rows[0][0])
 
     def correct(self, id: str, correction: Correction) -> int:
-        """Keep a correction and return the video's revision; sent twice, it counts once.
+        """Keep a correction and return the video's revision. Sent twice, it counts once.
 
-        It is on disk when this returns. Raises ConflictError where somebody else changed the same
+        It is on disk when this returns. Raises ConflictError where someone else changed the same
         fields since, RecordChangedError where it names another record than the present one,
         StoreError where it does not fit the video.
         """
@@ -313,7 +315,7 @@ class CorrectedLibrary:
             if correction.record not in ("", current.stamp):
                 raise RecordChangedError
             if earlier and not current.has_step_corrections:
-                # Somebody may have corrected steps meanwhile, maybe of another record.
+                # Someone may have corrected steps meanwhile, maybe of another record.
                 row = self.database.row(MACHINE_RECORD_QUERY, id)
                 if row is not None and row[0] != to_json(record):
                     raise RecordChangedError
@@ -332,7 +334,7 @@ class CorrectedLibrary:
     # ---------------------------------------------------------------- files
 
     def resolve_allowed(self, path: Path) -> Path:
-        """Return a path without links; a relative one is below the library's folder.
+        """Return a path without links. A relative one is below the library's folder.
 
         Raises StoreError for a path outside of the library and of the folders that are allowed.
         """
@@ -343,7 +345,7 @@ class CorrectedLibrary:
         raise StoreError(f"{path}: {reason}; move it, or allow its folder")
 
     def media_file(self, id: str, video: Video) -> Path | None:
-        """Return the file of a video, `video` in its record; None where it is not found.
+        """Return the file of a video, `video` in its record. None where it is not found.
 
         It is a video by its name, in the library or in an allowed folder. With another name, or
         elsewhere, it must have the bytes that the record names: a record that a stranger wrote
@@ -353,6 +355,8 @@ class CorrectedLibrary:
         if name is None:
             return None
         beside = (self.folder / self.video(id).name).parent
+
+        # next to the record, in the library, or where the record says
         paths = [
             beside / name,
             self.folder / name,

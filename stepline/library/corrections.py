@@ -1,6 +1,6 @@
 """Corrections of a record by people, kept as edits next to the machine's record.
 
-Nothing is ever overwritten. A video has a list of corrections; its length is the revision.
+Nothing is ever overwritten. A video has a list of corrections. Its length is the revision.
 `corrected` applies those that are not undone to the machine's record. `check_correction` checks
 whether one more fits. An undo is a correction too, and a redo is the undo of it. Two edits are
 independent where they touch different fields or steps: then either order gives the same record.
@@ -143,7 +143,7 @@ class Correction(FrozenModel):
 
 
 class ConflictError(StoreError):
-    """Somebody else changed the same field of the same step since; `theirs` are those
+    """Someone else changed the same field of the same step since. `theirs` are those
     corrections."""
 
     def __init__(self, theirs: Sequence[Correction], places: Iterable[Place]) -> None:
@@ -166,7 +166,7 @@ class CorrectedRecord:
     """A record with its corrections. machine: by step id, the machine's value of each field that
     differs.
 
-    A deleted step is in `machine` with all its fields; a step that a person added is not.
+    A deleted step is in `machine` with all its fields. A step that a person added is not.
     """
 
     record: Record
@@ -177,6 +177,7 @@ class CorrectedRecord:
 def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRecord:
     """Return the record with those corrections that are not undone. Raises StoreError where they
     are not its own."""
+    # the edits that are not undone, in their order
     steps = _StepTable(record, _anchors(record, corrections))
     video = record.video
     for correction in active_corrections(corrections):
@@ -186,12 +187,17 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
             else:
                 steps.apply(edit)
     arranged = steps.arranged()
+
+    # where the machine's record differs from what people made of it
     current = {step.id: step_fields(step) for step in arranged}
     machine: dict[str, dict[str, JsonValue]] = {}
     for step in record.steps:
-        for field, value in step_fields(step).items():
-            if step.id not in current or current[step.id][field] != value:
-                machine.setdefault(step.id, {})[field] = value
+        fields = step_fields(step)
+        if step.id in current:
+            now = current[step.id]
+            fields = {name: value for name, value in fields.items() if now[name] != value}
+        if fields:
+            machine[step.id] = fields
     corrected_record = record.model_copy(update={"steps": arranged, "video": video})
     return CorrectedRecord(corrected_record, machine, len(corrections))
 
@@ -282,6 +288,8 @@ def _check_conflict(
     since_ids = {correction.id for correction in since}
     theirs = []
     common: frozenset[Place] = frozenset()
+
+    # what was done and undone since does not count
     for correction in since:
         if correction in active and correction.undoes not in since_ids:
             touched = places & touched_places(correction, by_id)
@@ -293,10 +301,11 @@ def _check_conflict(
 
 
 def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> frozenset[Place]:
-    """Return what a correction touches; an undo touches what the undone one does.
+    """Return what a correction touches. An undo touches what the undone one does.
 
     A correction that adds, deletes, splits or merges steps touches all their fields.
     """
+    # an undo touches what the undone one does
     while correction.undoes is not None:
         correction = by_id[correction.undoes]
     places: set[Place] = set()
@@ -360,7 +369,8 @@ class _StepTable:
             case ChangeEdit():
                 self.steps[edit.step] = _changed(self._step(edit.step), edit)
             case AddEdit():
-                step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
+                text = one_line(edit.text)
+                step = Step(id=edit.id, text=text, kind=edit.kind)
                 if edit.span is not None:
                     verdict = {"spans": (edit.span,), "status": "shown", "score": 1.0}
                     step = step.model_copy(update=verdict)
@@ -371,22 +381,26 @@ class _StepTable:
             case SplitEdit():
                 self._split(self._step(edit.step), edit)
             case MergeEdit():
-                self._merge([self._step(id) for id in dict.fromkeys(edit.steps)], edit.text)
+                ids = dict.fromkeys(edit.steps)
+                self._merge([self._step(id) for id in ids], edit.text)
             case OrderEdit():
                 self.order = edit.steps
 
     def arranged(self) -> tuple[Step, ...]:
-        """Return the steps in their order; one that the order does not name comes after the one
+        """Return the steps in their order. One that the order does not name comes after the one
         that it follows.
 
         Of several that follow one, those that people made come first, by their start. So the order
         in which they were made does not matter.
         """
+        # the steps that the order does not name, by the one that each follows
         followers: dict[str | None, list[str]] = defaultdict(list)
         for id in self.anchors.keys() - set(self.order):
             followers[self.anchors[id]].append(id)
         for ids in followers.values():
             ids.sort(key=self._sort_key)
+
+        # depth first, so that what follows a step comes right behind it
         arranged: list[Step] = []
         waiting = [*reversed(self.order), *reversed(followers[None])]  # the last one is next
         while waiting:
@@ -398,7 +412,9 @@ class _StepTable:
 
     def _sort_key(self, id: str) -> tuple[bool, float, str]:
         step = self.steps.get(id)
-        start = step.spans[0].start if step is not None and step.spans else 0.0
+        start = 0.0
+        if step is not None and step.spans:
+            start = step.spans[0].start
         return id in self.machine, start, id
 
     def _settled(self, step: Step) -> Step:
@@ -406,7 +422,7 @@ class _StepTable:
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
         machine = self.machine.get(step.id)
-        if machine and (machine.spans[:1], machine.at) == (step.spans[:1], step.at):
+        if machine and machine.spans[:1] == step.spans[:1] and machine.at == step.at:
             return step
         return step.model_copy(update={"at": None})
 
@@ -418,13 +434,17 @@ class _StepTable:
         return self.steps[id]
 
     def _split(self, step: Step, edit: SplitEdit) -> None:
-        span = step.spans[0] if step.spans else None
+        span = None
+        if step.spans:
+            span = step.spans[0]
         if span is None or not span.start < edit.at < span.end:
             where = "it has no place"
             if span is not None:
                 where = f"it is at {span.start:g}-{span.end:g} s"
             cut = f"step {step.id!r} cannot be split at {edit.at:g} s"
             raise StoreError(f"{cut}: {where}; choose a second inside")
+
+        # the first half keeps the id, and the further spans
         first, second = map(one_line, edit.texts)
         spans = (Span(span.start, edit.at), *step.spans[1:])
         self.steps[step.id] = step.model_copy(update={"text": first, "spans": spans})
@@ -434,13 +454,20 @@ class _StepTable:
 
     def _merge(self, steps: Sequence[Step], text: str | None) -> None:
         first, *others = steps
+
+        # the span from the first to the last, and all that they rest on
         joined = "; ".join(step.text for step in steps)
+        if text is not None:
+            joined = one_line(text)
         span = covering_span(step.spans[0] for step in steps if step.spans)
-        sources = {source for step in steps for source in step.sources}
+        spans = () if span is None else (span,)
+        sources: set[int] = set()
+        for step in steps:
+            sources.update(step.sources)
         self.steps[first.id] = first.model_copy(
             update={
-                "text": joined if text is None else one_line(text),
-                "spans": (span,) if span is not None else (),
+                "text": joined,
+                "spans": spans,
                 "said": covering_span(step.said for step in steps),
                 "sources": tuple(sorted(sources)),
             }

@@ -31,7 +31,7 @@ from stepline.own_files import check_own_file, open_own_file
 Row: TypeAlias = tuple[Any, ...]
 
 DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
-DATABASE_FORM = 1  # version of the tables below; a file of a later one is refused
+DATABASE_FORM = 1  # version of the tables below. A file of a later one is refused
 MAX_WAIT_SECONDS = 30.0  # for another process that holds the file
 MAX_PORT = 65535
 SIDE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps next to a database
@@ -64,7 +64,7 @@ CREATE TABLE IF NOT EXISTS waveform (video TEXT PRIMARY KEY, stamp TEXT NOT NULL
 class LibraryDatabase:
     """The SQLite file of one library, for any number of threads.
 
-    reads_only: nothing will be changed, so a folder that cannot be written will do; its file is
+    reads_only: nothing will be changed, so a folder that cannot be written will do. Its file is
     copied into memory then. Raises StoreError where `folder` is no folder, or the file cannot be
     read or written.
     """
@@ -116,9 +116,11 @@ class LibraryDatabase:
             return self._connection.execute(query, values).fetchall()
 
     def row(self, query: str, *values: object) -> Row | None:
-        """Return the first row of a query; None where it has none."""
+        """Return the first row of a query. None where it has none."""
         rows = self.rows(query, *values)
-        return rows[0] if rows else None
+        if rows:
+            return rows[0]
+        return None
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
@@ -134,7 +136,7 @@ class LibraryDatabase:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Let one thread at a time use the connection; raise its errors as StoreError."""
+        """Let one thread at a time use the connection. Raise its errors as StoreError."""
         with self._lock:
             try:
                 yield
@@ -149,6 +151,8 @@ class LibraryDatabase:
         if not (writable or reads_only):
             reason = "cannot be written, and corrections are kept in it"
             raise StoreError(f"{self.folder}: {reason}; take a copy of it")
+
+        # where nothing can be written, a copy in memory
         with self.guarded():
             check_database_files(self.path)
             if writable:
@@ -213,7 +217,7 @@ def _make_private(path: Path) -> None:
 
 
 def _prepare_tables(connection: sqlite3.Connection) -> int:
-    """Make the tables that are missing, unless the file is of a later form; return its form."""
+    """Make the tables that are missing, unless the file is of a later form. Return its form."""
     connection.execute("BEGIN IMMEDIATE")
     form: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if form <= DATABASE_FORM:
@@ -228,7 +232,7 @@ def _prepare_tables(connection: sqlite3.Connection) -> int:
 
 
 def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
-    """Copy a database and its log; SQLite reads neither in a folder that it cannot write."""
+    """Copy a database and its log. SQLite reads neither in a folder that it cannot write."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         shutil.copyfile(path, copy)
@@ -246,7 +250,7 @@ def database_definitions(database: sqlite3.Connection) -> frozenset[tuple[str, s
 
 @functools.cache
 def definitions_of(tables: str) -> frozenset[tuple[str, str, str]]:
-    """Return what a database defines that these statements make; a stranger's may do more as it is
+    """Return what a database defines that these statements make. A stranger's may do more as it is
     read."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(tables)

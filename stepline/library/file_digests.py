@@ -1,4 +1,4 @@
-"""The sha256 of video files, computed in a thread of its own, so that nobody waits for it."""
+"""The sha256 of video files, computed in a thread of its own, so that no one waits for it."""
 
 import hashlib
 import logging

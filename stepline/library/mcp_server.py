@@ -197,6 +197,8 @@ class LibraryTools:
             raise MediaError(
                 f"{second:g} s: {_title(record)!r} has no picture then; it ends before"
             )
+
+        # what is said and shown then
         steps = []
         for step in record.steps:
             if step.spans and second in step.spans[0]:
@@ -311,7 +313,9 @@ class LibraryTools:
         if len(matches) > 1:
             ids = ", ".join(matches[:MAX_NAMED_VIDEOS])
             raise StoreError(f"{video[:MAX_ID_CHARS]!r}: {len(matches)} videos; take an id: {ids}")
-        return matches[0] if matches else video
+        if matches:
+            return matches[0]
+        return video
 
     def _moment(self, moment: Moment) -> Citation:
         """Return a moment of the search as a citation of the corrected record."""
@@ -341,7 +345,9 @@ class LibraryTools:
 
 
 def _tags(tag: str) -> list[str]:
-    return [tag] if tag.strip() else []
+    if tag.strip():
+        return [tag]
+    return []
 
 
 def _title(record: Record) -> str:

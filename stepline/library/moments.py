@@ -14,7 +14,7 @@ MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
 
 @dataclass(frozen=True)
 class Moment:
-    """An answer: what is done, said or written, and when, in seconds; a step that is not found has
+    """An answer: what is done, said or written, and when, in seconds. A step that is not found has
     no times.
 
     status, basis, score: the verdict on a step, P(shown) of a sentence. file: the record. link: the page
@@ -62,12 +62,15 @@ def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
         )
         rows.append((moment, steps))
 
+    # the steps, and which sentences they rest on
     citing: dict[int, list[int]] = {}
     for number, step in enumerate(record.steps):
         span = shown_span(step) or step.said
         add("step", step.text, span, step.score, [], (step.status, step.basis))
         for source in step.sources:
             citing.setdefault(source, []).append(number)
+
+    # the sentences
     for number, sentence in enumerate(record.sentences):
         steps = citing.get(number, [])
         add("sentence", sentence.text, sentence.span, sentence.shown, steps)

@@ -105,11 +105,15 @@ class RecordFolder:
         mtime_ns = os.stat(path).st_mtime_ns
         now = time.monotonic()
         first_look = now
+
+        # what the last look found, where it still holds
         listing = self._listings.get(folder)
         if listing is not None and listing.mtime_ns == mtime_ns:
             if listing.still_holds(now):
                 return listing
             first_look = listing.first_look
+
+        # what is there now
         files: list[str] = []
         links: list[str] = []
         folders: list[str] = []
@@ -139,7 +143,7 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
 
 
 def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]:
-    """Return the JSON files of a folder that may hold records; see RecordFolder."""
+    """Return the JSON files of a folder that may hold records. See RecordFolder."""
     return RecordFolder(folder, allowed).files()
 
 

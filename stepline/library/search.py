@@ -8,9 +8,7 @@ records. An update reads only the records that changed. Letters: N moments, D wi
 """
 
 import contextlib
-import hashlib
 import json
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -31,6 +29,8 @@ from stepline.library.database import (
     distrust,
     is_full_disk,
 )
+from stepline.library.index_file import INDEX_FORM, INDEX_TABLES, index_path
+from stepline.library.made_queries import MADE_QUERY_COUNT, MADE_QUERY_SEED, made_words
 from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
 from stepline.locks import lock_output
@@ -38,44 +38,23 @@ from stepline.progress import Progress
 from stepline.records import Matrix
 from stepline.storage import read_record
 from stepline.text import embed
-from stepline.weights import cache_folder
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 FileRow: TypeAlias = Sequence[int]  # of the index: id, first moment, number of moments
-# of texts, as they are stored: vectors, and the likeness to made words; None without an embedder
+# of texts, as they are stored: vectors, and the likeness to made words. None without an embedder
 VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the likeness of each to made words (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
-INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_FORM = 3  # version of the tables below; an index of another one is made again
 MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
-RANK_DAMPING = 60  # k of reciprocal rank fusion; the paper's
+RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 # share of the moments with a word, "the" and the like, from which the word is not searched
 MAX_WORD_SHARE = 0.25
 MAX_CANDIDATES = 200  # moments of each ranking that are joined
-# cosine of a query and a moment from which that answers by its meaning; benchmarks/search.py
+# cosine of a query and a moment from which that answers by its meaning (benchmarks/search.py)
 LEAST_LIKENESS = 0.3
-MADE_QUERY_COUNT = 64  # queries of words that no language has
-MADE_QUERY_SEED = 99
 
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
-
-INDEX_TABLES = """
-CREATE TABLE file (
-    id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
-    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB);
-CREATE TABLE moment (
-    id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
-    start REAL, end REAL, status TEXT, basis TEXT, score REAL, steps TEXT NOT NULL);
-CREATE INDEX moment_file ON moment(file);
-CREATE VIRTUAL TABLE words USING fts5(
-    text, content='moment', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
-CREATE TRIGGER moment_in AFTER INSERT ON moment BEGIN
-    INSERT INTO words(rowid, text) VALUES (new.id, new.text); END;
-CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
-    INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text); END;
-"""
 
 
 @dataclass(frozen=True)
@@ -141,15 +120,16 @@ class SearchIndex:
             # Files without vectors are read again once there is an embedder.
             current = {}
             stale = []
-            for name, stamp, lacks_vectors in self._rows(
-                "SELECT name, stamp, vectors IS NULL AND count > 0 FROM file"
-            ):
-                if stamps.get(name) == stamp and not (lacks_vectors and self.meaning):
+            files = self._rows("SELECT name, stamp, vectors IS NULL AND count > 0 FROM file")
+            for name, stamp, lacks_vectors in files:
+                is_current = stamps.get(name) == stamp
+                if is_current and not (lacks_vectors and self.meaning):
                     current[name] = stamp
                 else:
                     stale.append(name)
             changed = [name for name in stamps if name not in current]
-            for name in set(stale) - set(changed):
+            gone = set(stale) - set(changed)
+            for name in gone:
                 self._remove(name)
             for number, name in enumerate(changed, start=1):
                 stored = self._stored_vectors(name)
@@ -158,10 +138,9 @@ class SearchIndex:
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
             ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
-        gone = len(set(stale) - set(changed))
         if stale or changed:
             self._moment_rows = None
-        return IndexUpdate(len(changed), gone, other)
+        return IndexUpdate(len(changed), len(gone), other)
 
     def _stamps(self) -> dict[str, str]:
         """Return for each JSON file of the folder a text that changes with it and its
@@ -172,7 +151,9 @@ class SearchIndex:
         stamps = {}
         for name, (modified, size) in self._record_folder.files().items():
             stamps[name] = f"{modified} {size}"
-            revision = revisions.get(video_id(name)) if revisions else None
+            if not revisions:
+                continue
+            revision = revisions.get(video_id(name))
             if revision:
                 stamps[name] += f" {revision}"
         return stamps
@@ -182,22 +163,27 @@ class SearchIndex:
     ) -> list[Moment]:
         """Return the moments that answer a query, the best first.
 
-        names: of the files whose moments may answer; None for all. Raises SettingsError for a query
+        names: of the files whose moments may answer. None for all. Raises SettingsError for a query
         without a word.
         """
         terms = query_terms(query)
         with self._guarded():
+            # the files whose moments may answer
             files = None
             if names is not None:
                 rows = self._rows("SELECT name, id, first, count FROM file")
                 files = [row for name, *row in rows if name in names]
             likeness, by_meaning = self._by_meaning(query, files)
+
+            # reciprocal rank fusion of both rankings
             scores: dict[int, float] = {}
             for ranking in (self._by_words(terms, files), by_meaning):
-                for rank, answer in enumerate(self._answers(ranking, likeness), start=1):
-                    scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
-            best = sorted(scores, key=lambda answer: (-scores[answer], answer))[:most]
-            return [self._moment(answer) for answer in best]
+                answers = self._answers(ranking, likeness)
+                for rank, answer in enumerate(answers, start=1):
+                    score = scores.get(answer, 0.0)
+                    scores[answer] = score + 1 / (RANK_DAMPING + rank)
+            best = sorted(scores, key=lambda answer: (-scores[answer], answer))
+            return [self._moment(answer) for answer in best[:most]]
 
     def record_likeness(self, query: str, count: int) -> dict[str, float]:
         """Return how like a query the records are that have moments which answer it by meaning.
@@ -213,15 +199,16 @@ class SearchIndex:
             ids, vectors, least = self._vectors()
             if not len(ids):
                 return {}
-            files = dict(
-                self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
-            )
+            rows = self._rows("SELECT moment.id, name FROM moment JOIN file ON file.id = file")
+        files = dict(rows)
         cosines = vectors @ vector  # (N,)
         cosines_of: dict[str, list[float]] = {}
         for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
-            cosines_of.setdefault(files[id], []).append(cosine)
-        is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)
-        answers = {files[id] for id in ids[is_answer].tolist()}
+            of_file = cosines_of.setdefault(files[id], [])
+            of_file.append(cosine)
+        is_answer = cosines >= np.maximum(least, LEAST_LIKENESS)  # (N,)
+        answer_ids = ids[is_answer].tolist()
+        answers = {files[id] for id in answer_ids}
         likeness = {}
         for name in answers:
             best = sorted(cosines_of[name], reverse=True)[:count]
@@ -234,25 +221,26 @@ class SearchIndex:
             return dict(self._rows("SELECT name, title FROM file WHERE video IS NOT NULL"))
 
     def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
-        """Return the moments with any of the words, by BM25; very common words are left out."""
+        """Return the moments with any of the words, by BM25. Very common words are left out."""
         counts = {}
+        query = "SELECT count(*) FROM words WHERE words MATCH ?"
         for term in dict.fromkeys(term.lower() for term in terms):
-            ((counts[term],),) = self._rows(
-                "SELECT count(*) FROM words WHERE words MATCH ?", f'"{term}"'
-            )
+            ((counts[term],),) = self._rows(query, f'"{term}"')
         ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")
+
+        # words that are nearly everywhere find nothing
         rare = [term for term, count in counts.items() if count <= MAX_WORD_SHARE * total]
         if not rare:
             rare = [min(counts, key=counts.__getitem__)]
+
+        # any of the others, in the files that may answer
         condition = "words MATCH ?"
         if files is not None:
             ids = ", ".join(str(int(id)) for id, _, _ in files)
             condition += f" AND rowid IN (SELECT id FROM moment WHERE file IN ({ids}))"
-        rows = self._rows(
-            f"SELECT rowid FROM words WHERE {condition} ORDER BY rank LIMIT ?",
-            " OR ".join(f'"{term}"' for term in rare),
-            MAX_CANDIDATES,
-        )
+        query = f"SELECT rowid FROM words WHERE {condition} ORDER BY rank LIMIT ?"
+        pattern = " OR ".join(f'"{term}"' for term in rare)
+        rows = self._rows(query, pattern, MAX_CANDIDATES)
         return [row for (row,) in rows]
 
     def _by_meaning(
@@ -274,11 +262,19 @@ class SearchIndex:
             least = least[places]
         if not len(ids):
             return {}, []
-        scores = vectors @ self._embedder([query])[0]  # (N,)
+
+        # the moments that are most like the query
+        vector = self._embedder([query])[0]  # (D,)
+        scores = vectors @ vector  # (N,)
         count = min(MAX_CANDIDATES, len(ids))
         top = np.argpartition(-scores, count - 1)[:count]
-        likeness = {int(ids[row]): float(scores[row]) for row in top}
-        answers = [row for row in top if scores[row] >= max(LEAST_LIKENESS, least[row])]
+        likeness = {}
+        answers = []
+        for row in top:
+            id = int(ids[row])
+            likeness[id] = float(scores[row])
+            if scores[row] >= max(LEAST_LIKENESS, least[row]):
+                answers.append(row)
         answers.sort(key=lambda row: (-scores[row], ids[row]))
         return likeness, [int(ids[row]) for row in answers]
 
@@ -290,7 +286,8 @@ class SearchIndex:
         steps = {row: _step_ids(self.path, numbers) for row, numbers in rows}
         answers: list[int] = []
         for row in ranking:
-            answers += sorted(steps[row], key=lambda step: -likeness.get(step, -1.0)) or [row]
+            ids = sorted(steps[row], key=lambda step: -likeness.get(step, -1.0))
+            answers += ids or [row]
         return list(dict.fromkeys(answers))
 
     def _moment(self, answer: int) -> Moment:
@@ -303,8 +300,10 @@ class SearchIndex:
         page = Path(moment.file).with_suffix(".html")
         if not (self.folder / page).is_file():
             return moment
-        second = "" if moment.start is None else f"#t={int(moment.start)}"
-        return replace(moment, link=page.as_posix() + second)
+        link = page.as_posix()
+        if moment.start is not None:
+            link += f"#t={int(moment.start)}"
+        return replace(moment, link=link)
 
     def _vectors(self) -> MomentRows:
         """Return the vectors of all moments."""
@@ -317,12 +316,15 @@ class SearchIndex:
                 "WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
             )
             if not files:
-                return ids[0], np.zeros((0, 0), np.float32), least[0]
+                no_vectors = np.zeros((0, 0), np.float32)
+                return ids[0], no_vectors, least[0]
             try:
-                for first, count, stored, stored_least in files:
+                for first, count, vector_bytes, least_bytes in files:
+                    rows = np.frombuffer(vector_bytes, np.float16)
+                    vectors.append(rows.reshape(count, -1))
+                    likeness = np.frombuffer(least_bytes, np.float32)
+                    least.append(likeness.reshape(count))
                     ids.append(np.arange(first, first + count, dtype=np.int64))
-                    vectors.append(np.frombuffer(stored, np.float16).reshape(count, -1))
-                    least.append(np.frombuffer(stored_least, np.float32).reshape(count))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError) as error:
                 raise _damage(self.path, "vectors that are none") from error
@@ -338,11 +340,13 @@ class SearchIndex:
             made_queries = made_words(MADE_QUERY_COUNT, MADE_QUERY_SEED)
             self._made_queries = self._embedder(made_queries)  # (M, D)
         vectors = self._embedder(texts)  # (N, D)
-        least = (vectors @ self._made_queries.T).max(axis=1)  # (N,)
-        return vectors.astype(np.float16).tobytes(), least.astype(np.float32).tobytes()
+        likeness = vectors @ self._made_queries.T  # (N, M)
+        least = likeness.max(axis=1).astype(np.float32)  # (N,)
+        halves = vectors.astype(np.float16)
+        return halves.tobytes(), least.tobytes()
 
     def _add(self, name: str, stamp: str, stored: StoredVectors | None) -> None:
-        """Take the moments of a record into the index; a file without a record is noted, and not
+        """Take the moments of a record into the index. A file without a record is noted, and not
         read again. stored: the vectors of the file's moments before."""
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
@@ -354,11 +358,15 @@ class SearchIndex:
             rows = moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
+
+        # vectors of the same texts are taken over
         texts = [moment.text for moment, _ in rows]
         if stored is not None and stored.texts == texts:
             encoded: VectorBytes = (stored.vectors, stored.least)
         else:
             encoded = self._encode(texts)
+
+        # the rows, all or none
         with self._database:
             ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
             file = self._database.execute(
@@ -404,7 +412,7 @@ class SearchIndex:
         return self._database.execute(query, values).fetchall()
 
     def _open(self) -> sqlite3.Connection:
-        """Open the index; a damaged one, or one of another form, is made again from the records."""
+        """Open the index. A damaged one, or one of another form, is made again from the records."""
         with self._guarded():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)
@@ -467,17 +475,6 @@ def query_terms(query: str) -> list[str]:
     return terms
 
 
-def made_words(count: int, seed: int) -> list[str]:
-    """Return queries of one to four words that no language has, of two to four syllables each."""
-    rng = np.random.default_rng(seed)
-
-    def word() -> str:
-        letters = ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
-        return "".join(rng.choice(list(choices)) for choices in letters)
-
-    return [" ".join(word() for _ in range(rng.integers(1, 5))) for _ in range(count)]
-
-
 def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:
     """Return the index of a folder, by meaning where the weights of MiniLM are there, else by
     words."""
@@ -487,12 +484,3 @@ def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> Sea
     except ModelError:
         embedder = None
     return SearchIndex(folder, embedder, corrections)
-
-
-def index_path(folder: Path) -> Path:
-    """Return the path of a folder's index: in the folder, or in the cache where the folder cannot
-    be written."""
-    if os.access(folder, os.W_OK):
-        return folder / INDEX_FILE
-    digest = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:16]
-    return cache_folder() / "search" / f"{digest}.sqlite"

@@ -20,13 +20,21 @@ def find_records(index: SearchIndex, query: str, most: int) -> list[str]:
     without a word.
     """
     likeness = index.record_likeness(query, MOMENT_COUNT)
-    for name, cosine in _title_likeness(index.titles(), query).items():
-        if cosine >= max(LEAST_LIKENESS, likeness.get(name, 0.0)):
+    titles = index.titles()
+    title_likeness = _title_likeness(titles, query)
+    for name, cosine in title_likeness.items():
+        by_moments = likeness.get(name, 0.0)
+        least = max(LEAST_LIKENESS, by_moments)
+        if cosine >= least:
             likeness[name] = cosine
     if not likeness:
         return []
-    least = SHARE_OF_BEST * max(likeness.values())
-    answers = [name for name in likeness if likeness[name] >= least]
+    best = max(likeness.values())
+    least = SHARE_OF_BEST * best
+    answers = []
+    for name, cosine in likeness.items():
+        if cosine >= least:
+            answers.append(name)
     answers.sort(key=lambda name: (-likeness[name], name))
     return answers[:most]
 
@@ -35,6 +43,9 @@ def _title_likeness(titles: dict[str, str], query: str) -> dict[str, float]:
     """Return the cosine of a query with the title of each record."""
     if not titles:
         return {}
-    vectors = embed(list(titles.values()))  # (N, D)
-    cosines = vectors @ embed([query])[0]  # (N,)
-    return dict(zip(titles, cosines.tolist(), strict=True))
+    texts = list(titles.values())
+    title_vectors = embed(texts)  # (N, D)
+    query_vectors = embed([query])  # (1, D)
+    cosines = title_vectors @ query_vectors[0]  # (N,)
+    pairs = zip(titles, cosines.tolist(), strict=True)
+    return dict(pairs)

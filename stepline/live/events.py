@@ -163,9 +163,13 @@ class LiveLog:
 def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
     """Return what an event makes of its step, None: nothing. step: as it was, None: not known."""
     wording: dict[str, Any] = {"text": event.text, "kind": event.kind or "do"}
+
+    # a new step, or one that is said again
     if event.event == "step_said" and event.text is not None:
         said = Step(id=event.step or "", **wording, said=event.said, sources=event.sources or ())
-        return LiveStep(step=said) if step is None else step.model_copy(update={"step": said})
+        if step is None:
+            return LiveStep(step=said)
+        return step.model_copy(update={"step": said})
     if step is None:
         return None
     if event.event == "revised":

@@ -2,9 +2,9 @@
 address by itself.
 
 FFmpeg follows redirects and playlists without looking where they lead. The host that the user named
-may be private, a camera's say, if it was so from the first connection on; any other must be public,
+may be private, a camera's say, if it was so from the first connection on. Any other must be public,
 unless `links.private` allows others. An address is looked at as the connection is made. Bytes pass
-as they are; what FFmpeg asks by https stays between it and the server.
+as they are. What FFmpeg asks by https stays between it and the server.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Self:
-        # FFmpeg goes past every proxy to the hosts of this variable; other libraries read its other
+        # FFmpeg goes past every proxy to the hosts of this variable. Other libraries read its other
         # spelling as well.
         if (names := os.environ.pop("no_proxy", None)) is not None:
             os.environ.setdefault("NO_PROXY", names)
@@ -65,7 +65,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         """Pass bytes both ways."""
         host, _, port = self.path.rpartition(":")
-        if (server := self._connect(host.strip("[]"), port)) is None:
+        server = self._connect(host.strip("[]"), port)
+        if server is None:
             return
         with server:
             self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -77,21 +78,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if parts.scheme != "http" or not parts.hostname:
             self.send_error(400, "a proxy is asked for a whole http address")
             return
-        if (
-            server := self._connect(parts.hostname, str(parts.port or http.client.HTTP_PORT))
-        ) is None:
+        port = parts.port or http.client.HTTP_PORT
+        server = self._connect(parts.hostname, str(port))
+        if server is None:
             return
-        kept = [(name, value) for name, value in self.headers.items() if name.lower() not in OWN]
-        lines = [
-            f"{self.command} {self.path.partition(parts.netloc)[2] or '/'} HTTP/1.1",
-            "Connection: close",
-        ]
+        _, _, path = self.path.partition(parts.netloc)
+        lines = [f"{self.command} {path or '/'} HTTP/1.1", "Connection: close"]
+        for name, value in self.headers.items():
+            if name.lower() not in PROXY_HEADERS:
+                lines.append(f"{name}: {value}")
+        lines += ["", ""]
         with server:
-            server.sendall(
-                "\r\n".join(
-                    [*lines, *(f"{name}: {value}" for name, value in kept), "", ""]
-                ).encode()
-            )
+            server.sendall("\r\n".join(lines).encode())
             with contextlib.suppress(OSError):
                 self._pass_head(server)
             self._pass({server: self.connection})
@@ -118,7 +116,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.connection.sendall(status + separator + rest)
 
     def _connect(self, host: str, port: str) -> socket.socket | None:
-        """Return a connection, None where there is none; then the answer says so."""
+        """Return a connection. Where none can be made, send an answer that says so, and return None."""
         self.close_connection = True
         proxy = cast(ForwardProxy, self.server)
         try:
@@ -151,4 +149,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 # headers that are between FFmpeg and the proxy
-OWN = ("connection", "proxy-connection", "proxy-authorization")
+PROXY_HEADERS = ("connection", "proxy-connection", "proxy-authorization")

@@ -1,5 +1,5 @@
 """With --until-next: a paced source is held at the end of each step until there is a sign that it is
-finished; of a source that watches somebody work, the next step is emitted at such a sign."""
+finished; of a source that watches someone work, the next step is emitted at such a sign."""
 
 import contextlib
 import queue
@@ -28,7 +28,7 @@ class Pacing:
         self._pending_signal = ""  # that no step has followed yet
 
     def advance_until_next(self, sources: Sequence[LiveSource]) -> None:
-        """Hold a paced source where a step has ended; go on at a sign."""
+        """Hold a paced source where a step has ended. Go on at a sign."""
         with contextlib.suppress(queue.Empty):
             self._pending_signal = self._done_signals.get_nowait()
         steps = self._log.present_steps
@@ -41,7 +41,7 @@ class Pacing:
                 self._emit_event("waiting", step=current.step.id, text=current.step.text)
                 for source in paced:
                     source.held = True
-            # a film that plays cannot say that somebody has finished
+            # a film that plays cannot say that someone has finished
             if paced or not self._is_done(current.step.id):
                 return
         for source in paced:

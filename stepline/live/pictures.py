@@ -39,7 +39,7 @@ class LivePicture:
 
 
 class LiveVision:
-    """Takes frames from one thread, and tells another what they show; holds a row a second, until
+    """Takes frames from one thread, and tells another what they show. Holds a row per second, until
     `forget`."""
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
@@ -65,7 +65,7 @@ class LiveVision:
         )
 
     def add(self, frame: Frame) -> None:
-        """Take the next frame; what a row shows is known when the first frame of the next one
+        """Take the next frame. What a row shows is known when the first frame of the next one
         comes."""
         self._encoder.add(frame)
         rows, values = self._encoder.take_rows()
@@ -78,46 +78,64 @@ class LiveVision:
         self._recent.append(frame)
         while self._recent[0].time < frame.time - MARGIN_SECONDS:
             self._recent.popleft()
+
+        # a fresh meter sees the last seconds again, since motion is measured between pictures
         coming = [frame]
         if frame.time >= self._base + METER_SECONDS:
             self._settle()
             rate = self._settings.rate
-            self._base = int(self._recent[0].time * rate) / rate  # a row's beginning
+            row = int(self._recent[0].time * rate)
+            self._base = row / rate
             self._valid = self._base + MARGIN_SECONDS / 2
             self._meter = self._new_meter()
             coming = list(self._recent)
-        for each in coming:
-            self._meter.add(Frame(each.time - self._base, each.image))
+        for recent in coming:
+            time = recent.time - self._base
+            self._meter.add(Frame(time, recent.image))
 
     def _settle(self) -> None:
         """Take over what the meter has measured so far."""
-        activity, rate = self._meter.finish(), self._settings.rate
-        skip = max(0, round((self._valid - self._base) * rate))
+        activity = self._meter.finish()
+        rate = self._settings.rate
+        invalid_seconds = self._valid - self._base
+        skip = max(0, round(invalid_seconds * rate))
         first = round(self._base * rate) + skip
-        self._motion.set(first, activity.motion[skip:, None])
-        self._peaks.set(first, activity.peaks[skip:, None])
-        self._looks.set(first, activity.looks[skip:])
+
+        # the rows that the meter before knows better are left to it
+        motion = activity.motion[skip:, None]  # (T, 1)
+        peaks = activity.peaks[skip:, None]  # (T, 1)
+        looks = activity.looks[skip:]
+        self._motion.set(first, motion)
+        self._peaks.set(first, peaks)
+        self._looks.set(first, looks)
         cuts = [cut for cut in self._cuts if cut < self._valid]
-        cuts += [cut + self._base for cut in activity.cuts if cut + self._base >= self._valid]
+        for meter_cut in activity.cuts:
+            cut = meter_cut + self._base
+            if cut >= self._valid:
+                cuts.append(cut)
         self._cuts = tuple(cuts)
 
     def restore(self, values: Matrix, begin: float = 0.0) -> None:
-        """Begin with the features of an earlier run, (T, D), from second `begin`; no motion is
+        """Begin with the features of an earlier run, (T, D), from second `begin`. No motion is
         known of them."""
         rows = len(values)
+        still = np.zeros((rows, 1), np.float32)
+        no_peaks = np.full((rows, 1), np.nan, np.float32)
+        no_looks = np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32)
         self.forget(begin)
         first = self._values.first
         with self._lock:
             self._values.set(first, values)
-            self._motion.set(first, np.zeros((rows, 1), np.float32))
-            self._peaks.set(first, np.full((rows, 1), np.nan, np.float32))
-            self._looks.set(first, np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32))
+            self._motion.set(first, still)
+            self._peaks.set(first, no_peaks)
+            self._looks.set(first, no_looks)
 
     def forget(self, begin: float) -> None:
         """Let go of what was shown before second `begin`."""
+        first = round(begin * self._settings.rate)
         with self._lock:
             for rows in (self._values, self._motion, self._peaks, self._looks):
-                rows.forget(round(begin * self._settings.rate))
+                rows.forget(first)
             self._cuts = tuple(cut for cut in self._cuts if cut >= begin)
             self._begin = begin
 
@@ -132,29 +150,30 @@ class LiveVision:
         return self._values.count / self._settings.rate
 
     def snapshot(self) -> LivePicture:
-        """Return all that is known now; the arrays are views of what grows, and never change below
+        """Return all that is known now. The arrays are views of what grows, and never change below
         `until`."""
         with self._lock:
-            rate, until = self._settings.rate, self.until
+            rate = self._settings.rate
+            until = self.until
             if not self._values.count:
                 return LivePicture(0.0, 0.0, None, None)
             if self._recent:
                 self._settle()
+
+            # as many rows as have features
             values = self._values.rows
-            rows = len(values)
-            activity = Activity(
-                self._motion.rows[:rows, 0],
-                tuple(cut - self._begin for cut in self._cuts if cut < until),
-                rate,
-                self._peaks.rows[:rows, 0],
-                self._looks.rows[:rows],
-            )
+            count = len(values)
+            motion = self._motion.rows[:count, 0]  # (T,)
+            peaks = self._peaks.rows[:count, 0]  # (T,)
+            looks = self._looks.rows[:count]
+            cuts = [cut - self._begin for cut in self._cuts if cut < until]
+            activity = Activity(motion, tuple(cuts), rate, peaks, looks)
             features = FeatureSequence(values, rate, self._backbone.name)
             return LivePicture(self._begin, until, features, activity)
 
 
 class _GrowingRows:
-    """Rows (T, D) float32, number `first` on, that grow in place; one that was left out repeats the
+    """Rows (T, D) float32, number `first` on, that grow in place. One that was left out repeats the
     one before."""
 
     def __init__(self, width: int) -> None:
@@ -167,7 +186,7 @@ class _GrowingRows:
         return self._rows[: self.count - self.first]
 
     def forget(self, first: int) -> None:
-        """Let go of the rows before number `first`; views of them stay as they are."""
+        """Let go of the rows before number `first`. Views of them stay as they are."""
         remaining = self.rows[first - self.first :]
         self._rows = np.zeros_like(self._rows)
         self._rows[: len(remaining)] = remaining
@@ -176,15 +195,21 @@ class _GrowingRows:
 
     def set(self, first: int, values: Matrix) -> None:
         """Put rows at number `first` and behind it."""
-        values = values[max(0, self.first - first) :]
+        # rows that were forgotten stay so
+        forgotten = max(0, self.first - first)
+        values = values[forgotten:]
         if not len(values):
             return
         start = max(0, first - self.first)
         end = start + len(values)
         while end > len(self._rows):
-            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+            free = np.zeros_like(self._rows)
+            self._rows = np.concatenate([self._rows, free])
+
+        # rows that were left out repeat the one before
         old = self.count - self.first
         if start > old:
-            self._rows[old:start] = self._rows[old - 1] if old else values[0]
+            last = self._rows[old - 1] if old else values[0]
+            self._rows[old:start] = last
         self._rows[start:end] = values
         self.count = max(self.count, self.first + end)

@@ -18,13 +18,14 @@ from stepline.media.settings import MediaSettings
 
 
 class StreamRecorder:
-    """Writes packets to FOLDER/STEM.N.mkv, N from 1 on; another file wherever the streams change.
+    """Writes packets to FOLDER/STEM.N.mkv, N from 1 on. Another file wherever the streams change.
 
     Times are seconds of the live clock. Raises StoreError where the disk does not take them.
     """
 
     def __init__(self, folder: Path, stem: str) -> None:
-        self._folder, self._stem = folder, stem
+        self._folder = folder
+        self._stem = stem
         self._file: Any = None
         self._streams: dict[int, Any] = {}  # by the index of the source's own
         self._container: Any = None  # that they are of
@@ -34,15 +35,16 @@ class StreamRecorder:
     @property
     def parts(self) -> list[Path]:
         """The files so far, those of earlier runs among them, in their order."""
-        found = [
-            path
-            for path in self._folder.glob(f"{self._stem}.*.mkv")
-            if path.suffixes[-2][1:].isdigit()
-        ]
-        return sorted(found, key=lambda path: int(path.suffixes[-2][1:]))
+        numbered = []
+        for path in self._folder.glob(f"{self._stem}.*.mkv"):
+            number = path.suffixes[-2].removeprefix(".")
+            if number.isdigit():
+                numbered.append((int(number), path))
+        numbered.sort(key=lambda pair: pair[0])
+        return [path for _, path in numbered]
 
     def add(self, packet: Any, media: OpenMedia) -> None:
-        """Write a packet of a source; its second is its time stamp less `media.start`."""
+        """Write a packet of a source. Its second is its time stamp less `media.start`."""
         import av
 
         try:
@@ -62,44 +64,45 @@ class StreamRecorder:
 
         self._folder.mkdir(parents=True, exist_ok=True)
         number = len(self.parts) + 1
-        self._file = av.open(
-            str(self._folder / f"{self._stem}.{number}.mkv"),
-            "w",
-            options={"cluster_time_limit": "2000"},
-        )
+        path = self._folder / f"{self._stem}.{number}.mkv"
+        self._file = av.open(str(path), "w", options={"cluster_time_limit": "2000"})
         # A cut line may end before a key frame, or any sound, has said what the stream holds.
-        known = {
-            "video": lambda stream: stream.width > 0,
-            "audio": lambda stream: stream.sample_rate > 0,
-        }
-        used = [
-            each
-            for each in (media.picture, media.sound)
-            if each is not None and known[each.type](each)
-        ]
-        self._streams = {
-            stream.index: self._file.add_stream_from_template(stream, opaque=True)
-            for stream in used
-        }
-        self._container, self._last = media.container, {}
+        streams = []
+        if media.picture is not None and media.picture.width > 0:
+            streams.append(media.picture)
+        if media.sound is not None and media.sound.sample_rate > 0:
+            streams.append(media.sound)
+        self._streams = {}
+        for stream in streams:
+            copy = self._file.add_stream_from_template(stream, opaque=True)
+            self._streams[stream.index] = copy
+        self._container = media.container
+        self._last = {}
 
     def _write(self, packet: Any, start: float) -> None:
-        index, base = packet.stream.index, packet.time_base
-        shift = round(start / base)
-        first = self._last.get(index, -1)
+        index = packet.stream.index
+
+        # the live clock counts from its own start
+        shift = round(start / packet.time_base)
+        last = self._last.get(index, -1)
         dts = packet.dts - shift
-        if dts <= first or dts < 0:  # sent again, or before second 0
+        if dts <= last or dts < 0:  # sent again, or before second 0
             return
         self._last[index] = dts
-        packet.pts = (packet.pts if packet.pts is not None else packet.dts) - shift
-        packet.dts, packet.stream = dts, self._streams[index]
+        pts = packet.pts
+        if pts is None:
+            pts = packet.dts
+        packet.pts = pts - shift
+        packet.dts = dts
+        packet.stream = self._streams[index]
         self._file.mux(packet)
 
     def close(self) -> None:
         """End the file that is open."""
         if self._file is not None:
             self._file.close()
-        self._file, self._container = None, None
+        self._file = None
+        self._container = None
 
 
 def join_recordings(
@@ -112,21 +115,23 @@ def join_recordings(
     """
     import av
 
+    settings = settings or MediaSettings()
     with ExitStack() as stack:
-        opened = [
-            stack.enter_context(open_media(path, settings or MediaSettings())) for path in parts
-        ]
+        recordings = [stack.enter_context(open_media(path, settings)) for path in parts]
         file = stack.enter_context(atomic_path(out))
         with av.open(str(file), "w", format="matroska", options={"fflags": "+bitexact"}) as joined:
+            # one stream per kind, in the form that the first recording has
             targets: dict[str, Any] = {}
-            for media in opened:
+            for media in recordings:
                 for stream in (media.picture, media.sound):
                     if stream is not None and stream.type not in targets:
-                        targets[stream.type] = joined.add_stream_from_template(stream, opaque=True)
+                        target = joined.add_stream_from_template(stream, opaque=True)
+                        targets[stream.type] = target
+
+            # by their times, and what was sent twice is left out
             last: dict[str, float] = {}
-            for second, packet in heapq.merge(
-                *map(_timed_packets, opened), key=lambda pair: pair[0]
-            ):
+            packets = map(_timed_packets, recordings)
+            for second, packet in heapq.merge(*packets, key=lambda pair: pair[0]):
                 kind = packet.stream.type
                 if second > last.get(kind, -1.0):
                     last[kind] = second

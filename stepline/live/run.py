@@ -65,11 +65,11 @@ def run_live(
     begin_signals: Callable[[SimpleQueue[str]], None] | None = None,
     recognise: Recognise | None = None,
 ) -> tuple[Path, ...]:
-    """Follow a source to its end, each event emitted once it is on disk; return the files written.
+    """Follow a source to its end, each event emitted once it is on disk. Return the files written.
 
-    A run that was killed goes on where its log ends; what a stream sent in between is a gap.
+    A run that was killed goes on where its log ends. What a stream sent in between is a gap.
     begin_signals: starts what brings the signs of --until-next. recognise: stands for the
-    recogniser. Raises a SteplineError; the error of a second run on one source names the first.
+    recogniser. Raises a SteplineError. The error of a second run on one source names the first.
     """
     inputs = parse_sources(job.source)
     stem = safe_stem(source_id(inputs))
@@ -119,22 +119,27 @@ def run_live(
 
 
 def _backbone(vision: VisionSettings) -> Backbone | None:
-    """Return what looks at the pictures; None where nothing does."""
-    return None if vision.backbone == "none" else load_backbone(vision)
+    """Return what looks at the pictures. None where nothing does."""
+    if vision.backbone == "none":
+        return None
+    return load_backbone(vision)
 
 
 def _picture_rate(backbone: Backbone, vision: VisionSettings) -> PictureRate:
-    """Return how many pictures a second the backbone and the meter of motion take, and their
+    """Return how many pictures per second the backbone and the meter of motion take, and their
     size."""
     rate = vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
     return PictureRate(rate, vision.frame_size)
 
 
 def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
-    """Return the second to begin with; what a stream sent since a run was killed is lost."""
-    start = log.position if log.count else 0.0
-    if isinstance(inputs[0], LiveInput) and log.first is not None and log.first.wall is not None:
-        start = max(start, time.time() - log.first.wall)
+    """Return the second to begin with. What a stream sent since a run was killed is lost."""
+    start = 0.0
+    if log.count:
+        start = log.position
+    wall = None if log.first is None else log.first.wall
+    if isinstance(inputs[0], LiveInput) and wall is not None:
+        start = max(start, time.time() - wall)
     return start
 
 
@@ -147,12 +152,18 @@ def _emit_start(
 ) -> None:
     """Emit the beginning of a new run, or what a stream sent while none was there."""
     if not log.count:
-        shown = shown_source(job, inputs)
-        digest = source_digest(inputs)
-        emit(log.add("started", 0.0, source=shown, digest=digest, wall=time.time()))
+        event = log.add(
+            "started",
+            0.0,
+            source=shown_source(job, inputs),
+            digest=source_digest(inputs),
+            wall=time.time(),
+        )
+        emit(event)
     elif isinstance(inputs[0], LiveInput):
         seconds = round(start - log.position, 3)
-        emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
+        event = log.add("gap", start, seconds=seconds, reason="Stepline did not run")
+        emit(event)
 
 
 def source_id(inputs: Sequence[Path | LiveInput]) -> str:
@@ -161,27 +172,33 @@ def source_id(inputs: Sequence[Path | LiveInput]) -> str:
     first = inputs[0]
     if isinstance(first, Path):
         return first.stem
-    names = [each.label.split("://")[-1] for each in inputs if isinstance(each, LiveInput)]
-    return re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.") or "live"
+    names = []
+    for live_input in inputs:
+        if isinstance(live_input, LiveInput):
+            names.append(live_input.label.split("://")[-1])
+    id = re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.")
+    return id or "live"
 
 
 def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
     """Return what messages and the log call a source: of an address, neither its password nor its
     query."""
     first = inputs[0]
-    return first.label if isinstance(first, LiveInput) and first.is_address else job.source
+    if isinstance(first, LiveInput) and first.is_address:
+        return first.label
+    return job.source
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
-    """Return what tells two addresses apart of which the same is shown; None where all is shown.
+    """Return what tells two addresses apart of which the same is shown. None where all is shown.
 
     It is slow to compute and short, so that no password can be found by it.
     """
     first = inputs[0]
     if not isinstance(first, LiveInput) or not first.is_address or first.url == first.label:
         return None
-    salt = first.label.encode()
-    return hashlib.scrypt(first.url.encode(), salt=salt, n=SCRYPT_COST, r=8, p=1).hex()[:4]
+    digest = hashlib.scrypt(first.url.encode(), salt=first.label.encode(), n=SCRYPT_COST, r=8, p=1)
+    return digest.hex()[:4]
 
 
 def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> LiveLog:
@@ -191,17 +208,21 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
     if not job.anew:
         log = LiveLog(path)
         first = log.first
-        shown = shown_source(job, inputs)
-        own = {(shown, source_digest(inputs)), (job.source, None), (None, None)}
-        if first is not None and (first.source, first.digest) not in own:
+        own_sources = {
+            (shown_source(job, inputs), source_digest(inputs)),
+            (job.source, None),
+            (None, None),
+        }
+        if first is not None and (first.source, first.digest) not in own_sources:
             name = first.source or ""
             if "://" in name:  # with its password, of a run before it was left out
                 name = display_url(name)
-            raise SettingsError(
-                f"{path}: holds a run of {name}; give another --out, or --force to lose it"
-            )
+            cure = "give another --out, or --force to lose it"
+            raise SettingsError(f"{path}: holds a run of {name}; {cure}")
         if log.last is None or log.last.event != "finished":
             return log
+
+    # a new run begins without what the last one left
     for suffix in (EVENTS_SUFFIX, VTT_SUFFIX, ROWS_SUFFIX):
         remove_file(job.out / f"{stem}{suffix}")
     for recording in _recordings(job, stem):
@@ -229,7 +250,9 @@ def _write_record(
     if isinstance(first, Path):
         video = first
     else:
-        parts = [part for recording in recordings for part in recording.parts]
+        parts: list[Path] = []
+        for recording in recordings:
+            parts += recording.parts
         if not parts:
             raise MediaError(
                 f"{first.label}: sent nothing that could be kept; no record is written"

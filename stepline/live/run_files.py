@@ -30,7 +30,7 @@ class RunFiles:
             self.vtt.update(self.id, self.log.steps.values(), self.log.sentences)
 
     def read_rows(self, first: int, last: int, width: int) -> Matrix | None:
-        """Return the rows from number `first` up to `last` that an earlier run kept, (T, width);
+        """Return the rows from number `first` up to `last` that an earlier run kept, (T, width).
         None without a file."""
         if self.rows is None or not self.rows.is_file():
             return None

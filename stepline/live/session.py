@@ -1,4 +1,4 @@
-"""One live run: what comes is recognised, written and grounded, and emitted as events; it goes on
+"""One live run: what comes is recognised, written and grounded, and emitted as events. It goes on
 where a killed run stopped.
 
 sources -> frames -> LiveVision (their threads)
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# What a source brings to the caller's thread. None where it has ended.
+ArrivingItem: TypeAlias = AudioBlock | Gap | Exception | None
+
 PASS_SECONDS = 1.0  # of new sound from which it is read again
 MAX_WAITING_BLOCKS = 30  # of sound; then the source waits
 MAX_JOIN_SECONDS = 5.0  # that a thread is waited for which reads from a silent server
@@ -49,7 +52,7 @@ WARM_UP_TEXT = "Now cut the onion and put it in the bowl and stir it."
 class LiveSession:
     """Runs sources to their end. emit: called with each event once it is on disk.
 
-    backbone: None where no picture is looked at. recognise: stands for the recogniser.
+    backbone: None where no picture is looked at. recognise: in place of the recogniser.
     done_signals: hands that say "done".
     """
 
@@ -64,27 +67,23 @@ class LiveSession:
     sources: Sequence[LiveSource] = ()
 
     def __post_init__(self) -> None:
-        settings, options = self.settings, self.options
-        self._items: queue.Queue[AudioBlock | Gap | Exception | None] = queue.Queue(
-            MAX_WAITING_BLOCKS
-        )
+        settings = self.settings
+        options = self.options
+        emit = self.emit_event
+        self._items: queue.Queue[ArrivingItem] = queue.Queue(MAX_WAITING_BLOCKS)
         self._read_to = 0.0  # s of sound that was read
-        self._speech = LiveTranscriber(
-            self.recognise or RecogniserSwitch(settings.asr).read, settings.asr
-        )
-        self._spoken = SpokenSteps(
-            self.log, self.emit_event, settings, options.texts, options.graph
-        )
-        self.shown = ShownSteps(
-            self._spoken, self.files, self.emit_event, settings, options, self.backbone
-        )
-        self._pacing = Pacing(self.log, self.emit_event, self.done_signals, self.shown.is_done)
+        recognise = self.recognise or RecogniserSwitch(settings.asr).read
+        self._speech = LiveTranscriber(recognise, settings.asr)
+        self._spoken = SpokenSteps(self.log, emit, settings, options.texts, options.graph)
+        self.shown = ShownSteps(self._spoken, self.files, emit, settings, options, self.backbone)
+        self._pacing = Pacing(self.log, emit, self.done_signals, self.shown.is_done)
         self._restore()
 
     def _restore(self) -> None:
         """Begin where the log of a killed run ends."""
         if self.log.sentences:
-            self._speech.resume(self.log.sentences[-1].words)
+            last = self.log.sentences[-1]
+            self._speech.resume(last.words)
         self.shown.restore()
         if self.log.count:
             if self.options.texts and self.log.sentences:
@@ -99,21 +98,22 @@ class LiveSession:
 
     @property
     def _end(self) -> float:
-        return max([source.end for source in self.sources], default=0.0)
+        return max((source.end for source in self.sources), default=0.0)
 
     @property
     def _now(self) -> float:
-        return max([source.now for source in self.sources], default=0.0)
+        return max((source.now for source in self.sources), default=0.0)
 
     def run(self, sources: Sequence[LiveSource]) -> str:
-        """Follow the sources until all have ended or `stop` is set; return why the last one ended.
+        """Follow the sources until all have ended or `stop` is set. Return why the last one ended.
 
         Raises what a source raises, MediaError where it cannot be opened.
         """
         self.sources = sources
-        threads = [
-            threading.Thread(target=self._pump, args=[source], daemon=True) for source in sources
-        ]
+        threads = []
+        for source in sources:
+            thread = threading.Thread(target=self._pump, args=[source], daemon=True)
+            threads.append(thread)
         for thread in threads:
             thread.start()
         self.announce_lines()
@@ -131,12 +131,14 @@ class LiveSession:
             self.shown.update_speech()
 
     def finish(self) -> str:
-        """Emit what is known at the end; return why the sources ended."""
+        """Emit what is known at the end. Return why the sources ended."""
         self._take(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
-        reason = "; ".join(dict.fromkeys(source.reason for source in self.sources if source.reason))
-        self.emit_event("finished", reason=reason, seconds=round(self._end, 3))
+        reasons = [source.reason for source in self.sources if source.reason]
+        reason = "; ".join(dict.fromkeys(reasons))
+        seconds = round(self._end, 3)
+        self.emit_event("finished", reason=reason, seconds=seconds)
         return reason
 
     def warm_up(self) -> None:
@@ -144,13 +146,17 @@ class LiveSession:
         if not self.options.texts:
             check_writer(self.settings.writing)
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
-        voice = np.ones(-(-len(silence) // FRAME_SAMPLES), np.float32)
-        self._speech.recognise(AudioWindow(0.0, silence, voice, False))
-        sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
+        frames = -(-len(silence) // FRAME_SAMPLES)
+        voice = np.ones(frames, np.float32)
+        window = AudioWindow(0.0, silence, voice, False)
+        self._speech.recognise(window)
         if not self.options.texts:
-            write_steps(Transcript(language="en", sentences=(sentence,)), self.settings.writing)
+            span = Span(0.0, 1.0)
+            sentence = Sentence(text=WARM_UP_TEXT, span=span)
+            transcript = Transcript(language="en", sentences=(sentence,))
+            write_steps(transcript, self.settings.writing)
         if self.backbone is not None:
-            self.backbone.encode_texts([sentence.text])
+            self.backbone.encode_texts([WARM_UP_TEXT])
 
     def advance(self, items: Sequence[AudioBlock | Gap]) -> None:
         """Take what has come, read it, look at what the pictures show by now, and emit what is
@@ -172,21 +178,22 @@ class LiveSession:
         if self.shown.vision is not None:
             self.shown.vision.add(frame)
 
-    def _take(self, heard: HeardSentences) -> None:
+    def _take(self, speech: HeardSentences) -> None:
         """Emit sentences and what they say."""
-        for rejected in heard.dropped:
+        for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
-        for sentence in heard.sentences:
+        for sentence in speech.sentences:
             self.emit_event("heard", sentence=sentence)
             self._spoken.update(self._speech.language)
-        if heard.sentences:
+        if speech.sentences:
             self.shown.update_speech()
 
     def emit_event(self, event: Any, *, at: float | None = None, **fields: Any) -> None:
         """Keep an event in the log, then emit it. at: the source's second, now where not given."""
         second = self._now if at is None else at
         settled = round(self._speech.settled, 3)
-        self.emit(self.log.add(event, second, settled=settled, **fields))
+        live_event = self.log.add(event, second, settled=settled, **fields)
+        self.emit(live_event)
 
     # ---------------------------------------------------------------- threads
 
@@ -198,7 +205,8 @@ class LiveSession:
                     self.look(item)
                 else:
                     self._items.put(item)
-        except Exception as error:  # noqa: BLE001   raised again by `_arriving`, in the caller's thread
+        # raised again by `_arriving`, in the caller's thread
+        except Exception as error:  # noqa: BLE001
             self._items.put(error)
         self._items.put(None)
 
@@ -206,7 +214,7 @@ class LiveSession:
         """Yield what has come, all that waits together, or nothing now and then, until the last
         source has ended."""
         while open_sources:
-            waiting: list[AudioBlock | Gap | Exception | None] = []
+            waiting: list[ArrivingItem] = []
             with contextlib.suppress(queue.Empty):
                 waiting.append(self._items.get(timeout=0.2))
                 while not self._items.empty():
@@ -215,14 +223,14 @@ class LiveSession:
             for item in waiting:
                 if isinstance(item, Exception):
                     raise item
-                if item is None:
-                    open_sources -= 1
-                else:
+                if item is not None:
                     items.append(item)
+                    continue
+                open_sources -= 1
             yield items
 
     def _join(self, threads: Sequence[threading.Thread]) -> None:
-        """Have the threads end, at most MAX_JOIN_SECONDS after one another; what they still bring
+        """Have the threads end, at most MAX_JOIN_SECONDS after one another. What they still bring
         is not taken."""
         self.stop.set()
         for thread in threads:

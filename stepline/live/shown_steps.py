@@ -1,4 +1,4 @@
-"""What the pictures of a live run show of its steps: grounded once a second, and emitted when they
+"""What the pictures of a live run show of its steps: grounded once per second, and emitted when they
 are shown and when they have ended."""
 
 import math
@@ -23,7 +23,7 @@ from stepline.records import Span, Step
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-# after its words, in which a step may still be shown; WhenAct: 5 % are farther off than 29 s
+# after its words, in which a step may still be shown. WhenAct: 5 % are farther off than 29 s
 UNSEEN_SECONDS = 30.0
 # of the past that are forgotten together, when grounding looks back to them no more
 FORGET_SECONDS = 600
@@ -78,15 +78,20 @@ class ShownSteps:
         """Begin with the features that a killed run kept, where its log ends."""
         if self.vision is None or not self._log.count:
             return
-        width, rate, position = self.vision.width, self._settings.vision.rate, self._log.position
-        begin = max(0, int((position - self.memory) // FORGET_SECONDS * FORGET_SECONDS))
-        values = self._files.read_rows(math.floor(begin * rate), math.floor(position * rate), width)
+        rate = self._settings.vision.rate
+        position = self._log.position
+        forgotten_periods = (position - self.memory) // FORGET_SECONDS
+        begin = max(0, int(forgotten_periods * FORGET_SECONDS))
+        first = math.floor(begin * rate)
+        end = math.floor(position * rate)
+        values = self._files.read_rows(first, end, self.vision.width)
         if values is not None:
             self.begin = begin
             self.vision.restore(values, float(begin))
 
     def update_speech(self) -> None:
         """Give the grounder all that is said by now and not forgotten."""
+        # what is said, up to where the grounder remembers it
         open_steps = self._spoken.open_steps(self.begin)
         steps = [step.model_copy(update=UNPLACED_FIELDS) for step in open_steps]
         transcript = self._log.transcript
@@ -99,6 +104,7 @@ class ShownSteps:
             return
         from stepline.grounding.correspondence import load_weights
 
+        # vectors, of new texts alone
         texts = [step.text for step in steps]
         sentences = [sentence.text for sentence in transcript.sentences]
         vectors = self._encode(texts)
@@ -115,11 +121,13 @@ class ShownSteps:
         assert self._backbone is not None
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
-            self._vectors |= dict(zip(new, self._backbone.encode_texts(new), strict=True))
-        return np.stack([self._vectors[text] for text in texts])
+            vectors = self._backbone.encode_texts(new)  # (N, D)
+            self._vectors |= dict(zip(new, vectors, strict=True))
+        rows = [self._vectors[text] for text in texts]
+        return np.stack(rows)
 
     def update_pictures(self) -> None:
-        """Ground what was shown since the last time, once a second, and emit what it shows."""
+        """Ground what was shown since the last time, once per second, and emit what it shows."""
         if self.vision is None:
             self._end_unseen()
             return
@@ -152,7 +160,8 @@ class ShownSteps:
 
     def _remembered(self) -> GroundingWindow:
         context = Span(float(self.begin), MAX_SECOND)
-        return GroundingWindow(context, tuple(range(len(self.grounded))), frozenset())
+        steps = range(len(self.grounded))
+        return GroundingWindow(context, tuple(steps), frozenset())
 
     def _in_source_time(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return grounded steps with the times of the source."""
@@ -163,7 +172,7 @@ class ShownSteps:
         return [to_video_time(step, original, window) for step, original in pairs]
 
     def _forget(self) -> None:
-        """Let go of what is too far back for grounding to look at; it stays on disk."""
+        """Let go of what is too far back for grounding to look at. It stays on disk."""
         assert self.vision is not None
         self.begin += FORGET_SECONDS
         self.vision.forget(float(self.begin))
@@ -174,22 +183,26 @@ class ShownSteps:
     def _follow_recipe(self) -> None:
         """Emit which line of the recipe is shown, `lag` seconds back, and which were skipped, where
         that is new."""
-        state = self._grounder.follow(min(round(self._options.lag), MAX_LAG_SECONDS))
+        lag = min(round(self._options.lag), MAX_LAG_SECONDS)
+        state = self._grounder.follow(lag)
         if state.line is None:
             return
         ids = [step.id for step in self._grounder.steps]
         line = ids[state.line]
         skipped = tuple(ids[k] for k in state.skipped)
         last = self._log.line
-        if last is None or (last.step, last.skipped or ()) != (line, skipped):
-            self._emit_event(
-                "line",
-                step=line,
-                text=self._log.steps[line].step.text,
-                skipped=skipped or None,
-                follows=ids[int(state.next.argmax())],
-                score=round(float(state.now.max()), 4),
-            )
+        if last is not None and (last.step, last.skipped or ()) == (line, skipped):
+            return
+        next_line = int(state.next.argmax())
+        score = float(state.now.max())
+        self._emit_event(
+            "line",
+            step=line,
+            text=self._log.steps[line].step.text,
+            skipped=skipped or None,
+            follows=ids[next_line],
+            score=round(score, 4),
+        )
 
     def _follow_step(self, step: Step, second: float) -> None:
         """Emit of a step what is known by the second that is `lag` ago."""
@@ -199,9 +212,13 @@ class ShownSteps:
         if step.spans and step.status == "shown":
             span = step.spans[0]
             if not present.shown and span.start <= second:
-                at = round(step.at or span.start, 3)
+                at = step.at or span.start
                 self._emit_event(
-                    "step_shown", step=step.id, second=at, basis=step.basis, score=step.score
+                    "step_shown",
+                    step=step.id,
+                    second=round(at, 3),
+                    basis=step.basis,
+                    score=step.score,
                 )
             if span.end <= second:
                 self._end_step(step)
@@ -209,22 +226,30 @@ class ShownSteps:
             self._end_step(step)
 
     def _end_step(self, step: Step) -> None:
-        spans = tuple(Span(round(span.start, 3), round(span.end, 3)) for span in step.spans)
+        spans = []
+        for span in step.spans:
+            start = round(span.start, 3)
+            end = round(span.end, 3)
+            spans.append(Span(start, end))
+        score = None
+        if step.score is not None:
+            score = round(step.score, 4)
         self._emit_event(
             "step_ended",
             step=step.id,
-            spans=spans or None,
+            spans=tuple(spans) or None,
             second=step.at,
             status=step.status,
             basis=step.basis,
-            score=round(step.score, 4) if step.score is not None else None,
+            score=score,
         )
         self._files.write_vtt()
 
     def finish(self, end: float) -> None:
         """End every step that has not ended, by all that is known. end: second of the source."""
         if self.vision is not None and self._until > 0:
-            grounding = self._grounder.finish(max(end, self._until) - self.begin)
+            end = max(end, self._until)
+            grounding = self._grounder.finish(end - self.begin)
             for step in self._in_source_time(grounding.steps):
                 present = self._log.steps[step.id]
                 if not present.ended and not present.withdrawn:
@@ -232,11 +257,12 @@ class ShownSteps:
         self._files.write_vtt()
 
     def is_done(self, id: str) -> bool:
-        """Whether the picture of somebody at work says that a step is finished."""
+        """Whether the picture of someone at work says that a step is finished."""
         if self.vision is None or self._until == 0:
             return False
         ids = [step.id for step in self._grounder.steps]
         if id not in ids:
             return False
-        probabilities = self._grounder.smoothed().p_done
-        return float(probabilities[ids.index(id)]) >= MIN_DONE_PROBABILITY
+        probabilities = self._grounder.smoothed().p_done  # (K,)
+        row = ids.index(id)
+        return float(probabilities[row]) >= MIN_DONE_PROBABILITY

@@ -32,23 +32,23 @@ from stepline.media.settings import LinkSettings, MediaSettings
 if TYPE_CHECKING:
     from stepline.live.recording import StreamRecorder
 
-_HTTP = "http,https,tcp,tls,crypto,data,httpproxy"
-_RTSP = "rtsp,rtp,udp,tcp,tls,crypto"
-_RTMP = "rtmp,rtmps,rtmpt,tcp,tls,http"
-# schemes, and the protocols that an address of each may lead to; never a file of this machine
-PROTOCOLS = {
-    "http": _HTTP,
-    "https": _HTTP,
-    "rtsp": _RTSP,
-    "rtsps": _RTSP,
-    "rtmp": _RTMP,
-    "rtmps": _RTMP,
+HTTP_PROTOCOLS = "http,https,tcp,tls,crypto,data,httpproxy"
+RTSP_PROTOCOLS = "rtsp,rtp,udp,tcp,tls,crypto"
+RTMP_PROTOCOLS = "rtmp,rtmps,rtmpt,tcp,tls,http"
+# schemes, and the protocols that an address of each may lead to. Never a file of this machine
+PROTOCOLS_OF_SCHEME = {
+    "http": HTTP_PROTOCOLS,
+    "https": HTTP_PROTOCOLS,
+    "rtsp": RTSP_PROTOCOLS,
+    "rtsps": RTSP_PROTOCOLS,
+    "rtmp": RTMP_PROTOCOLS,
+    "rtmps": RTMP_PROTOCOLS,
     "udp": "udp,rtp",
     "rtp": "udp,rtp",
     "tcp": "tcp",
     "srt": "srt",
 }
-DEVICES = {"camera": ("v4l2", "/dev/video0"), "microphone": ("alsa", "default")}
+DEVICE_DEFAULTS = {"camera": ("v4l2", "/dev/video0"), "microphone": ("alsa", "default")}
 DEVICE_NAME = r"(camera|microphone)(:[^+]*)?"
 # since its last change in which a file counts as being written, and without growth as finished
 GROWING_SECONDS = 10.0
@@ -66,7 +66,7 @@ MAX_CORRUPT_PACKETS = 100
 
 @dataclass(frozen=True)
 class Gap:
-    """What the source's clock did. kind "gap": `seconds` are missing from `at` on; "drift": it is
+    """What the source's clock did. kind "gap": `seconds` are missing from `at` on. "drift": it is
     so far ahead."""
 
     at: float
@@ -77,7 +77,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class PictureRate:
-    """Pictures to take: `rate` a second, `size` pixels on the shorter side; rate None: none."""
+    """Pictures to take: `rate` a second, `size` pixels on the shorter side. rate None: none."""
 
     rate: float | None = None
     size: int | None = None
@@ -93,22 +93,24 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
     scheme = re.match(r"([a-z][a-z0-9+]*)://", name)
     if scheme is None:
         path = Path(name)
-        # of a recorder on this machine; it may name files of it
+        # of a recorder on this machine. It may name files of it
         if path.suffix == ".m3u8" and path.is_file():
             return [LiveInput(str(path.absolute()), name, "file,crypto,data")]
         # one that cannot be read is reported before any network is loaded
         with open_media(path, MediaSettings()):
             return [path]
-    if scheme[1] not in PROTOCOLS:
-        raise SettingsError(
-            f"{scheme[1]}: not an address that is read live; give one of {', '.join(PROTOCOLS)}"
-        )
+    if scheme[1] not in PROTOCOLS_OF_SCHEME:
+        cure = f"give one of {', '.join(PROTOCOLS_OF_SCHEME)}"
+        raise SettingsError(f"{scheme[1]}: not an address that is read live; {cure}")
     try:
         check_url(name)
     except MediaError as error:
         raise SettingsError(str(error)) from error
-    options = (("rtsp_transport", "tcp"),) if scheme[1].startswith("rtsp") else ()
-    return [LiveInput(name, display_url(name), PROTOCOLS[scheme[1]], options=options)]
+    options: tuple[tuple[str, str], ...] = ()
+    if scheme[1].startswith("rtsp"):
+        options = (("rtsp_transport", "tcp"),)
+    protocols = PROTOCOLS_OF_SCHEME[scheme[1]]
+    return [LiveInput(name, display_url(name), protocols, options=options)]
 
 
 def _devices(name: str) -> list[Path | LiveInput]:
@@ -117,7 +119,7 @@ def _devices(name: str) -> list[Path | LiveInput]:
         kind, _, address = part.partition(":")
         if kind in inputs:
             raise SettingsError(f"{name}: name one camera and one microphone")
-        format, usual = DEVICES[kind]
+        format, usual = DEVICE_DEFAULTS[kind]
         inputs[kind] = LiveInput(address or usual, f"{kind} {address or usual}", format=format)
     return list(inputs.values())
 
@@ -180,8 +182,10 @@ class SourceClock:
         """Return the second of what comes after a break: that of its own time stamps, where they
         go on as the wall's clock did, else the wall's."""
         by_wall = self.end + (self._clock() - self._arrived)
-        believed = second > self.end - TRUSTED_SECONDS and abs(second - by_wall) <= TRUSTED_SECONDS
-        return second if believed else by_wall
+        is_near = abs(second - by_wall) <= TRUSTED_SECONDS
+        if is_near and second > self.end - TRUSTED_SECONDS:
+            return second
+        return by_wall
 
     def drifted(self) -> Gap | None:
         """Return how far the source's clock has left the wall's since the last report, where that
@@ -193,6 +197,8 @@ class SourceClock:
         self._ahead = max(self._ahead, self.end - (now - self._begun))
         if now < self._checked + DRIFT_INTERVAL_SECONDS:
             return None
+
+        # the first measure is the one that later ones are compared with
         ahead = self._ahead
         self._ahead = float("-inf")
         self._checked = now
@@ -236,7 +242,7 @@ class LiveSource:
         self._links = links or LinkSettings()
         self._recording = recording
         self._stop = stop or Event()
-        self._named = NamedHost("")  # of an address; all connections share what it is
+        self._named = NamedHost("")  # of an address. All connections share what it is
         if isinstance(source, LiveInput):
             self._named = NamedHost(urlsplit(source.url).hostname or "")
         self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
@@ -301,6 +307,8 @@ class LiveSource:
     @contextmanager
     def _open(self) -> Iterator[OpenMedia]:
         source = self._source
+
+        # an address, a file that still grows, or one that is whole
         if isinstance(source, LiveInput):
             opened = self._open_address(replace(source, silence=self._links.seconds))
         elif time.time() - source.stat().st_mtime < GROWING_SECONDS:
@@ -319,13 +327,15 @@ class LiveSource:
 
     @contextmanager
     def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
-        """Yield an address, opened; over http(s) by a proxy that looks where it leads."""
+        """Yield an address, opened. Over http(s) by a proxy that looks where it leads."""
         import av
 
         if not live.url.startswith(("http://", "https://")):
             with open_live(live, self._media) as media:
                 yield media
             return
+
+        # FFmpeg follows redirections unasked, the proxy looks where they lead
         with ForwardProxy(self._named, self._links) as proxy:
             try:
                 through = replace(live, options=(*live.options, ("http_proxy", proxy.address)))
@@ -339,7 +349,7 @@ class LiveSource:
                 ) from error
 
     def _connection(self, media: OpenMedia, lost: str) -> SourceItems:
-        """Yield what one connection brings; `lost`: why the one before ended."""
+        """Yield what one connection brings. `lost`: why the one before ended."""
         # A live playlist that has come to its end has a length, too, but its clock goes on.
         recorded = isinstance(self._source, Path)
         if media.duration is not None and (self.paced or not self._opened):
@@ -393,7 +403,7 @@ class LiveSource:
         self._clock.origin = media.start
 
     def _packets(self, media: OpenMedia) -> Iterator[Any]:
-        """Yield the packets of the streams in use; those that cannot be read are counted and passed
+        """Yield the packets of the streams in use. Those that cannot be read are counted and passed
         over."""
         import av
 
@@ -420,6 +430,8 @@ class LiveSource:
         """Return what takes the frames of each stream, on a clock that begins at second `_base`."""
         tracks: Tracks = {}
         endless, rate = float("inf"), self._pictures.rate
+
+        # pictures at a rate, where wanted
         if media.picture is not None and rate is not None:
             scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
             tracks[media.picture.index] = PictureTrack(
@@ -439,6 +451,7 @@ class LiveSource:
         """Yield frames and sound at their seconds, when they are due, and nothing again that came
         before a break."""
         for item in items:
+            # a picture or a second of sound that came before is left out
             if isinstance(item, Frame):
                 end = item.time + self._base
                 if end <= self._picture_end:
@@ -453,6 +466,8 @@ class LiveSource:
                 end = self._sound_end = start + len(item.samples) / SAMPLE_RATE
                 if not len(item.samples):
                     continue
+
+            # a file comes at its own pace, and waits while it is held
             if self.paced:
                 with self._clock.stopped():
                     while self.held and not self._stop.wait(0.05):

@@ -8,14 +8,13 @@ Each pass reads all sound since the last committed sentence (a bounded window; v
 first), so that the words near its end, which a recogniser still changes, have sound behind them at
 the next one. Where the voice has fallen silent nothing can change any more, and the last pass is
 believed; so it is of words that have seconds of sound behind them, where two passes go on to
-differ. Committed words stay; case and full stops of the open sentence follow the newest pass, for
+differ. Committed words stay. Case and full stops of the open sentence follow the newest pass, for
 they depend on what comes after. Source: Macháček, Dabre and Bojar, "Turning Whisper into Real-Time
 Transcription System", 2023, section 2. Differs: what a pass repeats of the committed words is found
 by the edit distance of words and their times, not by times and equal n-grams, which lose "very,
 very hot".
 """
 
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +50,7 @@ MIN_LEAVE_SECONDS = 8.0
 # of sound that a pass reads at most; then committed words are left behind, or what none could read
 MAX_PASS_SECONDS = 20.0
 MARGIN_SECONDS = 2.0  # of silence that stay before a voice may begin
-# edits that a second costs by which a word read again would have moved; passes differ by some
+# edits that a second costs by which a word read again would have moved. Passes differ by some
 # tenths
 EDITS_PER_SECOND = 3.0
 OVERLAP_SECONDS = 0.5  # before the sound in which committed words may still be heard in it
@@ -81,7 +80,7 @@ class LiveTranscriber:
     language: str | None = None
     end: float = 0.0  # s, where the sound that has come ends
     _start: float = 0.0  # s, of the sound that passes read
-    _samples: np.ndarray = field(default_factory=lambda: NO_SOUND)
+    _samples: np.ndarray = field(default_factory=lambda: NO_SOUND)  # (N,) float32
     # what came before it, for the voice detector
     _context: np.ndarray = field(default_factory=lambda: NO_SOUND)
     _committed: list[Word] = field(default_factory=list)  # that may be heard again
@@ -100,10 +99,12 @@ class LiveTranscriber:
             sentences = self.finish()
             self._start = block.start
         elif gap > 0:
-            silence = np.zeros(round(gap * SAMPLE_RATE), np.float32)
+            missing = round(gap * SAMPLE_RATE)
+            silence = np.zeros(missing, np.float32)
             self._samples = np.concatenate([self._samples, silence])
         self._samples = np.concatenate([self._samples, block.samples])
-        self.end = block.start + len(block.samples) / SAMPLE_RATE
+        length = len(block.samples) / SAMPLE_RATE
+        self.end = block.start + length
         return sentences
 
     @property
@@ -111,21 +112,28 @@ class LiveTranscriber:
         """Second before which all sound was read for good, and every sentence is closed."""
         if not self._open:
             return self._start
-        first = self._committed[-self._open].span
-        return self._start if first is None else min(self._start, first.start)
+        first_word = self._committed[-self._open]
+        if first_word.span is None:
+            return self._start
+        return min(self._start, first_word.span.start)
 
     @property
     def _committed_end(self) -> float:
         """Second at which the last committed word ends, 0 without one."""
-        return word_seconds(self._committed[-1])[1] if self._committed else 0.0
+        if not self._committed:
+            return 0.0
+        last_word = self._committed[-1]
+        _, end = word_seconds(last_word)
+        return end
 
     def resume(self, words: Sequence[Word]) -> None:
-        """Begin behind words that an earlier run committed; the sound to come may hold the last of
+        """Begin behind words that an earlier run committed. The sound to come may hold the last of
         them again."""
         self._committed = list(words)
 
     def advance(self) -> HeardSentences:
         """Read the sound that has come, once, and return what is certain now."""
+        # the words near the end wait for the next pass
         return self._pass(last=False)
 
     def finish(self) -> HeardSentences:
@@ -133,7 +141,8 @@ class LiveTranscriber:
         if not len(self._samples):
             return HeardSentences()
         sentences = self._pass(last=True)
-        self._samples = self._context = NO_SOUND
+        self._samples = NO_SOUND
+        self._context = NO_SOUND
         self._committed = []
         self._open = 0
         self._expected = []
@@ -146,51 +155,70 @@ class LiveTranscriber:
         settings = self.settings
 
         # where the voice is
-        voice = voice_probability(np.concatenate([self._context, self._samples]))
-        voice = voice[len(self._context) // FRAME_SAMPLES :]
+        sound = np.concatenate([self._context, self._samples])
+        context_frames = len(self._context) // FRAME_SAMPLES
+        voice = voice_probability(sound)[context_frames:]
         window = AudioWindow(self._start, self._samples, voice, last)
         voiced = np.flatnonzero(voice >= settings.voice)
-        silent_frames = len(voice) - 1 - voiced[-1] if len(voiced) else len(voice)
-        silence = silent_frames * FRAME_SAMPLES / SAMPLE_RATE
-        if not len(voiced) and not self._expected and not self._open:
+        silent_frames = len(voice)
+        if len(voiced):
+            last_voiced = voiced[-1]
+            silent_frames = len(voice) - 1 - last_voiced
+        elif not self._expected and not self._open:
             self._leave_behind(window, window.end - MARGIN_SECONDS)
             return HeardSentences()
-        voice_end = window.start + (len(voice) * FRAME_SAMPLES / SAMPLE_RATE - silence)
+        silence = silent_frames * FRAME_SAMPLES / SAMPLE_RATE
+        length = len(voice) * FRAME_SAMPLES / SAMPLE_RATE
+        voice_end = window.start + (length - silence)
         is_quiet = last or silence >= SILENCE_SECONDS
 
         # what it says, unless it would read the same again
         committed: tuple[Word, ...] = ()
-        steady = unread = False
-        if not is_quiet or abs(voice_end - self._read_to) > FRAME_SECONDS:
+        steady = False
+        unread = False
+        moved = abs(voice_end - self._read_to)
+        if not is_quiet or moved > FRAME_SECONDS:
             words = self._words(window)
             committed, steady = self._agree(words, window, is_quiet=is_quiet)
-            words_end = window.end
-            if words and words[-1].span:
-                words_end = words[-1].span.end
-            after = (window.voiced(words_end, window.end) >= settings.voice).sum()
-            unread = (
-                float(after) * FRAME_SAMPLES / SAMPLE_RATE > UNREAD_SECONDS and not self._expected
-            )
+            unread = self._is_unread(words, window)
         self._read_to = voice_end if is_quiet else -1.0
 
         # which sentences are closed and believed, and which sound is read for good
-        sentences = self._close(silence, at_stop=steady or unread, last=last)
+        at_stop = steady or unread
+        sentences = self._close(silence, at_stop=at_stop, last=last)
         evidence = [self._evidence(sentence, window) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, settings)
         if unread and self._committed:
-            self._leave_behind(window, self._committed_end or window.start)
+            committed_end = self._committed_end or window.start
+            self._leave_behind(window, committed_end)
         else:
-            closed = sentences[-1].span.end if sentences else None
-            silent_from = voice_end if is_quiet and not self._open else None
+            closed = None
+            if sentences:
+                closed = sentences[-1].span.end
+            silent_from = None
+            if is_quiet and not self._open:
+                silent_from = voice_end
             self._forget(window, closed, silent_from=silent_from)
         believed = []
         dropped = []
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
                 believed.append(sentence)
-            else:
-                dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
+                continue
+            text = sentence.text
+            dropped.append(Rejected(what="sentence", text=text, reason=reason))
         return HeardSentences(committed, tuple(believed), tuple(dropped))
+
+    def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
+        """Whether the voice goes on behind the words of a pass, for longer than a recogniser
+        leaves out by chance."""
+        words_end = window.end
+        if words and words[-1].span:
+            words_end = words[-1].span.end
+        voice = window.voiced(words_end, window.end)
+        frames = (voice >= self.settings.voice).sum()
+        seconds = float(frames) * FRAME_SAMPLES / SAMPLE_RATE
+        return seconds > UNREAD_SECONDS and not self._expected
 
     def _words(self, window: AudioWindow) -> list[Word]:
         """Return the words that the recogniser hears in the window, timed, at the edges of the
@@ -198,8 +226,12 @@ class LiveTranscriber:
         transcript = self.recognise(window)
         self.language = transcript.language or self.language
         self._likely = transcript.log_probability
-        timed = [word for word in transcript.words if word.text.strip() and word.span]
-        return fit_to_voice(window, join_pieces(timed), self.settings)
+        pieces = []
+        for piece in transcript.words:
+            if piece.text.strip() and piece.span:
+                pieces.append(piece)
+        words = join_pieces(pieces)
+        return fit_to_voice(window, words, self.settings)
 
     def _agree(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool
@@ -209,64 +241,91 @@ class LiveTranscriber:
         repeated = count_repeated(words, self._context_words())
         self._renew_surface(words[:repeated])
         coming = words[repeated:]
+
+        # how many words are certain
         count = len(coming)
         if not is_quiet:
-            sure = window.end - SURE_SECONDS
-            old = sum(word.span is not None and word.span.end <= sure for word in coming)
-            count = max(old, _common_prefix(coming, self._expected))
+            old = _count_until(coming, window.end - SURE_SECONDS)
+            agreed = _common_prefix(coming, self._expected)
+            count = max(old, agreed)
         before = self._expected
         self._expected = list(coming[count:])
         committed = self._commit(coming[:count])
-        following = self._expected[0].text if self._expected else None
+
+        # whether this pass and the one before set a full stop behind them
+        following = None
+        if self._expected:
+            following = self._expected[0].text
         stopped = self._stop
         if 0 < count <= len(before):
             stopped = ends_sentence(before[count - 1].text)
-        self._stop = self._open > 0 and ends_sentence(self._committed[-1].text, following)
-        return committed, self._stop and stopped and following is not None
+        self._stop = False
+        if self._open > 0:
+            last = self._committed[-1]
+            self._stop = ends_sentence(last.text, following)
+        steady = self._stop and stopped and following is not None
+        return committed, steady
 
     def _context_words(self) -> list[Word]:
         """Return the committed words that may be heard again."""
         start = self._start - OVERLAP_SECONDS
-        return [word for word in self._committed if word.span is not None and word.span.end > start]
+        words = []
+        for word in self._committed:
+            if word.span is not None and word.span.end > start:
+                words.append(word)
+        return words
 
     def _renew_surface(self, words: Sequence[Word]) -> None:
         """Give the words of the open sentence the case and full stops of the newest pass, as far
         back as it agrees."""
-        for back in range(1, min(self._open, len(words)) + 1):
-            word, committed = words[-back], self._committed[-back]
+        most = min(self._open, len(words))
+        for back in range(1, most + 1):
+            word = words[-back]
+            committed = self._committed[-back]
             if plain(word) != plain(committed):
                 return
-            self._committed[-back] = committed.model_copy(update={"text": word.text})
+            update = {"text": word.text}
+            self._committed[-back] = committed.model_copy(update=update)
 
     def _commit(self, words: Sequence[Word]) -> tuple[Word, ...]:
-        """Keep words for good; their times never run backwards."""
+        """Keep words for good. Their times never run backwards."""
         first = len(self._committed)
         for word in words:
-            start = word_seconds(self._committed[-1])[0] if self._committed else 0.0
+            start = 0.0
+            if self._committed:
+                start, _ = word_seconds(self._committed[-1])
             if word.span is not None and word.span.start < start:
-                span = Span(start, max(word.span.end, start + FRAME_SECONDS))
+                least_end = start + FRAME_SECONDS
+                span = Span(start, max(word.span.end, least_end))
                 word = word.model_copy(update={"span": span})
             self._committed.append(word)
         self._open += len(words)
-        return tuple(self._committed[first:])
+        new = self._committed[first:]
+        return tuple(new)
 
     def _close(self, silence: float, *, at_stop: bool, last: bool) -> list[Sentence]:
         """Return the sentences that no later word can belong to.
 
-        A sentence is closed by a word after it; the last one by silence behind its full stop, or a
+        A sentence is closed by a word after it. The last one is closed by silence behind its full stop, or a
         pause. at_stop: the last one ends where it does, for two passes set a full stop there, or
         the recogniser reads on no further.
         """
-        settings = self.settings
-        words = self._committed[len(self._committed) - self._open :]
-        sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
+        pause = self.settings.pause
+
+        # the words of the sentence that is open
+        first_open = len(self._committed) - self._open
+        words = self._committed[first_open:]
+        sentences = split_sentences(words, pause=pause, longest=self.settings.longest)
         ended = last or at_stop
         if words and not self._expected:
-            enough = SILENCE_SECONDS if ends_sentence(words[-1].text) else settings.pause
-            ended |= silence >= min(enough, settings.pause)
+            enough = pause
+            if ends_sentence(words[-1].text):
+                enough = min(SILENCE_SECONDS, pause)
+            ended |= silence >= enough
         if not ended:
             sentences = sentences[:-1]
-        self._open -= sum(len(sentence.words) for sentence in sentences)
+        for sentence in sentences:
+            self._open -= len(sentence.words)
         return sentences
 
     def _forget(
@@ -279,38 +338,58 @@ class LiveTranscriber:
         fallen silent, if no sentence is open.
         """
         if silent_from is not None:
-            self._leave_behind(window, max(silent_from, window.end - MARGIN_SECONDS))
+            margin_start = window.end - MARGIN_SECONDS
+            self._leave_behind(window, max(silent_from, margin_start))
         if closed is not None and window.end - self._start > MIN_LEAVE_SECONDS:
-            self._leave_behind(window, self._middle_of_pause(closed))
+            pause = self._middle_of_pause(closed)
+            self._leave_behind(window, pause)
         if window.end - self._start > MAX_PASS_SECONDS:
             middle = window.end - MAX_PASS_SECONDS / 2
-            self._leave_behind(window, max(self._committed_end, middle))
+            begin = max(self._committed_end, middle)
+            self._leave_behind(window, begin)
         if not self._open:
             self._committed = self._context_words()
 
     def _middle_of_pause(self, closed: float) -> float:
         """Return the middle between the last closed sentence and the first open word, if any."""
-        words = self._committed[-self._open :] if self._open else self._expected
-        if not words or words[0].span is None:
+        # the first word that is not closed
+        words = self._expected
+        if self._open:
+            words = self._committed[-self._open :]
+        if not words:
             return closed
-        return max(closed, (closed + words[0].span.start) / 2)
+        span = words[0].span
+        if span is None:
+            return closed
+        middle = (closed + span.start) / 2
+        return max(closed, middle)
 
     def _evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
-        voice = window.voiced(sentence.span.start, sentence.span.end)
-        return SpeechEvidence(float(voice.mean()) if len(voice) else 0.0, self._likely)
+        span = sentence.span
+        voice = window.voiced(span.start, span.end)
+        voice_probability = 0.0
+        if len(voice):
+            voice_probability = float(voice.mean())
+        return SpeechEvidence(voice_probability, self._likely)
 
     def _leave_behind(self, window: AudioWindow, second: float) -> None:
-        """Let the sound begin at `second`; whole frames go, so that the detector's stay aligned."""
-        count = max(0, int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)) * FRAME_SAMPLES
-        self._context = context_of(np.concatenate([self._context, window.samples[:count]]))
+        """Let the sound begin at `second`. Whole frames go, so that the detector's stay aligned."""
+        seconds = second - self._start
+        frames = int(seconds * SAMPLE_RATE / FRAME_SAMPLES)
+        count = max(0, frames) * FRAME_SAMPLES
+        sound = np.concatenate([self._context, window.samples[:count]])
+        self._context = context_of(sound)
         self._samples = self._samples[count:]
-        self._start += min(count, len(window.samples)) / SAMPLE_RATE
+        gone = min(count, len(window.samples))
+        self._start += gone / SAMPLE_RATE
 
 
 def plain(word: Word) -> str:
-    """Return a word as two passes are compared: small letters and digits alone; a sign stays what
+    """Return a word as two passes are compared: small letters and digits alone. A sign stays what
     it is."""
-    return re.sub(r"[^\w']+", "", word.text.lower()) or word.text.strip()
+    small = word.text.lower()
+    letters = re.sub(r"[^\w']+", "", small)
+    return letters or word.text.strip()
 
 
 def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
@@ -323,32 +402,58 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
     if not committed:
         return 0
     texts = [plain(word) for word in words]
-    times = np.array([word_seconds(word) for word in words]).reshape(-1, 2)
-    # of the committed words so far to each prefix; (N + 1,)
-    distance = np.arange(len(words) + 1, dtype=np.float64)
+    seconds = [word_seconds(word) for word in words]
+    times = np.array(seconds).reshape(-1, 2)  # (N, 2)
+
+    # the edit distance of the committed words so far to each prefix
+    distance = np.arange(len(words) + 1, dtype=np.float64)  # (N + 1,)
     for row, word in enumerate(committed, start=1):
         before = distance
         distance = np.empty_like(before)
         distance[0] = row
         own = plain(word)
-        begin = word_seconds(word)[0]
+        begin, _ = word_seconds(word)
         for column, text in enumerate(texts, start=1):
-            other = (text != own) + EDITS_PER_SECOND * abs(times[column - 1, 0] - begin)
+            apart = abs(times[column - 1, 0] - begin)
+            differs = text != own
+            other = differs + EDITS_PER_SECOND * apart
             distance[column] = min(
                 before[column - 1] + other, before[column] + 1, distance[column - 1] + 1
             )
-    last = word_seconds(committed[-1])[1]
-    ends = np.concatenate([times[:1, 0] if len(words) else [last], times[:, 1]])
-    cost = distance + np.abs(ends - last)
-    return int(len(cost) - 1 - np.argmin(cost[::-1]))
+
+    # what the end of each prefix costs, the empty one's being where the pass begins
+    _, last = word_seconds(committed[-1])
+    empty_end = [last]
+    if len(words):
+        empty_end = times[:1, 0]
+    ends = np.concatenate([empty_end, times[:, 1]])  # (N + 1,)
+    apart_at_end = np.abs(ends - last)
+    cost = distance + apart_at_end
+    from_end = np.argmin(cost[::-1])
+    return int(len(cost) - 1 - from_end)
 
 
 def word_seconds(word: Word) -> tuple[float, float]:
     """Return the start and end of a word, 0 where it has no time."""
-    return (word.span.start, word.span.end) if word.span is not None else (0.0, 0.0)
+    if word.span is None:
+        return 0.0, 0.0
+    return word.span.start, word.span.end
 
 
 def _common_prefix(words: Sequence[Word], others: Sequence[Word]) -> int:
     """Return how many first words two passes share."""
-    pairs = zip(words, others, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: plain(pair[0]) == plain(pair[1]), pairs))
+    count = 0
+    for word, other in zip(words, others, strict=False):
+        if plain(word) != plain(other):
+            break
+        count += 1
+    return count
+
+
+def _count_until(words: Sequence[Word], second: float) -> int:
+    """Return how many words end by `second`."""
+    count = 0
+    for word in words:
+        if word.span is not None and word.span.end <= second:
+            count += 1
+    return count

@@ -38,7 +38,7 @@ class SpokenSteps:
         self._graph = graph
         self._meanings: dict[str, Any] = {}  # of the lines and of the sentences, (384,) each
         self._lines: tuple[Step, ...] = ()  # the recipe's, with where each is said
-        # P(it tells a step) by a sentence's start and text
+        # P(it names a step) by a sentence's start and text
         self._step_probabilities: dict[tuple[float, str], float] = {}
 
     def open_steps(self, begin: float) -> list[Step]:
@@ -57,7 +57,7 @@ class SpokenSteps:
         return steps
 
     def announce_lines(self) -> None:
-        """Emit the lines of a recipe, which are known before anybody speaks."""
+        """Emit the lines of a recipe, which are known before anyone speaks."""
         for line in line_steps(self._texts, self._graph):
             if line.id not in self._log.steps:
                 self._emit_event(
@@ -77,6 +77,8 @@ class SpokenSteps:
         first = max(0, len(sentences) - CONTEXT_SENTENCES)
         fresh = len(sentences) - OPEN_SENTENCES
         transcript = Transcript(language=language, sentences=tuple(sentences[first:]))
+
+        # steps that rest on sentences which are still open
         written = []
         for new in write_steps(transcript, self._settings.writing).steps:
             sources = tuple(source + first for source in new.sources)
@@ -86,6 +88,8 @@ class SpokenSteps:
         for present in self._log.present_steps:
             if max(present.step.sources, default=-1) >= fresh:
                 emitted.append(present)
+
+        # what is new, other, or gone
         for step, earlier in match_steps(written, emitted):
             if earlier is None:
                 assert step is not None
@@ -100,7 +104,7 @@ class SpokenSteps:
                 self._emit_said(earlier.step.id, step, reason="the speaker went on")
 
     def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
-        """Emit a step that is said. reason: why it is revised; None: it is new."""
+        """Emit a step that is said. reason: why it is revised. None: it is new."""
         name = "revised"
         if reason is None:
             name = "step_said"

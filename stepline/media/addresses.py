@@ -81,7 +81,7 @@ def connect_checked(
 
     silence: seconds without an answer after which it fails. private: it may be at any address.
     named: a host that may be at a private one. Raises MediaError for any other private address,
-    OSError where nobody answers.
+    OSError where no one answers.
     """
     host = address[0]
     fault = OSError(f"{host}: no address")

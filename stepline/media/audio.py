@@ -1,4 +1,4 @@
-"""Decoded sound resampled to blocks of a second in which every sample stands at its true time."""
+"""Decoded sound resampled to blocks of a second in which every sample is at its true time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,18 +9,17 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.float32]
 
-SAMPLE_RATE = 16_000  # Hz; what Whisper and the voice detector hear
-MAX_STAMP_ERROR_SECONDS = (
-    0.1  # s by which time stamps may disagree with the samples counted; muxers round to a few ms
-)
+SAMPLE_RATE = 16_000  # Hz. What Whisper and the voice detector hear
+# by which time stamps may disagree with the samples counted. Muxers round to a few ms
+MAX_STAMP_ERROR_SECONDS = 0.1
 
 QUIET_PEAK = 0.1  # of a second of sound, under which its channels may have cancelled each other
 # of the energy of their sum in that of their difference, or the other way round, -14 dB
 MAX_CANCELLED_FRACTION = 0.04
-MIN_LOUDNESS = 0.003  # root mean square of what may be cancelled, -50 dB; noise lies below
+MIN_LOUDNESS = 0.003  # root mean square of what may be cancelled, -50 dB. Noise is below
 FRAMES_COMPARED = 4  # of the 40 in a second
 SAMPLE_STEP = 3  # of whose samples one is looked at
-INVERSION = np.array([[1.0], [-1.0]], np.float32)  # of the second channel
+CHANNEL_SIGNS = np.array([[1.0], [-1.0]], np.float32)  # that invert the second channel
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class AudioBlock:
 
 
 class AudioTimeline:
-    """Resamples a stream into blocks of one second (channels, N) at `rate`; holes become silence,
+    """Resamples a stream into blocks of one second (channels, N) at `rate`. Holes become silence,
     repeats are left out.
 
     Every block comes with the time of its first sample. Mono is the mean of two channels, or half
@@ -41,7 +40,8 @@ class AudioTimeline:
     """
 
     def __init__(self, *, rate: int = SAMPLE_RATE, channels: int = 1) -> None:
-        self._rate, self._channels = rate, channels
+        self._rate = rate
+        self._channels = channels
         self._resampler: Any = None
         self._origin: float | None = None  # s, time of the first sample
         self._yielded = 0  # samples in blocks already yielded
@@ -59,7 +59,8 @@ class AudioTimeline:
         if time + length <= 0:
             return  # lies before the start of the video
         if self._origin is None:
-            self._origin = self._expected = max(0.0, time)
+            self._origin = max(0.0, time)
+            self._expected = self._origin
         if time < self._expected - MAX_STAMP_ERROR_SECONDS:
             return  # heard already
         audio_format = (frame.format.name, frame.layout.name, frame.sample_rate)
@@ -67,10 +68,12 @@ class AudioTimeline:
             yield from self._restart(max(0.0, time))
             self._format = audio_format
             self._is_downmix = self._channels == 1 and frame.layout.nb_channels == 2
-        frame.pts = None  # the resampler would mend holes by its own rule
+        frame.pts = None  # the resampler would fill holes by its own rule
         if self._is_downmix:
             self._stereo.append(frame)
-        for piece in self._resampler.resample(_inverted(frame) if self._is_inverted else frame):
+        if self._is_inverted:
+            frame = _inverted(frame)
+        for piece in self._resampler.resample(frame):
             yield from self._add(piece.to_ndarray())
         self._expected += length
 
@@ -84,15 +87,12 @@ class AudioTimeline:
         """Fill with silence up to `time` and start a new resampler there."""
         yield from self._drain()
         self._expected = max(self._expected, time)
-        missing = (
-            round((self._expected - (self._origin or 0.0)) * self._rate)
-            - self._yielded
-            - self._waiting
-        )
+        seconds = self._expected - (self._origin or 0.0)
+        missing = round(seconds * self._rate) - self._yielded - self._waiting
         for start in range(0, missing, self._rate):
-            yield from self._add(
-                np.zeros((self._channels, min(self._rate, missing - start)), np.float32)
-            )
+            count = min(self._rate, missing - start)
+            silence = np.zeros((self._channels, count), np.float32)
+            yield from self._add(silence)
         self._start_resampler()
         self._stereo.clear()
 
@@ -116,9 +116,10 @@ class AudioTimeline:
     def _block(self, count: int) -> tuple[float, Samples]:
         joined = np.concatenate(self._pieces, axis=1)
         if self._stereo:
-            if joined.max() < QUIET_PEAK and _is_cancelled(self._stereo, self._is_inverted):
+            is_quiet = joined.max() < QUIET_PEAK
+            if is_quiet and _is_cancelled(self._stereo, self._is_inverted):
                 joined = self._mixed_otherwise(joined)
-            del self._stereo[:-2]  # of which the next block may hold the end
+            del self._stereo[:-2]  # whose end the next block may hold
         start = (self._origin or 0.0) + self._yielded / self._rate
         self._pieces = [joined[:, count:]]
         self._waiting -= count
@@ -134,9 +135,13 @@ class AudioTimeline:
         silence = np.zeros_like(joined)
         pieces = [silence]
         for frame in self._stereo:
-            frame = _inverted(frame) if self._is_inverted else frame
-            pieces += [piece.to_ndarray() for piece in self._resampler.resample(frame)]
-        return np.concatenate(pieces, axis=1)[:, -joined.shape[1] :]
+            if self._is_inverted:
+                frame = _inverted(frame)
+            for piece in self._resampler.resample(frame):
+                pieces.append(piece.to_ndarray())
+        mixed = np.concatenate(pieces, axis=1)
+        count = joined.shape[1]
+        return mixed[:, -count:]
 
 
 def _channels_of(frame: Any, step: int = 1) -> Samples:
@@ -146,35 +151,40 @@ def _channels_of(frame: Any, step: int = 1) -> Samples:
         samples = samples.reshape(-1, 2).T
     samples = samples[:, ::step]
     if samples.dtype.kind == "i":
-        return np.asarray(samples / np.iinfo(samples.dtype).max, np.float32)
+        samples = samples / np.iinfo(samples.dtype).max
     return np.asarray(samples, np.float32)
 
 
 def _inverted(frame: Any) -> Any:
-    """Return a frame of which the second channel is turned upside down."""
+    """Return a frame whose second channel is turned upside down."""
     from av import AudioFrame
 
-    turned = AudioFrame.from_ndarray(
-        np.ascontiguousarray(_channels_of(frame) * INVERSION), format="fltp", layout="stereo"
-    )
-    turned.sample_rate = frame.sample_rate
-    return turned
+    samples = np.ascontiguousarray(_channels_of(frame) * CHANNEL_SIGNS)
+    inverted = AudioFrame.from_ndarray(samples, format="fltp", layout="stereo")
+    inverted.sample_rate = frame.sample_rate
+    return inverted
 
 
 def _is_cancelled(frames: Sequence[Any], is_inverted: bool) -> bool:
     """Whether both channels cancel each other in their mean, or in their difference where that is
     taken."""
-    mixed = other = 0.0  # energy
+    sum_energy = 0.0
+    difference_energy = 0.0
     count = 0
     step = max(1, len(frames) // FRAMES_COMPARED)
     # the first two may be of the block before
     first = 2 if len(frames) > FRAMES_COMPARED else 0
     for frame in frames[first::step]:
-        left, right = _channels_of(frame, SAMPLE_STEP)
-        mean, difference = left + right, left - right
-        mixed += float(mean @ mean)
-        other += float(difference @ difference)
-        count += len(left)
+        channels = _channels_of(frame, SAMPLE_STEP)
+        total = channels[0] + channels[1]
+        difference = channels[0] - channels[1]
+        sum_energy += float(total @ total)
+        difference_energy += float(difference @ difference)
+        count += len(total)
+    mixed = sum_energy
+    other = difference_energy
     if is_inverted:
-        mixed, other = other, mixed
-    return other > count * (2 * MIN_LOUDNESS) ** 2 and mixed < MAX_CANCELLED_FRACTION * other
+        mixed = difference_energy
+        other = sum_energy
+    least = count * (2 * MIN_LOUDNESS) ** 2
+    return other > least and mixed < MAX_CANCELLED_FRACTION * other

@@ -1,4 +1,4 @@
-"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file; copies
+"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file. Copies
 with chapters."""
 
 import heapq
@@ -20,19 +20,20 @@ from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
-TICK_RATE = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
+TICK_RATE = 90_000  # a second in the clip's picture time. A multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip
 # Without macroblock-tree rate control, which reads memory that it has not set: clips would differ
-# from run to run. crf 26 then gives the size and the PSNR of x264's default, 23 with it; hard to
+# from run to run. crf 26 then gives the size and the PSNR of x264's default, 23 with it. Hard to
 # tell from the original.
 X264_OPTIONS = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
 MAX_LAG_SECONDS = 10.0  # s by which one stream of a file may lag the other
+COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 
 
 def cut_clip(
     path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step; whole or not
+    """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step. Whole or not
     at all.
 
     Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be
@@ -60,10 +61,9 @@ def join_clips(
             clip.add(path, span, offset)
             offset += span.duration
         if not clip.finish():
-            raise MediaError(
-                f"{path}: nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s; "
-                "the video, or what can be read of it, ends before"
-            )
+            reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
+            cause = "the video, or what can be read of it, ends before"
+            raise MediaError(f"{path}: {reason}; {cause}")
 
 
 def encode_clip(images: Sequence[Image], rate: float) -> bytes:
@@ -74,21 +74,35 @@ def encode_clip(images: Sequence[Image], rate: float) -> bytes:
     height, width = images[0].shape[:2]
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4", options={"fflags": "+bitexact"}) as clip:
-        name = "libx264" if "libx264" in av.codecs_available else "h264"
-        stream = clip.add_stream(
-            name, rate=Fraction(rate).limit_denominator(1001), options=X264_OPTIONS
-        )
+        frame_rate = Fraction(rate).limit_denominator(1001)
+        stream = clip.add_stream(_h264_encoder(), rate=frame_rate, options=X264_OPTIONS)
         context = stream.codec_context
         # 4:2:0 needs even sides
-        context.width, context.height = width + width % 2, height + height % 2
-        context.pix_fmt, context.thread_count = "yuv420p", 1
+        context.width = width + width % 2
+        context.height = height + height % 2
+        context.pix_fmt = "yuv420p"
+        context.thread_count = 1
         for image in images:
-            picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
-            clip.mux(
-                stream.encode(picture.reformat(context.width, context.height, format="yuv420p"))
-            )
+            pixels = np.ascontiguousarray(image)
+            picture = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            picture = picture.reformat(context.width, context.height, format="yuv420p")
+            clip.mux(stream.encode(picture))
         clip.mux(stream.encode(None))
     return buffer.getvalue()
+
+
+def _h264_encoder() -> str:
+    """Return the name of the H.264 encoder of this build of FFmpeg."""
+    import av
+
+    if "libx264" in av.codecs_available:
+        return "libx264"
+    return "h264"
+
+
+def _failure_reason(error: Exception) -> str:
+    """Return what FFmpeg says of an error, without the arguments of the call."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def join_tracks(
@@ -103,30 +117,31 @@ def join_tracks(
 
     settings = settings or MediaSettings()
     with (
-        open_media(picture, settings) as seen,
-        open_media(sound, settings) as heard,
+        open_media(picture, settings) as picture_media,
+        open_media(sound, settings) as sound_media,
         atomic_path(out) as partial,
     ):
-        if seen.picture is None or heard.sound is None:
-            file, lacking = (picture, "picture") if seen.picture is None else (sound, "sound")
-            raise MediaError(
-                f"{file}: holds no {lacking}, as its site says it does; download the video by other means"
-            )
+        cure = "as its site says it does; download the video by other means"
+        if picture_media.picture is None:
+            raise MediaError(f"{picture}: holds no picture, {cure}")
+        if sound_media.sound is None:
+            raise MediaError(f"{sound}: holds no sound, {cure}")
+
+        # the packets of both, by their decoding time
+        sources = ((picture_media, picture_media.picture), (sound_media, sound_media.sound))
         try:
             with av.open(
                 f"file:{partial}", "w", format="matroska", options={"fflags": "+bitexact"}
             ) as joined:
-                tracks = [
-                    (each, stream, joined.add_stream_from_template(stream))
-                    for each, stream in ((seen, seen.picture), (heard, heard.sound))
-                ]
-                for packet, track in heapq.merge(
-                    *(_timed_packets(*track) for track in tracks), key=_decoding_time
-                ):
+                tracks = []
+                for media, stream in sources:
+                    track = joined.add_stream_from_template(stream)
+                    tracks.append(_timed_packets(media, stream, track))
+                for packet, track in heapq.merge(*tracks, key=_decoding_time):
                     packet.stream = track
                     joined.mux(packet)
         except (av.error.FFmpegError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            reason = _failure_reason(error)
             cure = "download the video as one file by other means"
             raise MediaError(
                 f"{out.name}: picture and sound cannot be joined ({reason}); {cure}"
@@ -160,43 +175,48 @@ def copy_with_chapters(
     import av
 
     with open_media(path, settings or MediaSettings()) as media, atomic_path(out) as partial:
-        form, source = {".mkv": "matroska"}.get(out.suffix, "mp4"), media.container
+        # the form, and what to try where it cannot hold the streams
+        source = media.container
+        form = "mp4"
+        cure = "use --format mkv instead"
+        if out.suffix == ".mkv":
+            form = "matroska"
+            cure = "convert it to mp4 (H.264, AAC) first"
         try:
             with av.open(
                 f"file:{partial}", "w", format=form, options={"fflags": "+bitexact"}
             ) as copy:
-                tracks = {
-                    stream.index: copy.add_stream_from_template(stream)
-                    for stream in source.streams
-                    if stream.type in ("video", "audio", "subtitle")
-                }
+                tracks = {}
+                for stream in source.streams:
+                    if stream.type in COPIED_STREAM_TYPES:
+                        tracks[stream.index] = copy.add_stream_from_template(stream)
                 copy.metadata.update(source.metadata)
-                copy.set_chapters(
-                    [
-                        {
-                            "id": number,
-                            "start": round(span.start * 1000),
-                            "end": round(span.end * 1000),
-                            "time_base": Fraction(1, 1000),
-                            "metadata": {"title": title},
-                        }
-                        for number, (span, title) in enumerate(chapters, start=1)
-                    ]
-                )
-                for packet in source.demux([source.streams[index] for index in tracks]):
+                copy.set_chapters(_chapter_entries(chapters))
+                copied_streams = [source.streams[index] for index in tracks]
+                for packet in source.demux(copied_streams):
                     if packet.dts is not None:  # the empty packet at a stream's end has none
                         packet.stream = tracks[packet.stream.index]
                         copy.mux(packet)
         except (av.error.FFmpegError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            cure = (
-                "convert it to mp4 (H.264, AAC) first"
-                if form == "matroska"
-                else "use --format mkv instead"
-            )
+            reason = _failure_reason(error)
             raise MediaError(
                 f"{path}: cannot be copied into {form} with chapters ({reason}); {cure}"
             ) from error
+
+
+def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
+    """Return chapters as PyAV takes them, in milliseconds."""
+    entries = []
+    for number, (span, title) in enumerate(chapters, start=1):
+        entry = {
+            "id": number,
+            "start": round(span.start * 1000),
+            "end": round(span.end * 1000),
+            "time_base": Fraction(1, 1000),
+            "metadata": {"title": title},
+        }
+        entries.append(entry)
+    return entries
 
 
 class _ClipWriter:
@@ -217,9 +237,11 @@ class _ClipWriter:
                 self._sound = _SoundEncoder(media, container)
 
     def add(self, path: Path | str, span: Span, offset: float) -> None:
-        """Append a span of the source; `offset`: where in the clip it starts."""
+        """Append a span of the source. `offset`: where in the clip it starts."""
         with open_media(path, self._settings) as media:
             seek_before(media, span.start)
+
+            # the streams of this span, by the index that they have in its file
             tracks: dict[int, _PictureEncoder | _SoundEncoder] = {}
             if self._picture is not None and media.picture is not None:
                 tracks[media.picture.index] = self._picture
@@ -227,26 +249,27 @@ class _ClipWriter:
                 tracks[media.sound.index] = self._sound
             for track in tracks.values():
                 track.begin(media, span, offset)
+
+            # one stream may lag behind the other, so the file is read a bit farther
             for packet in media.packets():
                 if packet.stream.index in tracks:
                     for frame in media.decode(packet):
                         tracks[packet.stream.index].take(frame)
-                if (
-                    all(track.done for track in tracks.values())
-                    or media.packet_end(packet) > span.end + MAX_LAG_SECONDS
-                ):
+                if all(track.done for track in tracks.values()):
+                    break
+                if media.packet_end(packet) > span.end + MAX_LAG_SECONDS:
                     break
             for track in tracks.values():
                 track.end()
 
     def finish(self) -> bool:
-        """Write what the encoders hold back; return whether anything went into the file."""
-        tracks = [
-            track for track in (self._picture, self._sound) if track is not None and track.written
-        ]
-        for track in tracks:
-            track.finish()
-        return bool(tracks)
+        """Write what the encoders hold back. Return whether anything went into the file."""
+        has_content = False
+        for track in (self._picture, self._sound):
+            if track is not None and track.written:
+                track.finish()
+                has_content = True
+        return has_content
 
 
 class _PictureEncoder:
@@ -254,17 +277,15 @@ class _PictureEncoder:
     it is."""
 
     def __init__(self, media: OpenMedia, clip: Any, first: Any) -> None:
-        import av
-
         self._clip = clip
-        name = "libx264" if "libx264" in av.codecs_available else "h264"
         rate = Fraction(picture_rate(media.picture)).limit_denominator(1001)
-        self._stream = clip.add_stream(name, rate=rate, options=X264_OPTIONS)
+        self._stream = clip.add_stream(_h264_encoder(), rate=rate, options=X264_OPTIONS)
         width, height = display_size(first, media.aspect)
         self._size = (width + width % 2, height + height % 2)  # 4:2:0 needs even sides
         context = self._stream.codec_context
         context.width, context.height = self._size
-        context.pix_fmt, context.time_base = "yuv420p", Fraction(1, TICK_RATE)
+        context.pix_fmt = "yuv420p"
+        context.time_base = Fraction(1, TICK_RATE)
         if is_high_range(first):
             copy_colours(first, context)
         context.thread_count = 1  # more of them end with other bytes from run to run
@@ -273,13 +294,14 @@ class _PictureEncoder:
 
     def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
         """Take the frames of a span from now on, put `offset` s into the clip."""
-        self._timing, self._span = media.timing(), span
+        self._timing = media.timing()
+        self._span = span
         self._shift = offset - span.start
         self._shown: tuple[float, float, Any] | None = None
         self.done = False
 
     def take(self, frame: Any) -> None:
-        """Take a decoded frame; the one before is shown up to it."""
+        """Take a decoded frame. The one before is shown up to it."""
         time, length = self._timing.time_and_length(frame)
         if time >= self._span.end:
             self._release(self._span.end)
@@ -305,11 +327,15 @@ class _PictureEncoder:
             return
         start, _, frame = self._shown
         self._shown = None
-        stamp, end = (round((second + self._shift) * TICK_RATE) for second in (start, until))
+
+        # a frame that is shown for less than a tick is left out
+        stamp = round((start + self._shift) * TICK_RATE)
+        end = round((until + self._shift) * TICK_RATE)
         if end <= stamp:
             return
         picture = self._upright(frame)
-        picture.pts, picture.time_base = stamp, Fraction(1, TICK_RATE)
+        picture.pts = stamp
+        picture.time_base = Fraction(1, TICK_RATE)
         self._lengths[stamp] = end - stamp
         self.written = True
         self._mux(self._stream.encode(picture))
@@ -317,19 +343,21 @@ class _PictureEncoder:
     def _upright(self, frame: Any) -> Any:
         import av
 
-        turned = quarter_turns(frame)
-        width, height = self._size if turned % 2 == 0 else self._size[::-1]
+        turns = quarter_turns(frame)
+        width, height = self._size
+        if turns % 2 == 1:
+            width, height = height, width
         format = self._stream.codec_context.pix_fmt
-        if not turned:
-            return frame.reformat(width=width, height=height, format=format)
-        if format != "yuv420p":
-            return turned_high_range(
-                frame.reformat(width=width, height=height, format=format), turned
-            )
+        if not turns or format != "yuv420p":
+            scaled = frame.reformat(width=width, height=height, format=format)
+            if turns:
+                return turned_high_range(scaled, turns)
+            return scaled
+
+        # turned as RGB, since the halves of 4:2:0 do not turn
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
-        upright = av.VideoFrame.from_ndarray(
-            np.ascontiguousarray(np.rot90(pixels, turned)), format="rgb24"
-        )
+        upright_pixels = np.ascontiguousarray(np.rot90(pixels, turns))
+        upright = av.VideoFrame.from_ndarray(upright_pixels, format="rgb24")
         return upright.reformat(format="yuv420p")
 
     def _mux(self, packets: list[Any]) -> None:
@@ -352,19 +380,21 @@ class _SoundEncoder:
 
     def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
         """Take the sound of a span from now on, put `offset` s into the clip."""
-        self._clock, self._span = media.clock(), span
+        self._clock = media.clock()
+        self._span = span
         self._timeline = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
-        self._first, self._last = (
-            round(offset * CLIP_RATE),
-            round((offset + span.duration) * CLIP_RATE),
-        )
+        self._first = round(offset * CLIP_RATE)
+        self._last = round((offset + span.duration) * CLIP_RATE)
         self.done = False
-        if self._first > self._next:
-            self._encode(np.zeros((self._channels, self._first - self._next), np.float32))
+        missing = self._first - self._next
+        if missing > 0:
+            silence = np.zeros((self._channels, missing), np.float32)
+            self._encode(silence)
 
     def take(self, frame: Any) -> None:
         """Take a decoded frame."""
-        time = self._clock.time_of(frame.pts, frame.time_base, frame.samples / frame.sample_rate)
+        length = frame.samples / frame.sample_rate
+        time = self._clock.time_of(frame.pts, frame.time_base, length)
         self.done = self.done or time >= self._span.end
         if not self.done:
             self._write(self._timeline.take(time, frame))
@@ -381,7 +411,9 @@ class _SoundEncoder:
         for start, samples in blocks:
             # the block's first sample
             offset = self._first + round((start - self._span.start) * CLIP_RATE)
-            inside = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
+            first = max(0, self._first - offset)
+            last = max(0, self._last - offset)
+            inside = samples[:, first:last]
             if inside.shape[1]:
                 self._next = max(self._first, offset)
                 self._encode(inside)
@@ -390,10 +422,10 @@ class _SoundEncoder:
     def _encode(self, samples: Any) -> None:
         import av
 
-        frame = av.AudioFrame.from_ndarray(
-            np.ascontiguousarray(samples), format="fltp", layout=self._layout
-        )
-        frame.sample_rate, frame.time_base = CLIP_RATE, Fraction(1, CLIP_RATE)
+        contiguous = np.ascontiguousarray(samples)
+        frame = av.AudioFrame.from_ndarray(contiguous, format="fltp", layout=self._layout)
+        frame.sample_rate = CLIP_RATE
+        frame.time_base = Fraction(1, CLIP_RATE)
         frame.pts = self._next
         self._next += samples.shape[1]
         self._clip.mux(self._stream.encode(frame))

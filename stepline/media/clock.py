@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
-# s that may be missing at the end before a file counts as cut short; encoders round
+# s that may be missing at the end before a file counts as cut short. Encoders round
 MAX_MISSING_SECONDS = 1.0
 
 
@@ -37,7 +37,7 @@ class Damage:
         return self.stamps + self.jumps > 0
 
     def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
-        """Return one line for each kind of damage. end: s really read; duration: s claimed, None if
+        """Return one line for each kind of damage. end: s really read. duration: s claimed, None if
         not known."""
         lines = []
         if duration is not None:
@@ -68,7 +68,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}s were"
 
 
-# s by which time may go back before the stamps count as restarted; rounding stays under it
+# s by which time may go back before the stamps count as restarted. Rounding stays under it
 JUMP_SECONDS = 1.0
 MARGIN_SECONDS = 60.0  # s past the claimed end from which a stamp is not believed
 
@@ -76,7 +76,7 @@ MARGIN_SECONDS = 60.0  # s past the claimed end from which a stamp is not believ
 class StreamClock:
     """The time of one stream.
 
-    A missing stamp follows on from the frame before; a stamp far past the end is not believed;
+    A missing stamp follows on from the frame before. A stamp far past the end is not believed;
     where the stamps start over (joined recordings), the later ones are counted on.
     """
 
@@ -130,6 +130,8 @@ class PictureTiming:
         length = 0.0
         if frame.time_base and frame.duration:
             length = float(frame.duration * frame.time_base)
+
+        # the step from one stamp to the next, where the file gives no length that can be believed
         if not length or self._by_decoding:
             if frame.time_base and stamp is not None and self._stamp is not None:
                 step = (stamp - self._stamp) * frame.time_base
@@ -150,8 +152,8 @@ BACK_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 10.0
 MAX_FILE_PAUSE_SECONDS = 1800.0
 MAX_PACKETS_AHEAD = 300  # looked at to judge a jump
-MAX_REORDERED = 20  # packets within which B-frames come; codecs allow 16
-MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs; less are broken stamps
+MAX_REORDERED = 20  # packets within which B-frames come. Codecs allow 16
+MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs. Less are broken stamps
 
 
 @dataclass
@@ -224,7 +226,7 @@ class PacketClock:
             state = self._streams.get(packet.stream_index)
             pts = packet.pts
             dts = packet.dts
-            # nearly every packet; this costs a microsecond
+            # nearly every packet. This costs a microsecond
             if state is not None and pts is not None and dts is not None and not state.shift:
                 ahead_of_last = dts - state.last
                 if 0 <= ahead_of_last <= state.limit and pts - dts <= state.limit:
@@ -245,13 +247,19 @@ class PacketClock:
             limit = round(SUSPECT_SECONDS / base)
             state = _StreamState(base, stamp, limit, self._newest, stamp)
             self._streams[packet.stream_index] = state
+
+        # a part that was foreseen has begun
         second = stamp * state.base
         if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
             state.restart(second, state.coming[1])
+
+        # the clock of the file jumps
         if not self._goes_on(state, second):
             self._judge(packet, second, state, source, ahead)
             if packet.pts is None and packet.dts is None:
                 return packet
+
+        # a picture that is shown far too late
         is_late = None not in (packet.pts, packet.dts) and packet.pts - packet.dts > state.limit
         if is_late and self._is_outlier(packet, source, ahead):
             self._damage.stamps += 1
@@ -290,7 +298,7 @@ class PacketClock:
             return False
         if second <= state.raw + SUSPECT_SECONDS:
             return True
-        # a picture that is held long; the other streams of its part have gone on
+        # a picture that is held long. The other streams of its part have gone on
         return is_newest and second <= self._position + SUSPECT_SECONDS
 
     def _judge(
@@ -351,9 +359,13 @@ class PacketClock:
         that it follows all that came before."""
         self._damage.jumps += 1
         self._damage.leap = max(self._damage.leap, gap)
+
+        # the part before ends where its last stream does
         end = max(each.mended_end for each in self._streams.values())
         first = _first(packet)
         begun = {packet.stream_index}
+
+        # the new part begins with its first stream, others still end the one before
         for item in ahead:
             raw = _second(item)
             other = item.stream_index
@@ -390,6 +402,8 @@ class PacketClock:
         """Whether every stream but one leaps further than a pause among the next packets."""
         last = {other: state.raw for other, state in self._streams.items()}
         last.pop(index, None)
+
+        # the streams that leap forward farther than a pause of the recording
         leaping: set[int] = set()
         for item in ahead:
             raw = _second(item)
@@ -425,6 +439,7 @@ class PacketClock:
 
     def _missing_stamp(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> int:
         """Return the stamp that a picture must have: where those around it leave a hole."""
+        # the stamps before and after the one that is missing
         around = set(state.stamps)
         for item in ahead:
             if item.stream_index == packet.stream_index and item.pts is not None:
@@ -450,7 +465,7 @@ def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
 
 
 def _second(packet: Any) -> float | None:
-    """Return the raw second of a packet in the order of decoding; None where it has no stamp."""
+    """Return the raw second of a packet in the order of decoding. None where it has no stamp."""
     stamp = _decoding_stamp(packet)
     base = packet.time_base
     if stamp is None or not base:

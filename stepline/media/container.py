@@ -1,7 +1,7 @@
 """A media file opened under limits: its packets past the damaged ones, its time stamps as seconds,
 what was damaged.
 
-open_media     an untrusted file, or a MediaError; nothing but the file itself is ever opened
+open_media     an untrusted file, or a MediaError. Nothing but the file itself is ever opened
 open_live      an address, a device or a file that still grows, of which packets come as they are made
 FileShape      which of its tracks are read and where it ends, where only reading it tells
 """
@@ -56,13 +56,13 @@ JOINED_FORMATS = frozenset({"mpegts", "mpeg"})
 # Containers that claim to last up to their latest time stamp, be it broken.
 FORMATS_WITH_LATEST_STAMP = frozenset({"matroska", "flv", "nut", "asf"})
 
-# bytes; a file of less for every second that it claims may lie: the poorest speech takes 700
+# bytes. A file of less for every second that it claims may lie: the poorest speech takes 700
 MIN_BYTES_PER_SECOND = 1000
 
 MICROSECONDS_PER_SECOND = 1_000_000  # FFmpeg's unit for the times of a container
 USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
-MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
-MOST_ASPECT = 4  # of a stored pixel; anamorphic video stays under 2, more is a broken header
+MOST_RATE = 1000.0  # frames/s. A time base passes for a rate in some files
+MOST_ASPECT = 4  # of a stored pixel. Anamorphic video stays under 2, more is a broken header
 MOST_FAILURES = 100  # read errors in a row after which the rest of a file is given up
 
 
@@ -89,7 +89,7 @@ class OpenMedia:
     shape: "FileShape" = field(default_factory=lambda: FileShape())
 
     def rewind(self) -> None:
-        """Open the file, or the live source, anew, at its start."""
+        """Open the file, or the live source, again, at its start."""
         self.container.close()
         if self.live is not None:
             self.container = open_live_container(self.live, self.settings)
@@ -99,9 +99,8 @@ class OpenMedia:
 
     def clock(self) -> StreamClock:
         """Return a clock for one stream of the file."""
-        return StreamClock(
-            start=self.start, duration=self.duration if self.exact else None, damage=self.damage
-        )
+        duration = self.duration if self.exact else None
+        return StreamClock(start=self.start, duration=duration, damage=self.damage)
 
     def timing(self) -> PictureTiming:
         """Return a clock for the picture stream, which must exist."""
@@ -118,11 +117,15 @@ class OpenMedia:
     @property
     def aspect(self) -> float:
         """Width over height of a stored pixel; 1 unless the file says otherwise."""
-        aspect = self.picture.sample_aspect_ratio if self.picture is not None else None
-        return float(aspect) if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT else 1.0
+        if self.picture is None:
+            return 1.0
+        aspect = self.picture.sample_aspect_ratio
+        if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT:
+            return float(aspect)
+        return 1.0
 
     def packets(self) -> Iterator[Any]:
-        """Yield every packet of the picture and sound streams; what cannot be read is counted and
+        """Yield every packet of the picture and sound streams. What cannot be read is counted and
         passed over.
 
         Their time stamps go on where those of the file jump.
@@ -138,6 +141,7 @@ class OpenMedia:
     def _readable_packets(self) -> Iterator[Any]:
         import av
 
+        # a damaged place is read past, unless failures come in a row
         failures = 0
         while failures < MOST_FAILURES:
             try:
@@ -155,7 +159,7 @@ class OpenMedia:
                 self.damage.packets += 1
 
     def decode(self, packet: Any) -> list[Any]:
-        """Return the frames of a packet; empty, and counted, where the decoder refuses it."""
+        """Return the frames of a packet. Empty, and counted, where the decoder refuses it."""
         import av
 
         try:
@@ -183,12 +187,12 @@ class OpenMedia:
         if duration * base.numerator > longest * base.denominator:
             duration = 0
         # a Fraction, whose own product takes ten times as long
-        end = (stamp + duration) * base.numerator / base.denominator - self.start
-        return (
-            end
-            if self.duration is None or not self.exact or end <= self.duration + MARGIN_SECONDS
-            else 0.0
-        )
+        end = float((stamp + duration) * base.numerator / base.denominator - self.start)
+        if self.duration is None or not self.exact:
+            return end
+        if end <= self.duration + MARGIN_SECONDS:
+            return end
+        return 0.0
 
 
 @contextlib.contextmanager
@@ -206,6 +210,7 @@ def open_media(
     container = open_container(path, settings, on_gpu=on_gpu)
     media = None
     try:
+        # what only reading it shows
         shape = _shape(path, container, settings)
         picture, sound = _tracks(path, container, settings, shape)
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
@@ -228,7 +233,8 @@ def open_media(
         )
         yield media
     finally:
-        (container if media is None else media.container).close()
+        opened = container if media is None else media.container
+        opened.close()
 
 
 def _claimed_duration(container: Any, start: float) -> float | None:
@@ -268,28 +274,32 @@ def _tracks(
 ) -> tuple[Any, Any]:
     """Return the picture and the sound track to read, each None if there is none, set up for
     decoding."""
-    pictures, sounds = picture_tracks(container), sound_tracks(container)
+    pictures = picture_tracks(container)
+    sounds = sound_tracks(container)
     if not pictures and not sounds:
         raise MediaError(
             f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)"
         )
-    picture, sound = _track(pictures, shape.picture), _track(sounds, shape.sound)
+    picture = _track(pictures, shape.picture)
+    sound = _track(sounds, shape.sound)
     if picture is not None:
         set_up_picture(path, picture, settings)
     return picture, sound
 
 
 def _track(tracks: list[Any], index: int | None) -> Any:
-    """Return the track of an index, the first one where there is none."""
+    """Return the track of an index, else the first one."""
     for track in tracks:
         if track.index == index:
             return track
-    return tracks[0] if tracks else None
+    if tracks:
+        return tracks[0]
+    return None
 
 
 @dataclass(frozen=True)
 class FileShape:
-    """What only reading a file tells.
+    """What only reading a file shows.
 
     picture, sound: the indices of the tracks to read, None for the default ones. end: s really in
     it, None where its claimed duration is believed, that is, its clock never jumps.
@@ -303,16 +313,19 @@ class FileShape:
 def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
     """Return what is to be known of a file before it is read, of most files nothing."""
     check_tracks(path, container, settings)
-    pictures, sounds = picture_tracks(container), sound_tracks(container)
+    pictures = picture_tracks(container)
+    sounds = sound_tracks(container)
     status = path.stat()
     claimed = (container.duration or 0) / MICROSECONDS_PER_SECOND
     formats = set(container.format.name.split(","))
+    is_joined = bool(formats & JOINED_FORMATS)
+    is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
+
+    # what has to be examined
     questions = _Questions(
         films=len(pictures) > 1,
         sounds=len(sounds) > 1 and settings.audio_track is None,
-        clock=bool(formats & JOINED_FORMATS)
-        or status.st_size < claimed * MIN_BYTES_PER_SECOND
-        or claimed > settings.max_duration,
+        clock=is_joined or is_sparse or claimed > settings.max_duration,
         tail=claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
     )
     shape = FileShape()
@@ -320,7 +333,8 @@ def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
         changed = status.st_size, status.st_mtime_ns
         shape = _examine(path, changed, settings, questions)
     if settings.audio_track is not None and sounds:
-        shape = replace(shape, sound=numbered_track(path, container, settings.audio_track).index)
+        track = numbered_track(path, container, settings.audio_track)
+        shape = replace(shape, sound=track.index)
     return shape
 
 
@@ -343,7 +357,11 @@ def _examine(
 ) -> FileShape:
     """Return what the packets of a file tell. changed: its size and time, by which it is known."""
     log.debug("%s (%d bytes) is examined", path, changed[0])
-    picture = sound = end = None
+    picture = None
+    sound = None
+    end = None
+
+    # each answer needs a file of its own, read from its start
     if questions.films:
         with contextlib.closing(open_container(path, settings)) as container:
             picture = film_index(container, picture_tracks(container))
@@ -356,7 +374,7 @@ def _examine(
 
 
 def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float | None:
-    """Return the second at which a file ends whose time stamps jump, read to its end; None where
+    """Return the second at which a file ends whose time stamps jump, read to its end. None where
     they do not."""
     container = open_container(path, settings)
     with contextlib.closing(container):
@@ -364,7 +382,9 @@ def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float 
         start = (container.start_time or 0) / MICROSECONDS_PER_SECOND
         media = OpenMedia(path, container, picture, sound, start, None, False, settings)
         end = max((media.packet_end(packet) for packet in media.packets()), default=0.0)
-        return end if media.damage.is_clock_broken else None
+        if not media.damage.is_clock_broken:
+            return None
+        return end
 
 
 def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
@@ -372,11 +392,14 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
     import av
 
     with contextlib.closing(open_container(path, settings)) as container:
+        # the last packet of each stream
         ends: dict[int, float] = {}
         try:
             container.seek(container.duration, backward=True)
             for packet in container.demux():
-                stamp = packet.dts if packet.dts is not None else packet.pts
+                stamp = packet.dts
+                if stamp is None:
+                    stamp = packet.pts
                 if stamp is not None and packet.time_base:
                     ends[packet.stream.index] = float(stamp * packet.time_base)
         except av.error.FFmpegError:
@@ -388,14 +411,16 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
     """Raise MediaError where a video lasts longer than the limit."""
     if duration > settings.max_duration:
-        raise MediaError(
-            f"{path}: {duration:.0f} s are more than media.max_duration = {settings.max_duration:g} s; "
-            f"cut the video, or raise the limit with --set media.max_duration={duration + 60:.0f}.0"
-        )
+        limit = f"media.max_duration = {settings.max_duration:g} s"
+        higher = f"--set media.max_duration={duration + 60:.0f}.0"
+        cure = f"cut the video, or raise the limit with {higher}"
+        raise MediaError(f"{path}: {duration:.0f} s are more than {limit}; {cure}")
 
 
 def picture_rate(stream: Any) -> float:
     """Return the frames/s that a picture stream claims, a usual rate where it claims none that can
     be."""
     rate = stream.average_rate or stream.guessed_rate
-    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE
+    if rate and 0 < rate <= MOST_RATE:
+        return float(rate)
+    return USUAL_RATE

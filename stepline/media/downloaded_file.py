@@ -8,7 +8,7 @@ from stepline.limits import MAX_SECOND
 from stepline.media.container import open_media
 from stepline.media.settings import MediaSettings
 
-# How texts begin that servers send in place of a video, in small letters; no medium begins so.
+# How texts begin that servers send in place of a video, in small letters. No medium begins so.
 TEXT_STARTS = (
     (b"<!doctype html", "a web page (HTML)"),
     (b"<html", "a web page (HTML)"),
@@ -20,14 +20,14 @@ TEXT_STARTS = (
     (b"#extm3u", "a playlist (HLS)"),
 )
 TEXT_START_BYTES = 1024
-# whether a file is a medium at all; what of it is too large, its reader says
+# whether a file is a medium at all. What of it is too large, its reader says
 ANY_SIZE = MediaSettings(
     max_bytes=2**40, max_duration=MAX_SECOND, max_streams=1000, max_pixels=10**9
 )
 
 
 def text_kind(path: Path) -> str | None:
-    """Return what kind of text a file begins as; None for one that may be a medium."""
+    """Return what kind of text a file begins as. None for one that may be a medium."""
     with path.open("rb") as file:
         begin = file.read(TEXT_START_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
     for start, kind in TEXT_STARTS:
@@ -37,7 +37,7 @@ def text_kind(path: Path) -> str | None:
 
 
 def remove_other_files(path: Path) -> None:
-    """Do nothing to a medium; remove any other file, and raise MediaError with what it is."""
+    """Do nothing to a medium. Remove any other file, and raise MediaError with what it is."""
     kind = text_kind(path)
     if kind is not None:
         path.unlink()

@@ -13,7 +13,7 @@ from stepline.media.hdr import is_high_range, standard_picture
 
 Image = npt.NDArray[np.uint8]
 
-# Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG
+# Times the wanted size that a scaled picture may be long. A longer one is squeezed, as no JPEG
 # holds it.
 MAX_SIDE_RATIO = 16
 
@@ -29,7 +29,7 @@ class Frame:
     """What is on screen at `time` seconds from the start of the video: image (H, W, 3) uint8 RGB,
     upright.
 
-    Two frames may share one array where the picture stands still: do not write into it.
+    Two frames may share one array where the picture stays still: do not write into it.
     """
 
     time: float
@@ -39,8 +39,8 @@ class Frame:
 class FrameScaler:
     """Turns decoded frames into upright RGB arrays, all of one size.
 
-    shorter: pixels of the shorter side; width: pixels across instead; longer: of the longer side,
-    never more than the video has; none of them: full size. aspect: width over height of a stored
+    shorter: pixels of the shorter side. width: pixels across instead. longer: of the longer side,
+    never more than the video has. None of them: full size. aspect: width over height of a stored
     pixel. The first frame decides the size.
     """
 
@@ -54,34 +54,47 @@ class FrameScaler:
     ) -> None:
         from av.video.reformatter import VideoReformatter
 
-        self._shorter, self._width, self._longer = shorter, width, longer
+        self._shorter = shorter
+        self._width = width
+        self._longer = longer
         self.aspect = aspect
         self._swscale: Any = VideoReformatter()  # one for all frames: it keeps its tables
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
         """Return a frame as (H, W, 3) uint8 RGB of standard range, upright, with square pixels."""
-        turned = quarter_turns(frame)
+        turns = quarter_turns(frame)
         if self._size is None:
-            full = display_size(frame, self.aspect)
-            scale = 1.0 if self._shorter is None else self._shorter / min(full)
-            scale = scale if self._width is None else self._width / full[0]
-            if self._longer is not None:
-                scale = min(1.0, self._longer / max(full))
-            self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
-            if (wanted := self._width or self._shorter) is not None:
-                self._size = (
-                    min(self._size[0], MAX_SIDE_RATIO * wanted),
-                    min(self._size[1], MAX_SIDE_RATIO * wanted),
-                )
-        width, height = self._size if turned % 2 == 0 else self._size[::-1]
+            self._size = self._scaled_size(frame)
+        width, height = self._size
+        if turns % 2 == 1:
+            width, height = height, width
         high_range = is_high_range(frame)
         format = "rgb48le" if high_range else "rgb24"
         small = self._swscale.reformat(frame, width, height, format, interpolation="BILINEAR")
-        pixels: Image = (
-            standard_picture(frame, small.to_ndarray()) if high_range else small.to_ndarray()
-        )
-        return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels
+        array = small.to_ndarray()
+        pixels: Image = standard_picture(frame, array) if high_range else array
+        if not turns:
+            return pixels
+        return np.ascontiguousarray(np.rot90(pixels, turns))
+
+    def _scaled_size(self, frame: Any) -> tuple[int, int]:
+        """Return width and height of the upright pictures, in pixels."""
+        full_width, full_height = display_size(frame, self.aspect)
+        scale = 1.0
+        if self._shorter is not None:
+            scale = self._shorter / min(full_width, full_height)
+        if self._width is not None:
+            scale = self._width / full_width
+        if self._longer is not None:
+            scale = min(1.0, self._longer / max(full_width, full_height))
+        width = max(1, round(full_width * scale))
+        height = max(1, round(full_height * scale))
+        side = self._width or self._shorter
+        if side is None:
+            return width, height
+        max_side = MAX_SIDE_RATIO * side
+        return min(width, max_side), min(height, max_side)
 
 
 def quarter_turns(frame: Any) -> int:
@@ -92,10 +105,13 @@ def quarter_turns(frame: Any) -> int:
 
 
 def display_size(frame: Any, aspect: float) -> tuple[int, int]:
-    """Return width and height of the upright picture in square pixels; a stored pixel is `aspect`
+    """Return width and height of the upright picture in square pixels. A stored pixel is `aspect`
     times as wide."""
-    width, height = max(1, round(frame.width * aspect)), frame.height
-    return (height, width) if quarter_turns(frame) % 2 else (width, height)
+    width = max(1, round(frame.width * aspect))
+    height = frame.height
+    if quarter_turns(frame) % 2:
+        return height, width
+    return width, height
 
 
 def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
@@ -121,7 +137,8 @@ class Thumbnails:
     """
 
     def __init__(self, side: int) -> None:
-        self._side, self._pictures = side, dict[float, bytes]()
+        self._side = side
+        self._pictures: dict[float, bytes] = {}
         self._scaler: FrameScaler | None = None
         self._bytes = 0
         # a decoded frame that stands for seconds is encoded once
@@ -134,13 +151,16 @@ class Thumbnails:
         if abs(time - second) > ROUNDING_SECONDS or self._bytes >= MOST_BYTES:
             return
         if self._last is None or self._last[0] is not frame:
-            self._scaler = self._scaler or FrameScaler(longer=self._side, aspect=aspect)
-            self._last = frame, encode_jpeg(self._scaler.image(frame), MAX_KEYFRAME_BYTES)
-            self._bytes += len(self._last[1])
-        self._pictures[second] = self._last[1]
+            if self._scaler is None:
+                self._scaler = FrameScaler(longer=self._side, aspect=aspect)
+            image = self._scaler.image(frame)
+            jpeg = encode_jpeg(image, MAX_KEYFRAME_BYTES)
+            self._last = (frame, jpeg)
+            self._bytes += len(jpeg)
+        _, self._pictures[second] = self._last
 
     def at(self, second: float, side: int) -> bytes | None:
-        """Return the picture of a second of what was read, k + 0.5; None where none is kept. side:
+        """Return the picture of a second of what was read, k + 0.5. None where none is kept. side:
         pixels of its longer side, at most as kept."""
         from PIL import Image as Pillow
 
@@ -151,15 +171,15 @@ class Thumbnails:
             scale = min(1.0, side / max(picture.size))
             width = max(1, round(picture.width * scale))
             height = max(1, round(picture.height * scale))
-            smaller = picture.resize((width, height))
-            return encode_jpeg(np.asarray(smaller), MAX_KEYFRAME_BYTES)
+            smaller = np.asarray(picture.resize((width, height)))
+            return encode_jpeg(smaller, MAX_KEYFRAME_BYTES)
 
 
 class FrameSampler:
     """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of
     the video.
 
-    Before the first frame that is the first one; after the last one ends there is none. A video
+    Before the first frame that is the first one. After the last one ends there is none. A video
     shorter than half of 1/rate gives its last frame. thumbnails: what keeps larger pictures of
     some.
     """
@@ -167,7 +187,9 @@ class FrameSampler:
     def __init__(
         self, rate: float, scaler: FrameScaler, thumbnails: Thumbnails | None = None
     ) -> None:
-        self._rate, self._frame_scaler, self._thumbnails = rate, scaler, thumbnails
+        self._rate = rate
+        self._frame_scaler = scaler
+        self._thumbnails = thumbnails
         self._index = 0
         self._shown: Any = None
         self._image: Image | None = None
@@ -178,7 +200,9 @@ class FrameSampler:
         come."""
         if self._shown is not None:
             yield from self._until(time)
-        self._shown, self._image, self._end = frame, None, time + length
+        self._shown = frame
+        self._image = None
+        self._end = time + length
 
     def finish(self) -> Iterator[Frame]:
         """Yield what is left when no frame follows."""
@@ -193,10 +217,11 @@ class FrameSampler:
             yield self._frame()
 
     def _frame(self) -> Frame:
+        scaler = self._frame_scaler
         if self._image is None:
-            self._image = self._frame_scaler.image(self._shown)
+            self._image = scaler.image(self._shown)
         self._index += 1
         time = (self._index - 0.5) / self._rate
         if self._thumbnails is not None:
-            self._thumbnails.add(time, self._shown, self._frame_scaler.aspect)
+            self._thumbnails.add(time, self._shown, scaler.aspect)
         return Frame(time, self._image)

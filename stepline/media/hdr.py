@@ -28,7 +28,7 @@ USUAL_PEAK_NITS = 300.0
 PQ_NITS = 10_000.0
 DISPLAY_GAMMA = 2.4
 MASTERING_MAX_OFFSET = 72  # bytes of AVMasteringDisplayMetadata before its max_luminance
-SIGNAL_LEVELS = 4096  # of 12 bits; cameras record 10
+SIGNAL_LEVELS = 4096  # of 12 bits. Cameras record 10
 LIGHT_LEVELS = 4096
 
 TO_BT709 = np.array(

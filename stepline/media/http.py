@@ -26,17 +26,17 @@ from stepline.media.settings import LinkSettings
 from stepline.version import __version__
 
 CHUNK_BYTES = 65536  # bytes read at once
-MIB = 2**20
-MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them; servers send some 1,000
-MAX_WHOLE_BYTES = 64 * MIB  # of an answer that is read into memory at once, a page say
+MIB_BYTES = 2**20
+MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them. Servers send some 1,000
+MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory at once, a page say
 # times `most_bytes` that may come over the line: chunks have lengths of their own
 MAX_LINE_FACTOR = 2
 GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # which of them it is, zlib finds out
-ZLIB_METHOD = 8  # low half of the first byte of a zlib stream; deflate without one has any
+ZLIB_METHOD = 8  # low half of the first byte of a zlib stream. Deflate without one has any
 
 
 class TransferLimits:
-    """What all requests for one thing may take together; counts from its making.
+    """What all requests for one thing may take together. Counts from its making.
 
     most_bytes: of bodies. seconds: in all. silence: seconds that a server may say nothing. private:
     whether it may be at an address that is not public.
@@ -100,7 +100,7 @@ class LinkLimits(TransferLimits):
 
     def __init__(self, settings: LinkSettings) -> None:
         super().__init__(
-            most_bytes=settings.largest * MIB,
+            most_bytes=settings.largest * MIB_BYTES,
             seconds=settings.longest,
             silence=settings.seconds,
             private=settings.private,
@@ -123,7 +123,7 @@ class LinkLimits(TransferLimits):
 class _LimitedLine(io.RawIOBase):
     """Bytes of a connection as they come, counted and timed.
 
-    head_left: of a status line and headers; None while a body is read.
+    head_left: of a status line and headers. None while a body is read.
     """
 
     def __init__(self, line: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
@@ -146,6 +146,8 @@ class _LimitedLine(io.RawIOBase):
             self._limits.check()  # names the limit that it was
             raise
         self._limits.take_from_line(count)
+
+        # a server could send headers without end
         if self.head_left is not None:
             self.head_left -= count
             if self.head_left < 0:
@@ -189,8 +191,8 @@ class _LimitedResponse(http.client.HTTPResponse):
         del self.headers["Content-Length"]
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return so many bytes, or all; fewer at the end alone. Raises IncompleteRead where the
-        answer breaks off; whatever is raised, the connection is let go."""
+        """Return that many bytes, or all. Fewer at the end alone. Raises IncompleteRead where the
+        answer breaks off. Whatever is raised, the connection is let go."""
         try:
             return self._read(amt)
         except BaseException:
@@ -199,29 +201,33 @@ class _LimitedResponse(http.client.HTTPResponse):
 
     def _read(self, amt: int | None) -> bytes:
         parts: list[bytes] = []
-        left = amt
         whole_bytes = 0
-        while left is None or left > 0:
+        while amt is None or whole_bytes < amt:
             # one wait, for a server that drips
-            part = self.read1(CHUNK_BYTES if left is None else min(left, CHUNK_BYTES))
+            chunk_bytes = CHUNK_BYTES
+            if amt is not None:
+                chunk_bytes = min(amt - whole_bytes, CHUNK_BYTES)
+            part = self.read1(chunk_bytes)
             self.limits.take(len(part))
             if not part:
                 break
             parts.append(part)
             whole_bytes += len(part)
             if amt is None and whole_bytes > MAX_WHOLE_BYTES:
-                size = f"{MAX_WHOLE_BYTES // MIB} MiB"
+                size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
                 raise self.limits.fault(f"the server sends more than {size} for one page")
-            left = None if left is None else left - len(part)
         is_unpacked = self._unpacker is not None and self._unpacker.eof  # what follows is no part
-        if (left is None or left > 0) and self.length and not is_unpacked:
+
+        # an answer that broke off is not a whole one
+        lacks_bytes = amt is None or whole_bytes < amt
+        if lacks_bytes and self.length and not is_unpacked:
             raise http.client.IncompleteRead(b"".join(parts), self.length)
         if self.length == 0:
             super().read(0)  # lets the connection go
         return b"".join(parts)
 
     def read1(self, n: int = -1) -> bytes:
-        """Return what one wait brings, at most n bytes, unpacked; nothing at the end."""
+        """Return what one wait brings, at most n bytes, unpacked. Nothing at the end."""
         if not self.is_packed:
             return super().read1(n)
         part = b""
@@ -313,6 +319,7 @@ def open_url(
     Raises what the limits raise (MediaError), OSError (HTTPError for a status of 400 and more, and
     for the redirect of a POST) and HTTPException for what the network does.
     """
+    # nothing but http(s): no files, no ftp, no data
     opener = urllib.request.OpenerDirector()
     opener.addheaders = [("User-Agent", f"stepline/{__version__}")]
     handlers: list[urllib.request.BaseHandler] = [
@@ -326,8 +333,9 @@ def open_url(
         handlers.append(urllib.request.ProxyHandler())
     for handler in handlers:
         opener.add_handler(handler)
-    asked = quote(url.partition("#")[0], safe="/%:=&?~+!$,;'@()*[]")
-    return opener.open(
-        urllib.request.Request(asked, data=body, headers=dict(headers or {})),
-        timeout=limits.silence,
-    )
+
+    # letters that an address may hold are quoted as they are
+    without_fragment, _, _ = url.partition("#")
+    address = quote(without_fragment, safe="/%:=&?~+!$,;'@()*[]")
+    request = urllib.request.Request(address, data=body, headers=dict(headers or {}))
+    return opener.open(request, timeout=limits.silence)

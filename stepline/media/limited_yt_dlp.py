@@ -18,7 +18,7 @@ from stepline.media.settings import LinkSettings
 
 log = logging.getLogger(__name__)
 
-Info: TypeAlias = dict[str, Any]  # what yt-dlp tells of a page
+Info: TypeAlias = dict[str, Any]  # what yt-dlp says of a page
 
 # How a video may come. By others yt-dlp runs programs of this machine (rtmpdump, ffmpeg), which
 # look at no address.
@@ -111,7 +111,7 @@ class _YtDlpLog:
     """What yt-dlp says, for --verbose."""
 
     def debug(self, text: str) -> None:
-        """Take a line; what is wrong comes as an exception too."""
+        """Take a line. What is wrong comes as an exception too."""
         log.info("%s", text)
 
     info = warning = error = debug

@@ -96,10 +96,11 @@ def open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False)
     opened."""
     import av
 
+    # what FFmpeg may open from here on
     options = {
         "format_whitelist": ALLOWED_FORMATS,
         "protocol_whitelist": "file",
-        # FFmpeg's own guard; ours says which limit it was
+        # FFmpeg's own guard. Ours says which limit it was
         "max_streams": str(max(1000, settings.max_streams)),
     }
     open_file = functools.partial(

@@ -1,4 +1,4 @@
-"""Tells what a video file holds, by reading its header and decoding its first picture and sound."""
+"""What a video file holds, by reading its header and decoding its first picture and sound."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from stepline.media.dates import read_day
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
-MOST_PACKETS = 2000  # read in search of the first picture and sound; about half a minute of video
+MOST_PACKETS = 2000  # read in search of the first picture and sound. About half a minute of video
 MAX_METADATA_CHARS = 1000  # of one entry, more than any title has
 
 
@@ -21,7 +21,7 @@ class MediaInfo:
     rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
     frames/s on average.
     warnings: streams that are there and cannot be decoded. title, author: what the file's metadata
-    says, on one line, publication_date: as YYYY-MM-DD; None where it says nothing. sound_languages:
+    says, on one line, publication_date: as YYYY-MM-DD. None where it says nothing. sound_languages:
     the mark of each sound track, empty where it has none. default_sound_track: the number, from 1
     on, of the one that the file gives itself, 0 without one.
     """
@@ -47,44 +47,52 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
     decoded."""
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
+        # what can be decoded
         first, ended = _first_frames(media)
-        streams = (
-            (media.picture, "video", "picture", "sound"),
-            (media.sound, "audio", "sound", "picture"),
-        )
-        warnings = tuple(
-            f"the {lost} cannot be decoded; only the {left} is used"
-            for stream, kind, lost, left in streams
-            if ended and stream is not None and kind not in first
-        )
-        picture, sound = first.get("video"), first.get("audio")
-        has_picture = media.picture is not None and (picture is not None or not ended)
-        has_sound = media.sound is not None and (sound is not None or not ended)
+        picture = first.get("video")
+        sound = first.get("audio")
+        has_picture = media.picture is not None
+        has_sound = media.sound is not None
+        warnings = []
+        if ended and has_picture and picture is None:
+            has_picture = False
+            warnings.append("the picture cannot be decoded; only the sound is used")
+        if ended and has_sound and sound is None:
+            has_sound = False
+            warnings.append("the sound cannot be decoded; only the picture is used")
         if not has_picture and not has_sound:
             raise MediaError(
                 f"{media.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)"
             )
-        width, height = display_size(picture, media.aspect) if picture is not None else (0, 0)
+
+        # the picture as it is shown
+        width = 0
+        height = 0
+        rotation = 0
+        if picture is not None:
+            width, height = display_size(picture, media.aspect)
+            rotation = -90 * quarter_turns(picture) % 360
+        languages = [track.language or "" for track in media.container.streams.audio]
         return MediaInfo(
             path=media.path,
             duration=_duration(media, settings),
             width=width,
             height=height,
-            rotation=-90 * quarter_turns(picture) % 360 if picture is not None else 0,
+            rotation=rotation,
             frame_rate=picture_rate(media.picture) if has_picture else 0.0,
             has_picture=has_picture,
             has_sound=has_sound,
-            warnings=warnings,
+            warnings=tuple(warnings),
             title=_metadata_line(media, "title"),
             author=_metadata_line(media, "artist"),
             publication_date=read_day(_metadata_line(media, "date") or ""),
-            sound_languages=tuple(track.language or "" for track in media.container.streams.audio),
+            sound_languages=tuple(languages),
             default_sound_track=_number_of(media.sound, media),
         )
 
 
 def _metadata_line(media: OpenMedia, key: str) -> str | None:
-    """Return a text among the metadata of the container, which anybody may have written."""
+    """Return a text among the metadata of the container, which anyone may have written."""
     for name, text in media.container.metadata.items():
         if name.lower() == key:  # Matroska has ARTIST, MP4 artist
             return " ".join(str(text).split())[:MAX_METADATA_CHARS] or None
@@ -92,22 +100,26 @@ def _metadata_line(media: OpenMedia, key: str) -> str | None:
 
 
 def _number_of(sound: Any, media: OpenMedia) -> int:
+    if sound is None:
+        return 0
     tracks = [track.index for track in media.container.streams.audio]
-    return 0 if sound is None else tracks.index(sound.index) + 1
+    return tracks.index(sound.index) + 1
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
     """Return the first decoded frame of each kind, and whether the file ended before all were
     found."""
-    wanted = {
-        stream.index: stream.type for stream in (media.picture, media.sound) if stream is not None
-    }
+    kinds: dict[int, str] = {}
+    for stream in (media.picture, media.sound):
+        if stream is not None:
+            kinds[stream.index] = stream.type
     first: dict[str, Any] = {}
     for count, packet in enumerate(media.packets()):
-        if packet.stream.index in wanted:
+        kind = kinds.get(packet.stream.index)
+        if kind is not None:
             for frame in media.decode(packet):
-                first.setdefault(wanted[packet.stream.index], frame)
-        if len(first) == len(wanted) or count > MOST_PACKETS:
+                first.setdefault(kind, frame)
+        if len(first) == len(kinds) or count > MOST_PACKETS:
             return first, False
     return first, True
 
@@ -120,7 +132,8 @@ def _duration(media: OpenMedia, settings: MediaSettings) -> float:
     """
     if media.duration is not None:
         return media.duration
-    end, count = 0.0, 0
+    end = 0.0
+    count = 0
     with open_media(media.path, settings) as again:  # the other one has read some packets already
         for packet in again.packets():
             end = max(end, again.packet_end(packet))

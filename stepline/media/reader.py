@@ -4,7 +4,7 @@ by seeking."""
 import math
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
@@ -19,9 +19,11 @@ from stepline.media.frames import Frame, FrameSampler, FrameScaler, Thumbnails
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
-MIN_SPARSE_RATIO = (
-    4  # frames of the video for each one wanted, from which leaving some out cannot be seen
-)
+# frames of the video for each one wanted, from which leaving some out cannot be seen
+MIN_SPARSE_RATIO = 4
+
+# Time and length in seconds, and the decoded frame.
+TimedPicture: TypeAlias = tuple[float, float, Any]
 
 
 class MediaReader:
@@ -30,7 +32,7 @@ class MediaReader:
     frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) /
     frame_rate, and has that time. frame_size: pixels of the shorter side, None for full size.
     sound: whether blocks of sound are yielded. part: the seconds to read alone, the first of which
-    is time 0; what lies before them is leapt over where the file can be searched. thumbnails: what
+    is time 0. What lies before them is leapt over where the file can be searched. thumbnails: what
     keeps JPEGs of the frames. What the file does not hold is not yielded. After the iteration,
     `warnings` tells what was wrong with the file and `end` is the last second really read. Raises
     MediaError for a file that cannot be read at all.
@@ -54,37 +56,47 @@ class MediaReader:
                 f"frame_size {frame_size}: give the pixels of the shorter side, at least 1"
             )
         self._path = Path(path)
-        self._rate, self._size, self._sound = frame_rate, frame_size, sound
-        self._settings, self._thumbnails = settings or MediaSettings(), thumbnails
-        self._first = part.start if part is not None else 0.0
-        self._length = part.duration if part is not None else math.inf
+        self._rate = frame_rate
+        self._size = frame_size
+        self._sound = sound
+        self._settings = settings or MediaSettings()
+        self._thumbnails = thumbnails
+        self._first = 0.0
+        self._length = math.inf
+        if part is not None:
+            self._first = part.start
+            self._length = part.duration
         self.warnings: tuple[str, ...] = ()
         self.end = 0.0
 
     def __iter__(self) -> "Generator[Frame | AudioBlock]":
-        self.warnings, self.end = (), 0.0
+        self.warnings = ()
+        self.end = 0.0
         with open_media(self._path, self._settings, on_gpu=self._rate is not None) as media:
             if self._first > 0:
                 seek_before(media, self._first)
             tracks = self._tracks(media)
             for packet in media.packets():
-                self.end = max(self.end, min(media.packet_end(packet) - self._first, self._length))
+                packet_end = media.packet_end(packet) - self._first
+                self.end = max(self.end, min(packet_end, self._length))
                 track = tracks.get(packet.stream.index)
-                if track is not None:
-                    for frame in media.decode(packet):
-                        yield from track.take(frame)
-                    self.end = max(self.end, track.end)
-                    if all(each.past for each in tracks.values()):
-                        break
+                if track is None:
+                    continue
+                for frame in media.decode(packet):
+                    yield from track.take(frame)
+                self.end = max(self.end, track.end)
+                if all(track.past for track in tracks.values()):
+                    break
             for track in tracks.values():
                 yield from track.finish()
+
+            # what was really read, of what the file claims to hold
             if media.shape.end is not None:
-                self.end = min(self.end, max(0.0, media.shape.end - self._first))
-            claimed = (
-                min(media.duration, self._first + self._length)
-                if media.exact and media.duration
-                else None
-            )
+                shape_end = max(0.0, media.shape.end - self._first)
+                self.end = min(self.end, shape_end)
+            claimed = None
+            if media.exact and media.duration:
+                claimed = min(media.duration, self._first + self._length)
             self.warnings = media.damage.warnings(self._first + self.end, claimed)
 
     def _tracks(self, media: OpenMedia) -> "dict[int, PictureTrack | SoundTrack]":
@@ -96,12 +108,10 @@ class MediaReader:
             tracks[media.picture.index] = PictureTrack(
                 media, sampler, self._settings, self._first, self._length
             )
-            if (
-                self._settings.skip_nonref
-                and media.exact
-                and self._rate * MIN_SPARSE_RATIO <= picture_rate(media.picture)
-            ):
-                media.picture.codec_context.skip_frame = "NONREF"
+            if self._settings.skip_nonref and media.exact:
+                dense_rate = self._rate * MIN_SPARSE_RATIO
+                if dense_rate <= picture_rate(media.picture):
+                    media.picture.codec_context.skip_frame = "NONREF"
         if self._sound and media.sound is not None:
             tracks[media.sound.index] = SoundTrack(media, self._settings, self._first, self._length)
         return tracks
@@ -119,9 +129,13 @@ class PictureTrack:
         first: float,
         length: float,
     ) -> None:
-        self._media, self._sampler, self._settings = media, sampler, settings
-        self._timing, self.finish = media.timing(), sampler.finish
-        self._first, self._length = first, length
+        self._media = media
+        self._sampler = sampler
+        self._settings = settings
+        self._timing = media.timing()
+        self.finish = sampler.finish
+        self._first = first
+        self._length = length
         self.end = 0.0  # s, where the last frame taken stops
         self.past = False  # the part has ended
 
@@ -132,7 +146,8 @@ class PictureTrack:
         time -= self._first
         if time >= self._length:  # what was on screen before is so up to the end
             if not self.past:
-                self.past, self.end = True, self._length
+                self.past = True
+                self.end = self._length
                 yield from self._sampler.take(self._length, frame, 0.0)
             return
         length = min(length, self._length - time)
@@ -147,9 +162,12 @@ class SoundTrack:
     def __init__(
         self, media: OpenMedia, settings: MediaSettings, first: float, length: float
     ) -> None:
-        self._media, self._settings = media, settings
-        self._clock, self._timeline = media.clock(), AudioTimeline()
-        self._first, self._length = first, length
+        self._media = media
+        self._settings = settings
+        self._clock = media.clock()
+        self._timeline = AudioTimeline()
+        self._first = first
+        self._length = length
         self.end = 0.0  # s, where the last frame taken stops
         self.past = False  # the part has ended
 
@@ -173,7 +191,7 @@ class SoundTrack:
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
-    """Yield the sound of a video in blocks of about a second; none where it has no sound."""
+    """Yield the sound of a video in blocks of about a second. None where it has no sound."""
     for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
         if isinstance(item, AudioBlock):
             yield item
@@ -194,18 +212,22 @@ STEP_BACK = 1.0
 
 
 def seek_before(media: OpenMedia, second: float) -> Any:
-    """Move the file to where decoding gives all that is on screen and heard at `second`; return
+    """Move the file to where decoding gives all that is on screen and heard at `second`. Return
     that first picture.
 
     None where no picture can be decoded. A file that cannot be searched is taken back to its start.
     """
     back = STEP_BACK
     while True:
-        seek_key_frame(media, max(0.0, second - back))
-        found = next(decode_pictures(media), None)
-        if not media.exact or second <= back or (found is not None and found[0] <= second):
-            seek_key_frame(media, max(0.0, second - back))
-            return None if found is None else found[2]
+        begin = max(0.0, second - back)
+        seek_key_frame(media, begin)
+        picture = next(decode_pictures(media), None)
+        is_early = picture is not None and picture[0] <= second
+        if is_early or not media.exact or second <= back:
+            seek_key_frame(media, begin)
+            if picture is None:
+                return None
+            return picture[2]
         back *= 4
 
 
@@ -218,26 +240,30 @@ def seek_key_frame(media: OpenMedia, second: float) -> None:
     if not media.exact or second <= 0:
         media.rewind()
         return
+    microsecond = round((second + media.start) * MICROSECONDS_PER_SECOND)
     try:
-        media.container.seek(round((second + media.start) * MICROSECONDS_PER_SECOND), backward=True)
+        media.container.seek(microsecond, backward=True)
     except av.error.FFmpegError:
         media.exact = False
         media.rewind()
 
 
-def decode_pictures(media: OpenMedia) -> Iterator[tuple[float, float, Any]]:
-    """Yield time, length (s) and the decoded frame of every picture from where the file stands."""
+def decode_pictures(media: OpenMedia) -> Iterator[TimedPicture]:
+    """Yield time, length (s) and the decoded frame of every picture from where the file is read."""
     if media.picture is None:
         return
     timing = media.timing()
     for packet in media.packets():
-        if packet.stream.index == media.picture.index:
-            for frame in media.decode(packet):
-                yield *timing.time_and_length(frame), frame
+        if packet.stream.index != media.picture.index:
+            continue
+        for frame in media.decode(packet):
+            time, length = timing.time_and_length(frame)
+            yield time, length, frame
 
 
-MAX_GAP_SECONDS = 4.0  # s to the next wanted second up to which decoding on is cheaper than seeking
-# s after the last picture ends during which it still counts as on screen; rows of features are that
+# s to the next wanted second up to which decoding on is cheaper than seeking
+MAX_GAP_SECONDS = 4.0
+# s after the last picture ends during which it still counts as on screen. Rows of features are that
 # long
 LINGER_SECONDS = 1.0
 
@@ -248,13 +274,14 @@ def frames_at(
     width: int | None = None,
     settings: MediaSettings | None = None,
 ) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, in their order; None where the video has no
+    """Return the frame on screen at each of the times, in their order. None where the video has no
     picture then.
 
     width: pixels across, None for full size. Before the first frame that is the first one.
     """
-    found = {still.time: still for still in read_frames_at(path, times, width, settings)}
-    return [found.get(time) for time in times]
+    frames = read_frames_at(path, times, width, settings)
+    frame_of_time = {frame.time: frame for frame in frames}
+    return [frame_of_time.get(time) for time in times]
 
 
 def read_frames_at(
@@ -266,7 +293,7 @@ def read_frames_at(
     shorter: int | None = None,
     longer: int | None = None,
 ) -> Iterator[Frame]:
-    """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a
+    """Yield the frames of `frames_at` one by one, sorted by time, each time once. Times without a
     picture are left out.
 
     For many pictures of a long video: memory holds one. shorter: pixels of the shorter side,
@@ -275,7 +302,8 @@ def read_frames_at(
     with open_media(path, settings or MediaSettings()) as media:
         cursor = _PictureCursor(media)
         scaler = FrameScaler(shorter=shorter, width=width, longer=longer, aspect=media.aspect)
-        for time in sorted(time for time in set(times) if time >= 0.0):
+        seconds = [time for time in set(times) if time >= 0.0]
+        for time in sorted(seconds):
             picture = cursor.at(time)
             if picture is not None:
                 yield Frame(time, scaler.image(picture))
@@ -286,9 +314,9 @@ class _PictureCursor:
 
     def __init__(self, media: OpenMedia) -> None:
         self._media = media
-        self._coming: Iterator[tuple[float, float, Any]] = iter(())
-        self._next: tuple[float, float, Any] | None = None
-        self._shown: tuple[float, float, Any] | None = None
+        self._coming: Iterator[TimedPicture] = iter(())
+        self._next: TimedPicture | None = None
+        self._shown: TimedPicture | None = None
 
     def at(self, second: float) -> Any:
         """Return the decoded frame on screen at `second`, which must not lie before the one asked
@@ -299,10 +327,14 @@ class _PictureCursor:
         if self._shown is None or (far and self._media.exact):
             seek_before(self._media, second)
             self._coming = decode_pictures(self._media)
-            self._shown, self._next = next(self._coming, None), next(self._coming, None)
+            self._shown = next(self._coming, None)
+            self._next = next(self._coming, None)
         while self._next is not None and self._next[0] <= second:
-            self._shown, self._next = self._next, next(self._coming, None)
+            self._shown = self._next
+            self._next = next(self._coming, None)
         if self._shown is None:
             return None
         time, length, frame = self._shown
-        return frame if self._next is not None or second < time + length + LINGER_SECONDS else None
+        if self._next is not None or second < time + length + LINGER_SECONDS:
+            return frame
+        return None

@@ -9,11 +9,11 @@ import numpy as np
 from stepline.errors import MediaError
 from stepline.media.settings import MediaSettings
 
-# packets of a file among which a film has a second picture; about ten seconds of it
+# packets of a file among which a film has a second picture. About ten seconds of it
 MAX_PACKETS_TO_COUNT = 1000
-# packets of each sound track among which something is heard; two minutes of AAC
+# packets of each sound track among which something is heard. Two minutes of AAC
 MAX_PACKETS_TO_HEAR = 6000
-MIN_PEAK = 0.003  # of full scale, -50 dB; noise of an open microphone lies below
+MIN_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone is below
 
 
 def check_tracks(path: Path, container: Any, settings: MediaSettings) -> None:
@@ -68,7 +68,7 @@ def film_index(container: Any, tracks: Sequence[Any]) -> int:
 
 
 def numbered_track(path: Path, container: Any, number: int) -> Any:
-    """Return the sound track of a number, from 1 on in the order of the file; raise MediaError
+    """Return the sound track of a number, from 1 on in the order of the file. Raise MediaError
     where there is none that can be decoded."""
     tracks = list(container.streams.audio)
     if number > len(tracks) or tracks[number - 1].codec_context is None:
@@ -119,7 +119,7 @@ def _is_audible(frame: Any) -> bool:
 
 
 def set_up_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
-    """Make a track of pictures ready for decoding; raise MediaError where they are larger than the
+    """Make a track of pictures ready for decoding. Raise MediaError where they are larger than the
     limit."""
     context = picture.codec_context
     if context.width * context.height > settings.max_pixels:

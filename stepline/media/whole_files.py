@@ -83,10 +83,12 @@ def _is_segment_whole(file: BinaryIO, size: int) -> bool:
 
 
 def _read_length(file: BinaryIO) -> int | None:
-    """Return the length that stands here; None where it is unknown, as while it is written."""
+    """Return the length that is here. None where it is unknown, as while it is written."""
     first = file.read(1)
     if not first or not first[0]:
         return None
     width = 9 - first[0].bit_length()  # bytes
     value = int.from_bytes(first + file.read(width - 1), "big") - (1 << 7 * width)
-    return None if value == (1 << 7 * width) - 1 else value
+    if value == (1 << 7 * width) - 1:
+        return None
+    return value

@@ -17,7 +17,7 @@ from stepline.outputs.registry import (
 )
 from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
 from stepline.outputs.subtitles import srt, webvtt
-from stepline.outputs.terminal import TRANSCRIPTS, step_table
+from stepline.outputs.terminal import TRANSCRIPT_FORMATS, step_table
 from stepline.outputs.text import safe_stem
 from stepline.outputs.web_addresses import RecordLinks, WebAddresses
 from stepline.outputs.write import write_outputs
@@ -26,7 +26,7 @@ __all__ = [
     "CLIPS_SUFFIX",
     "OUTPUTS",
     "SUMMARY_SUFFIX",
-    "TRANSCRIPTS",
+    "TRANSCRIPT_FORMATS",
     "USUAL",
     "ChapterPlan",
     "Output",

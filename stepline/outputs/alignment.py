@@ -26,11 +26,12 @@ READ_ERRORS = (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.Bad
 
 
 def alignment_npz(alignment: Alignment | None) -> bytes | None:
-    """Return the file's bytes; None without an alignment."""
+    """Return the file's bytes. None without an alignment."""
     if alignment is None:
         return None
     scores = alignment.scores
-    rows, columns = np.nonzero(scores >= MIN_SCORE)
+    is_stored = scores >= MIN_SCORE  # (K, T)
+    rows, columns = np.nonzero(is_stored)
     counts = np.bincount(rows, minlength=len(scores))
     ends = np.cumsum(counts)
     starts = np.concatenate([[0], ends])
@@ -66,12 +67,13 @@ def read_alignment(path: Path | str) -> Alignment:
 
 
 def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:
-    """Return the scores (K, T) of a file's arrays; raises ValueError for more than MAX_SCORES."""
+    """Return the scores (K, T) of a file's arrays. Raises ValueError for more than MAX_SCORES."""
     steps, columns = arrays["shape"].tolist()
     if not 0 <= steps * columns <= MAX_SCORES:
         raise ValueError(f"{steps} x {columns} scores, more than {MAX_SCORES}")
+    counts = np.diff(arrays["starts"])  # (K,)
+    rows = np.repeat(np.arange(steps), counts)  # (N,)
     scores = np.zeros((steps, columns), np.float32)
-    counts = np.diff(arrays["starts"])
-    rows = np.repeat(np.arange(steps), counts)
-    scores[rows, arrays["columns"]] = arrays["data"]
+    column_of_score = arrays["columns"]
+    scores[rows, column_of_score] = arrays["data"]
     return scores

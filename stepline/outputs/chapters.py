@@ -14,13 +14,14 @@ from stepline.records import Record, Step
 
 MIN_CHAPTER_SECONDS = 10  # s, YouTube's least length of a chapter
 MIN_CHAPTERS = 3  # chapters, YouTube's least number
-MAX_TITLE_CHARS = 60  # characters; a player shows about so many
-MAX_STEP_CHARS = 44  # characters of one step in a title; a longer one loses its qualifiers first
+MAX_TITLE_CHARS = 60  # characters. A player shows about that many
+MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one loses its qualifiers first
 MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
 INTRO_TITLE = "Intro"
 # What may be left out from here on: until when, by what means, where.
 QUALIFIER_PATTERN = re.compile(
-    r",? (?:until|till|so|if|when|while|as|before|after|by|using|without|unless|to|with|in|on|at|from|for|under|over"
+    r",? (?:until|till|so|if|when|while|as|before|after|by|using|without|unless"
+    r"|to|with|in|on|at|from|for|under|over"
     r"|against|between|across|around|and|or)\b"
 )
 
@@ -52,10 +53,13 @@ def chapters(record: Record) -> str | None:
     if plan.reason is not None:
         log.info("%s: no chapters: %s", record.id, plan.reason)
         return None
-    limit = min(MAX_TITLE_CHARS, MAX_DESCRIPTION_CHARS // len(plan.chapters) - len("00:00:00 \n"))
-    return "".join(
-        f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters
-    )
+    line_chars = MAX_DESCRIPTION_CHARS // len(plan.chapters)
+    limit = min(MAX_TITLE_CHARS, line_chars - len("00:00:00 \n"))
+    lines = []
+    for chapter in plan.chapters:
+        title = shorten(chapter.title, limit)
+        lines.append(f"{clock(chapter.start)} {title}\n")
+    return "".join(lines)
 
 
 def plan_chapters(record: Record) -> ChapterPlan:
@@ -66,31 +70,31 @@ def plan_chapters(record: Record) -> ChapterPlan:
     where it fits. Before the first step comes an "Intro", unless that would be shorter than 10 s:
     then the first step's begins at 0:00.
     """
-    numbered = [
-        (number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)
-    ]
-    shown = [(number, step, span) for number, step, span in numbered if span is not None]
-    starts = sorted(
-        ((int(span.start), number, step) for number, step, span in shown), key=lambda row: row[:2]
-    )
-    titles = [(start, _title(step) or f"Step {number}") for start, number, step in starts]
-    last = max((span.end for _, _, span in shown), default=0.0)
-    end = int(last if record.video.duration is None else record.video.duration)
+    last = 0.0
+    numbered_titles: list[tuple[int, int, str]] = []
+    for number, step in enumerate(record.steps, start=1):
+        span = shown_span(step)
+        if span is not None:
+            title = _title(step) or f"Step {number}"
+            numbered_titles.append((int(span.start), number, title))
+            last = max(last, span.end)
+    titles = [(start, title) for start, _, title in sorted(numbered_titles)]
+    if record.video.duration is not None:
+        last = record.video.duration
+    end = int(last)
     needed_seconds = MIN_CHAPTERS * MIN_CHAPTER_SECONDS
     if end < needed_seconds:
         need = f"{MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need {needed_seconds} s"
         return ChapterPlan((), f"{end} s of video; {need}")
     joined = _join(titles, end)
     if len(joined) < MIN_CHAPTERS:
-        return ChapterPlan(
-            (),
-            f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s; {MIN_CHAPTERS} are needed",
-        )
+        lack = f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s"
+        return ChapterPlan((), f"{lack}; {MIN_CHAPTERS} are needed")
     return ChapterPlan(tuple(joined))
 
 
 def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
-    """Walk the steps in time, opening a chapter where the rules allow one; the earliest start first
+    """Walk the steps in time, opening a chapter where the rules allow one. The earliest start first
     gives the most."""
     joined: list[Chapter] = []
     if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
@@ -98,13 +102,14 @@ def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
     for start, title in titles:
         if not joined:
             joined.append(Chapter(0, title))
-        elif start - joined[-1].start >= MIN_CHAPTER_SECONDS and end - start >= MIN_CHAPTER_SECONDS:
+            continue
+        last = joined[-1]
+        if min(start - last.start, end - start) >= MIN_CHAPTER_SECONDS:
             joined.append(Chapter(start, title))
-        elif (
-            title not in joined[-1].title.split("; ")
-            and len(joined[-1].title) + len(title) + 2 <= MAX_TITLE_CHARS
-        ):
-            joined[-1] = Chapter(joined[-1].start, f"{joined[-1].title}; {title}")
+            continue
+        both = f"{last.title}; {title}"
+        if title not in last.title.split("; ") and len(both) <= MAX_TITLE_CHARS:
+            joined[-1] = Chapter(last.start, both)
     return joined
 
 
@@ -115,5 +120,8 @@ def _title(step: Step) -> str:
     if len(text) <= MAX_STEP_CHARS:
         return text
     ends = [match.start() for match in QUALIFIER_PATTERN.finditer(text, 0, MAX_STEP_CHARS + 1)]
-    whole = [end for end in ends if len(text[:end].split()) > 2]  # a verb and what it acts on
-    return text[: whole[-1]] if whole else shorten(text, MAX_STEP_CHARS)
+    # behind a verb and what it acts on
+    whole_ends = [end for end in ends if len(text[:end].split()) > 2]
+    if not whole_ends:
+        return shorten(text, MAX_STEP_CHARS)
+    return text[: whole_ends[-1]]

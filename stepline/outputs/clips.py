@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CLIPS_SUFFIX = ".clips"  # of the folder that holds a video's clips
 MAX_NAME_CHARS = 40  # characters of a step's text in its clip's name
+MAX_NAME_BYTES = 150
 
 
 def write_clips(
@@ -33,11 +34,16 @@ def write_clips(
 
     clips = clip_spans(record, folder)
     cut = cut_clip
-    if (settings := sound_track_settings(record)) is not None:
+    settings = sound_track_settings(record)
+    if settings is not None:
         cut = functools.partial(cut_clip, settings=settings)
-    with atomic_files() if files is None else contextlib.nullcontext(files) as together:
+    change: contextlib.AbstractContextManager[FileSet] = atomic_files()
+    if files is not None:
+        change = contextlib.nullcontext(files)
+    with change as together:
         for clip, span in clips.items():
-            cut(path, span, together.partial(clip))
+            partial = together.partial(clip)
+            cut(path, span, partial)
         remove_clips(record, folder, together)
     return list(clips)
 
@@ -48,19 +54,22 @@ def sound_track_settings(record: Record) -> "MediaSettings | None":
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
-    return MediaSettings(audio_track=number) if isinstance(number, int) else None
+    if not isinstance(number, int):
+        return None
+    return MediaSettings(audio_track=number)
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
     """Return the path of each shown step's clip, whether it is cut or not, and the seconds it
     shows."""
     home = _home(record, folder)
-    best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
-    return {
-        home / step_file_name(number, step, ".mp4"): span
-        for number, step, span in best
-        if span is not None
-    }
+    spans = {}
+    for number, step in enumerate(record.steps, start=1):
+        span = shown_span(step)
+        if span is not None:
+            name = step_file_name(number, step, ".mp4")
+            spans[home / name] = span
+    return spans
 
 
 def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
@@ -76,29 +85,33 @@ def _home(record: Record, folder: Path) -> Path:
 
 def step_file_name(number: int, step: Step, suffix: str) -> str:
     """Return a file name from a step's number and words: 03-fold-the-strip.mp4."""
-    words = re.sub(r"[^\w]+", "-", one_line(step.text).lower()).strip("-")
-    slug = words[:MAX_NAME_CHARS].rstrip("-").encode()[:150].decode(errors="ignore") or "step"
-    return f"{number:02d}-{slug}{suffix}"
+    text = one_line(step.text).lower()
+    words = re.sub(r"[^\w]+", "-", text).strip("-")
+    head = words[:MAX_NAME_CHARS].rstrip("-")
+    # a letter that is cut in two is left out
+    slug = head.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+    return f"{number:02d}-{slug or 'step'}{suffix}"
 
 
 ANIMATIONS_SUFFIX = ".animations"  # of the folder that holds a video's animated pictures
-ANIMATION_RATE = 5  # pictures a second
+ANIMATION_RATE = 5  # pictures per second
 MAX_ANIMATION_SECONDS = 6.0  # s of a step that are shown
 ANIMATION_WIDTH = 320  # pixels
 
 
 def animations(record: Record, video: Path, suffix: str) -> dict[str, Callable[[Path], None]]:
-    """Return what writes an animated picture of every shown step, by its file name; suffix: .webp
+    """Return what writes an animated picture of every shown step, by its file name. suffix: .webp
     or .gif.
 
     The writers raise MediaError where the video cannot be read.
     """
-    best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
-    return {
-        step_file_name(number, step, suffix): functools.partial(_animate, video, span)
-        for number, step, span in best
-        if span is not None
-    }
+    writers: dict[str, Callable[[Path], None]] = {}
+    for number, step in enumerate(record.steps, start=1):
+        span = shown_span(step)
+        if span is not None:
+            name = step_file_name(number, step, suffix)
+            writers[name] = functools.partial(_animate, video, span)
+    return writers
 
 
 def _animate(video: Path, span: Span, path: Path) -> None:
@@ -106,15 +119,20 @@ def _animate(video: Path, span: Span, path: Path) -> None:
 
     from stepline.media import read_frames_at
 
-    count = max(1, round(min(span.duration, MAX_ANIMATION_SECONDS) * ANIMATION_RATE))
+    seconds = min(span.duration, MAX_ANIMATION_SECONDS)
+    count = max(1, round(seconds * ANIMATION_RATE))
     times = [span.start + number / ANIMATION_RATE for number in range(count)]
-    pictures = [
-        Image.fromarray(still.image) for still in read_frames_at(video, times, ANIMATION_WIDTH)
-    ]
+    frames = read_frames_at(video, times, ANIMATION_WIDTH)
+    pictures = [Image.fromarray(frame.image) for frame in frames]
     if not pictures:
-        raise MediaError(
-            f"{video}: no picture between {span.start:g} and {span.end:g} s; leave --format webp, gif out"
-        )
+        reason = f"no picture between {span.start:g} and {span.end:g} s"
+        raise MediaError(f"{video}: {reason}; leave --format webp, gif out")
     form = path.suffix.removeprefix(".").upper()
-    length = 1000 // ANIMATION_RATE  # ms
-    pictures[0].save(path, form, save_all=True, append_images=pictures[1:], duration=length, loop=0)
+    pictures[0].save(
+        path,
+        form,
+        save_all=True,
+        append_images=pictures[1:],
+        duration=1000 // ANIMATION_RATE,  # ms
+        loop=0,
+    )

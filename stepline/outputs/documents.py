@@ -23,10 +23,10 @@ WRITTEN_DATE = datetime(1980, 1, 1, tzinfo=UTC)
 
 
 def markdown(record: Record, pictures: Mapping[str, str], media: str | None = None) -> str:
-    """Return what is needed, and a heading a step, when it is shown, and its picture, in CommonMark;
-    every text is escaped.
+    """Return what is needed, and a heading per step, when it is shown, and its picture, in CommonMark.
+    Every text is escaped.
 
-    pictures: the path of each step's picture as seen from the file, by the step's id; media: the
+    pictures: the path of each step's picture as seen from the file, by the step's id. media: the
     video's.
     """
     blocks = [f"# {_escape(title(record))}"]
@@ -36,19 +36,24 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     if record.steps:
         blocks.append(_escape(_summary(record)))
     for number, step in enumerate(record.steps, start=1):
-        span, when, text = shown_span(step), step_time(step), _escape(step_line(step))
+        span = shown_span(step)
+        when = step_time(step)
         if span is not None and media is not None:
             when = f"[{when}]({media_link(media)}#t={span.start:g},{span.end:g})"
+        text = _escape(step_line(step))
         blocks += [f"## {number}. {text}", when]
         if step.id in pictures:
-            blocks.append(f"![{text}]({media_link(pictures[step.id])})")
+            picture = media_link(pictures[step.id])
+            blocks.append(f"![{text}]({picture})")
     return "\n\n".join(blocks) + "\n"
 
 
 def _moment(thing: Material, media: str | None) -> str:
     """Return when a thing is named, as a link where there is a video."""
     when = clock(thing.at)
-    return when if media is None else f"[{when}]({media_link(media)}#t={thing.at:g})"
+    if media is None:
+        return when
+    return f"[{when}]({media_link(media)}#t={thing.at:g})"
 
 
 def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
@@ -69,28 +74,42 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     except ImportError as error:
         raise _lacks("python-docx") from error
     document = Document()
+
+    # what the file says of itself
+    name = _xml(title(record))
+    date = WRITTEN_DATE.replace(tzinfo=None)
     about = document.core_properties
-    about.title, about.author, about.comments = _xml(title(record))[:255], "Stepline", ""
-    about.created = about.modified = WRITTEN_DATE.replace(tzinfo=None)
-    document.add_heading(_xml(title(record)), 0)
+    about.title = name[:255]
+    about.author = "Stepline"
+    about.comments = ""
+    about.created = date
+    about.modified = date
+
+    # what the work needs
+    document.add_heading(name, 0)
     for heading, things in needed_things(record):
         document.add_heading(heading, 2)
         for thing in things:
-            document.add_paragraph(_xml(material_text(thing)), style="List Bullet")
+            text = _xml(material_text(thing))
+            document.add_paragraph(text, style="List Bullet")
+
+    # the steps
     if record.steps:
         document.add_paragraph(_summary(record))
     for number, step in enumerate(record.steps, start=1):
-        document.add_heading(f"{number}. {_xml(step_line(step))}", 2)
+        text = _xml(step_line(step))
+        document.add_heading(f"{number}. {text}", 2)
         document.add_paragraph(step_time(step))
         if step.id in keyframes:
-            document.add_picture(io.BytesIO(keyframes[step.id]), width=Mm(PICTURE_WIDTH))
-    written = io.BytesIO()
-    document.save(written)
-    return _dated(written.getvalue())
+            picture = io.BytesIO(keyframes[step.id])
+            document.add_picture(picture, width=Mm(PICTURE_WIDTH))
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return _dated(buffer.getvalue())
 
 
 def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
-    """Return a PDF of as few A4 pages as the steps need; a step and its picture stay on one page.
+    """Return a PDF of as few A4 pages as the steps need. A step and its picture stay on one page.
 
     Raises ModelError where fpdf2 is not installed, SettingsError where no font here holds a text's
     letters.
@@ -110,7 +129,8 @@ def pdf(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 def _summary(record: Record) -> str:
     """Return the number of steps, and the verdicts on them."""
     count = len(record.steps)
-    return f"{count} step{'' if count == 1 else 's'}: {headline(record.steps)}"
+    noun = "step" if count == 1 else "steps"
+    return f"{count} {noun}: {headline(record.steps)}"
 
 
 def _escape(text: str) -> str:
@@ -119,11 +139,11 @@ def _escape(text: str) -> str:
 
 def _xml(text: str) -> str:
     """Return the text without the code points that XML cannot hold."""
-    return "".join(
-        letter
-        for letter in text
-        if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff"
-    )
+    letters = []
+    for letter in text:
+        if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff":
+            letters.append(letter)
+    return "".join(letters)
 
 
 def _lacks(package: str) -> ModelError:
@@ -132,11 +152,12 @@ def _lacks(package: str) -> ModelError:
 
 def _dated(archive: bytes) -> bytes:
     """Return a zip archive whose members all carry one date."""
-    written = io.BytesIO()
+    buffer = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(archive)) as old,
-        zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as new,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new,
     ):
         for name in old.namelist():
-            new.writestr(zipfile.ZipInfo(name), old.read(name), zipfile.ZIP_DEFLATED)
-    return written.getvalue()
+            member = zipfile.ZipInfo(name)
+            new.writestr(member, old.read(name), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()

@@ -9,27 +9,37 @@ Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames o
 
 import json
 import re
-from collections.abc import Iterable
 
 from pydantic import JsonValue
 
 from stepline.errors import printable
-from stepline.outputs.text import WARNING, one_line, sentence_case, shown_span, step_line, title
+from stepline.outputs.text import (
+    WARNING_MARK,
+    one_line,
+    sentence_case,
+    shown_span,
+    step_line,
+    title,
+)
 from stepline.outputs.verdict import Verdict, doubt, step_verdict
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
 INTRO_TITLE = "Intro"
-MIN_CHAPTER_SECONDS = 1.0  # s; a step that is shown for less of its own joins the chapter before it
+MIN_CHAPTER_SECONDS = 1.0  # s. A step that is shown for less of its own joins the chapter before it
 EDL_RATE = 25  # frames/s of the EDL's time codes
-LATEST_CODE = 24 * 3600 * EDL_RATE  # frames; a time code begins anew after a day
+LATEST_CODE = 24 * 3600 * EDL_RATE  # frames. A time code begins again after a day
 # of OpenTimelineIO's markers
 MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
 # of Label Studio's regions
-LABELS: dict[Verdict, str] = {"shown": "shown", "likely": "likely shown", "unclear": "unclear"}
+REGION_LABELS: dict[Verdict, str] = {
+    "shown": "shown",
+    "likely": "likely shown",
+    "unclear": "unclear",
+}
 CANDIDATE_LABEL = "candidate"  # of a span that a step may have instead of its best one
-LABEL_STUDIO_RATE = 24  # frames/s of its Video tag unless told otherwise; times are counted in them
-TIME_BASE = 1000  # a second in FFmpeg's metadata; OpenTimelineIO's times have the same
+LABEL_STUDIO_RATE = 24  # frames/s of its Video tag unless told otherwise. Times are counted in them
+TIME_BASE = 1000  # a second in FFmpeg's metadata. OpenTimelineIO's times have the same
 
 
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
@@ -38,23 +48,30 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
 
     Unlike YouTube's there may be few and short ones.
     """
-    starts: list[tuple[float, str]] = []
-    for span, step in sorted(_shown(record), key=lambda row: row[0].start):
-        if starts and span.start - starts[-1][0] < MIN_CHAPTER_SECONDS:
-            starts[-1] = (starts[-1][0], f"{starts[-1][1]}; {step_line(step)}")
+    starts: list[float] = []
+    texts: list[str] = []
+    for span, step in _in_order_of_time(record):
+        text = step_line(step)
+        if starts and span.start - starts[-1] < MIN_CHAPTER_SECONDS:
+            texts[-1] = f"{texts[-1]}; {text}"
         else:
-            starts.append((span.start, step_line(step)))
+            starts.append(span.start)
+            texts.append(text)
     if not starts:
         return []
-    if starts[0][0] > 0.0:
-        starts = (
-            [(0.0, INTRO_TITLE), *starts]
-            if starts[0][0] >= MIN_CHAPTER_SECONDS
-            else [(0.0, starts[0][1]), *starts[1:]]
-        )
-    end = max(span.end for span, _ in _shown(record))
-    ends = [*(start for start, _ in starts[1:]), max(end, record.video.duration or 0.0)]
-    return [(Span(start, end), text) for (start, text), end in zip(starts, ends, strict=True)]
+
+    # what comes before the first step
+    if starts[0] >= MIN_CHAPTER_SECONDS:
+        starts.insert(0, 0.0)
+        texts.insert(0, INTRO_TITLE)
+    elif starts[0] > 0.0:
+        starts[0] = 0.0
+
+    last_end = max(span.end for span, _ in _shown(record))
+    end = max(last_end, record.video.duration or 0.0)
+    ends = [*starts[1:], end]
+    spans = [Span(*limits) for limits in zip(starts, ends, strict=True)]
+    return list(zip(spans, texts, strict=True))
 
 
 def ffmetadata(record: Record) -> str | None:
@@ -65,32 +82,31 @@ def ffmetadata(record: Record) -> str | None:
         return None
     blocks = [f";FFMETADATA1\ntitle={_escape(title(record))}\n"]
     for span, text in chapters:
-        times = f"START={_ticks(span.start)}\nEND={_ticks(span.end)}"
-        blocks.append(f"[CHAPTER]\nTIMEBASE=1/{TIME_BASE}\n{times}\ntitle={_escape(text)}\n")
+        start = _ticks(span.start)
+        end = _ticks(span.end)
+        blocks.append(f"[CHAPTER]\nTIMEBASE=1/{TIME_BASE}\n")
+        blocks.append(f"START={start}\nEND={end}\ntitle={_escape(text)}\n")
     return "".join(blocks)
 
 
 def opentimelineio(record: Record, media: str | None = None) -> str:
     """Return a timeline of the whole video with a marker a shown step, as OpenTimelineIO's JSON.
     media: its link."""
-    ends = [span.end for span, _ in _shown(record)]
-    whole = _range(Span(0.0, max([record.video.duration or 0.0, *ends, 1 / TIME_BASE])))
+    markers: list[JsonValue] = []
+    end = max(record.video.duration or 0.0, 1 / TIME_BASE)
+    for span, step in _shown(record):
+        markers.append(_marker(span, step))
+        end = max(end, span.end)
+    whole = _range(Span(0.0, end))
     reference: dict[str, JsonValue] = {
         "OTIO_SCHEMA": "MissingReference.1",
         "available_range": whole,
     }
     if media is not None:
-        reference |= {"OTIO_SCHEMA": "ExternalReference.1", "target_url": media}
-    markers: list[JsonValue] = [
-        {
-            "OTIO_SCHEMA": "Marker.2",
-            "name": step_line(step),
-            "color": MARKER_COLOURS[step_verdict(step)],
-            "marked_range": _range(span),
-            "metadata": {"stepline": _marker_metadata(step)},
-        }
-        for span, step in _shown(record)
-    ]
+        reference["OTIO_SCHEMA"] = "ExternalReference.1"
+        reference["target_url"] = media
+
+    # the timeline, from the clip outwards
     clip: dict[str, JsonValue] = {
         "OTIO_SCHEMA": "Clip.2",
         "name": title(record),
@@ -115,37 +131,49 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
 
 
 def edl(record: Record) -> str | None:
-    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list; None
+    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list. None
     beyond 999 cuts."""
-    cuts = sorted(_shown(record), key=lambda row: row[0].start)
+    cuts = _in_order_of_time(record)
     if not cuts or len(cuts) > 999:  # CMX 3600 has three digits for the number of a cut
         return None
-    lines, record_in = [f"TITLE: {title(record)[:70]}", "FCM: NON-DROP FRAME", ""], 0
-    for number, (span, step) in enumerate(cuts, start=1):
-        first, last = (round(second * EDL_RATE) for second in (span.start, span.end))
-        last = max(last, first + 1)
-        codes = (first, last, record_in, record_in + last - first)
-        lines.append(f"{number:03d}  AX       V     C        {' '.join(map(_time_code, codes))}")
+    name = title(record)[:70]
+    lines = [f"TITLE: {name}", "FCM: NON-DROP FRAME", ""]
+    record_in = 0
+
+    # a cut in the source, and where it is in the result
+    for number, cut in enumerate(cuts, start=1):
+        span, step = cut
+        first = round(span.start * EDL_RATE)
+        last = round(span.end * EDL_RATE)
+        length = max(1, last - first)
+        frames = (first, first + length, record_in, record_in + length)
+        codes = " ".join(map(_time_code, frames))
+        lines.append(f"{number:03d}  AX       V     C        {codes}")
         lines.append(f"* FROM CLIP NAME: {step_line(step)}")
         reason = doubt(step)
         if reason is not None:
             lines.append(f"* COMMENT: {reason}")
-        record_in += last - first
-    return "\n".join(lines) + "\n"
+        record_in += length
+    lines.append("")
+    return "\n".join(lines)
 
 
 def label_studio(record: Record, media: str | None = None) -> str:
     """Return a task with the steps as predictions, one region a span, in the form of
-    TimelineLabels; `stepline datasets label-studio` reads it.
+    TimelineLabels. `stepline datasets label-studio` reads it.
 
     media: the video's link. The label of a region is its step's verdict: "shown", "likely shown" (by
     its words) or "unclear"; of a further span of a placed step it is "candidate". A text area holds
     the step's text. Frames count from 1, at LABEL_STUDIO_RATE.
     """
+    # a region per span, the best one first
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
-        for rank, span in enumerate(step.spans if shown_span(step) is not None else ()):
-            result += _region(f"{number}.{rank}", step, span, is_best=rank == 0)
+        if shown_span(step) is None:
+            continue
+        for rank, span in enumerate(step.spans):
+            id = f"{number}.{rank}"
+            result += _region(id, step, span, is_best=rank == 0)
     data: dict[str, JsonValue] = {
         "id": record.id,
         "video": media or record.video.path or record.video.id,
@@ -156,12 +184,13 @@ def label_studio(record: Record, media: str | None = None) -> str:
         "model_version": f"stepline {__version__}",
         "result": result,
     }
-    return _json([{"data": data, "predictions": [prediction]}])
+    task: dict[str, JsonValue] = {"data": data, "predictions": [prediction]}
+    return _json([task])
 
 
 def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue]:
     """Return the two results of a region: its label and its text."""
-    label = LABELS[step_verdict(step)]
+    label = REGION_LABELS[step_verdict(step)]
     if not is_best and step.status is not None:
         label = CANDIDATE_LABEL
     first_frame = round(span.start * LABEL_STUDIO_RATE) + 1
@@ -176,7 +205,7 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     }
     if step.kind == "avoid":
         # the text itself is read back as it is
-        labelled["meta"] = {"text": [WARNING.strip()]}
+        labelled["meta"] = {"text": [WARNING_MARK.strip()]}
     text = sentence_case(one_line(step.text))
     worded: dict[str, JsonValue] = {
         **base,
@@ -187,22 +216,37 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     return [labelled, worded]
 
 
-def _marker_metadata(step: Step) -> dict[str, JsonValue]:
-    """Return the step's id, and the doubt whether it is shown, if there is any."""
+def _marker(span: Span, step: Step) -> dict[str, JsonValue]:
+    """Return the marker of a step, with the doubt whether it is shown, if there is any."""
     metadata: dict[str, JsonValue] = {"id": step.id}
     reason = doubt(step)
     if reason is not None:
         metadata["verdict"] = reason
-    return metadata
+    return {
+        "OTIO_SCHEMA": "Marker.2",
+        "name": step_line(step),
+        "color": MARKER_COLOURS[step_verdict(step)],
+        "marked_range": _range(span),
+        "metadata": {"stepline": metadata},
+    }
 
 
 def _shown(record: Record) -> list[tuple[Span, Step]]:
-    best: Iterable[tuple[Span | None, Step]] = ((shown_span(step), step) for step in record.steps)
-    return [(span, step) for span, step in best if span is not None]
+    shown_steps = []
+    for step in record.steps:
+        span = shown_span(step)
+        if span is not None:
+            shown_steps.append((span, step))
+    return shown_steps
+
+
+def _in_order_of_time(record: Record) -> list[tuple[Span, Step]]:
+    return sorted(_shown(record), key=lambda row: row[0].start)
 
 
 def _json(tree: JsonValue) -> str:
-    return printable(json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)) + "\n"
+    text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
+    return printable(text) + "\n"
 
 
 def _escape(text: str) -> str:
@@ -214,15 +258,23 @@ def _ticks(second: float) -> int:
 
 
 def _range(span: Span) -> dict[str, JsonValue]:
-    start, length = (
-        dict[str, JsonValue](
-            OTIO_SCHEMA="RationalTime.1", rate=float(TIME_BASE), value=float(_ticks(value))
-        )
-        for value in (span.start, span.duration)
-    )
-    return {"OTIO_SCHEMA": "TimeRange.1", "start_time": start, "duration": length}
+    return {
+        "OTIO_SCHEMA": "TimeRange.1",
+        "start_time": _rational_time(span.start),
+        "duration": _rational_time(span.duration),
+    }
+
+
+def _rational_time(second: float) -> dict[str, JsonValue]:
+    return {
+        "OTIO_SCHEMA": "RationalTime.1",
+        "rate": float(TIME_BASE),
+        "value": float(_ticks(second)),
+    }
 
 
 def _time_code(frames: int) -> str:
-    second, frame = divmod(frames % LATEST_CODE, EDL_RATE)
-    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}:{frame:02d}"
+    seconds, frame = divmod(frames % LATEST_CODE, EDL_RATE)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02d}:{minute:02d}:{second:02d}:{frame:02d}"

@@ -10,9 +10,12 @@ PAGE_MARK = '<meta name="generator" content="Stepline">'
 
 def media_link(path: str) -> str:
     """Return a file's path as a link that can never be read as another scheme or host."""
-    return Path(path).as_uri() if path.startswith("/") else quote(path, safe="/")
+    if path.startswith("/"):
+        return Path(path).as_uri()
+    return quote(path, safe="/")
 
 
 def picture_link(jpeg: bytes) -> str:
     """Return a JPEG as a link that holds it."""
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
+    text = base64.b64encode(jpeg).decode()
+    return f"data:image/jpeg;base64,{text}"

@@ -32,21 +32,27 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     Offsets are seconds. A step that is not shown carries no clip, and without links no file path
     leaves the machine.
     """
-    name = title(record)
     video = _video_object(record, links)
     clips: list[JsonValue] = []
     steps: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
         entry = _step_entry(step, number, links)
         if step.kind == "avoid":  # schema.org: a tip may say "what should not be done"
-            entry["itemListElement"] = [{"@type": "HowToTip", "text": step_line(step)}]
+            tip: JsonValue = {"@type": "HowToTip", "text": step_line(step)}
+            entry["itemListElement"] = [tip]
         clip = _clip(step, number, links)
         if clip is not None:
             entry["video"] = {"@id": clip["@id"]}
             clips.append(clip)
         steps.append(entry)
+
+    # the tree, in the order in which it is read
     video["hasPart"] = clips
-    tree: dict[str, JsonValue] = {"@context": "https://schema.org", "@type": "HowTo", "name": name}
+    tree: dict[str, JsonValue] = {
+        "@context": "https://schema.org",
+        "@type": "HowTo",
+        "name": title(record),
+    }
     tree |= _origin(record, links)
     tree |= _times(record, HOWTO_TIMES)
     if record.yields:
@@ -60,7 +66,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     """Return a schema.org Recipe, as recipe managers import it: an image and a clip of the video
     for each step.
 
-    Ingredients, times and yield are what the speaker says; `recipe_gaps` says what search engines
+    Ingredients, times and yield are what the speaker says. `recipe_gaps` says what search engines
     miss in it.
     """
     tree: dict[str, JsonValue] = {
@@ -83,10 +89,16 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
         steps.append(entry)
     # without a file or address there is no video to name
     if links.video is not None:
-        tree["video"] = _video_object(record, links) | {"hasPart": clips}
-    ingredients: list[JsonValue] = [material_text(thing) for thing in record.materials]
-    tree |= {"recipeIngredient": ingredients, "recipeInstructions": steps}
-    return _script_safe(tree | _tools(record) | _language(record))
+        video = _video_object(record, links)
+        video["hasPart"] = clips
+        tree["video"] = video
+    ingredients: list[JsonValue] = []
+    for thing in record.materials:
+        ingredients.append(material_text(thing))
+    tree["recipeIngredient"] = ingredients
+    tree["recipeInstructions"] = steps
+    tree |= _tools(record)
+    return _script_safe(tree | _language(record))
 
 
 def recipe_gaps(record: Record, links: RecordLinks) -> list[str]:
@@ -110,7 +122,8 @@ def _origin(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
     if links.image is not None:
         entries["image"] = links.image
     if record.video.author is not None:
-        entries["author"] = {"@type": "Person", "name": one_line(record.video.author)}
+        name = one_line(record.video.author)
+        entries["author"] = {"@type": "Person", "name": name}
     if record.video.publication_date is not None:
         entries["datePublished"] = record.video.publication_date
     return entries
@@ -130,8 +143,8 @@ def _video_object(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
     if links.video is not None:
         video["contentUrl"] = links.video
     if record.video.duration is not None:
-        # ISO 8601
-        video["duration"] = f"PT{record.video.duration:.3f}".rstrip("0").rstrip(".") + "S"
+        seconds = f"{record.video.duration:.3f}".rstrip("0").rstrip(".")
+        video["duration"] = f"PT{seconds}S"  # ISO 8601
     return video
 
 
@@ -153,11 +166,12 @@ def _step_entry(step: Step, number: int, links: RecordLinks) -> dict[str, JsonVa
 
 
 def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] | None:
-    """Return the Clip of a step; None where it is not shown."""
+    """Return the Clip of a step. None where it is not shown."""
     span = shown_span(step)
     if span is None:
         return None
-    start, end = round(span.start, 3), round(span.end, 3)
+    start = round(span.start, 3)
+    end = round(span.end, 3)
     clip: dict[str, JsonValue] = {
         "@type": "Clip",
         "@id": f"#step-{number}",
@@ -174,7 +188,11 @@ def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] |
 def _times(record: Record, fields: dict[TimeKind, str]) -> dict[str, JsonValue]:
     """Return the times that are said in ISO 8601; of a range the longer, which no field but one
     can hold."""
-    return {fields[time.kind]: iso_duration(time.high) for time in record.times}
+    times: dict[str, JsonValue] = {}
+    for time in record.times:
+        field = fields[time.kind]
+        times[field] = iso_duration(time.high)
+    return times
 
 
 def iso_duration(seconds: float) -> str:
@@ -182,28 +200,36 @@ def iso_duration(seconds: float) -> str:
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     parts = [(hours, "H"), (minute, "M"), (second, "S")]
-    text = "".join(f"{number}{letter}" for number, letter in parts if number)
-    return f"PT{text or '0S'}"
+    texts = [f"{number}{letter}" for number, letter in parts if number]
+    text = "".join(texts) or "0S"
+    return f"PT{text}"
 
 
 def _supplies_and_tools(record: Record) -> dict[str, JsonValue]:
-    """Return the supplies of a HowTo, each with how much of it, and its tools; those that are
+    """Return the supplies of a HowTo, each with how much of it, and its tools. Those that are
     named."""
     supplies: list[JsonValue] = []
     for thing in record.materials:
-        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": one_line(thing.name)}
+        name = one_line(thing.name)
+        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": name}
         if thing.amounts:
-            supply["requiredQuantity"] = " + ".join(map(amount_text, thing.amounts))
+            amounts = map(amount_text, thing.amounts)
+            supply["requiredQuantity"] = " + ".join(amounts)
         supplies.append(supply)
-    entries: dict[str, JsonValue] = {"supply": supplies} if supplies else {}
+    entries: dict[str, JsonValue] = {}
+    if supplies:
+        entries["supply"] = supplies
     return entries | _tools(record)
 
 
 def _tools(record: Record) -> dict[str, JsonValue]:
-    tools: list[JsonValue] = [
-        {"@type": "HowToTool", "name": one_line(tool.name)} for tool in record.tools
-    ]
-    return {"tool": tools} if tools else {}
+    tools: list[JsonValue] = []
+    for tool in record.tools:
+        name = one_line(tool.name)
+        tools.append({"@type": "HowToTool", "name": name})
+    if not tools:
+        return {}
+    return {"tool": tools}
 
 
 def _language(record: Record) -> dict[str, JsonValue]:
@@ -213,7 +239,5 @@ def _language(record: Record) -> dict[str, JsonValue]:
 
 
 def _script_safe(tree: dict[str, JsonValue]) -> str:
-    return (
-        json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False).translate(UNSAFE_CHARACTERS)
-        + "\n"
-    )
+    text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
+    return text.translate(UNSAFE_CHARACTERS) + "\n"

@@ -1,4 +1,4 @@
-"""Which files in a folder are outputs that Stepline wrote, and which belong to somebody else."""
+"""Which files in a folder are outputs that Stepline wrote, and which belong to someone else."""
 
 import contextlib
 import functools
@@ -39,8 +39,11 @@ def missing_outputs(
     """Return those of the formats that are not in the folder as this record gives them, with these
     addresses."""
     manifest = OutputManifest(record.id, folder, web)
-    names = [name for name in OUTPUTS if name in formats]
-    return [name for name in names if not manifest.has(record, name, formats)]
+    missing = []
+    for name in OUTPUTS:
+        if name in formats and not manifest.has(record, name, formats):
+            missing.append(name)
+    return missing
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
@@ -78,7 +81,8 @@ class OutputManifest:
     @functools.cached_property
     def notes(self) -> list[dict[str, str]]:
         """The note of the last run that ended, and after it those of killed ones."""
-        return [_read_note(path) for path in (self.note_path, *partial_files(self.note_path))]
+        paths = [self.note_path, *partial_files(self.note_path)]
+        return [_read_note(path) for path in paths]
 
     @functools.cached_property
     def records(self) -> dict[Path, Record]:
@@ -91,7 +95,8 @@ class OutputManifest:
         return readable
 
     def owns(self, name: str) -> bool:
-        """Whether an earlier run has left this output, and nobody has changed it since."""
+        """Whether an earlier run has left this output, and no one has changed it since."""
+        # a record, a page, or a file that is noted or follows from the record
         path = self.path_of(name)
         if name == "json":  # a record is one that can be read
             return path in self.records
@@ -106,14 +111,13 @@ class OutputManifest:
         """Whether this output is in the folder as the record gives it, together with others."""
         path = self.path_of(name)
         if not self._follows_from_record(name):
-            files = [
-                file
-                for place in output_places(record, self.folder, name)
-                for file in (place, *place.glob("*"))
-            ]
+            files: list[Path] = []
+            for place in output_places(record, self.folder, name):
+                files += [place, *place.glob("*")]
             on_disk = {file: file for file in files if file.is_file()}
             mark = self._mark(record, name, path, on_disk)
-            return self._marks(path)[0].split()[:2] == mark.split()
+            last_mark = self._marks(path)[0]
+            return last_mark.split()[:2] == mark.split()
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -125,40 +129,45 @@ class OutputManifest:
             if text is None:
                 return False
             # a page that holds a Recipe serves where none is asked for
-            kinds = [("recipe",)] if "recipe" in formats else [(), ("recipe",)]
-            return any(page_digest(record, self.web, kind) in text for kind in kinds)
+            digests = [page_digest(record, self.web, ["recipe"])]
+            if "recipe" not in formats:
+                digests.append(page_digest(record, self.web, []))
+            return any(digest in text for digest in digests)
         return text == OUTPUTS[name].write(record, OutputExtras())
 
     def write(self, record: Record, formats: Sequence[str], files: FileSet) -> None:
         """Note which files are Stepline's own where the new JSON will not show it.
 
-        formats: those written now, whose files are in `files`; all but the JSON are there already.
+        formats: those written now, whose files are in `files`. All but the JSON are there already.
         """
         marks: dict[str, str] = {}
         # Files of an earlier run, in formats that are not written now, and its JSON.
         others = [name for name in OUTPUTS if name not in (*formats, "html")]
         for name in ("json", *others):
-            if self.owns(name):
-                path = self.path_of(name)
-                earlier = [mark for mark in self._marks(path) if mark]
-                marks[path.name] = earlier[0] if earlier else sha256(path)
+            if not self.owns(name):
+                continue
+            path = self.path_of(name)
+            earlier = [mark for mark in self._marks(path) if mark]
+            if not earlier:
+                earlier = [sha256(path)]
+            marks[path.name] = earlier[0]
         # Files of this run that the record alone does not give.
         for name in formats:
             if self._follows_from_record(name):
                 continue
             path = self.path_of(name)
-            places = set(output_places(record, self.folder, name))
-            new_files = {
-                file: partial
-                for file, partial in files.partials.items()
-                if {file, file.parent} & places
-            }
+            places = output_places(record, self.folder, name)
+            new_files = {}
+            for file, partial in files.partials.items():
+                if file in places or file.parent in places:
+                    new_files[file] = partial
             # what is there until the new ones appear, where a kill may leave it
             before = [mark.partition(" ")[0] for mark in self._marks(path)]
             mark = self._mark(record, name, path, new_files)
             marks[path.name] = " ".join([mark, *before]).strip()
         if marks:
-            files.partial(self.note_path).write_text(json.dumps(marks), encoding="utf-8")
+            note = files.partial(self.note_path)
+            note.write_text(json.dumps(marks), encoding="utf-8")
         else:
             files.remove(self.note_path)
 
@@ -182,8 +191,10 @@ class OutputManifest:
         if name not in OWN_OUTPUTS:
             lines += plugin_identities({"outputs": name}).values()
         lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
-        whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        return f"{digests.get(path, 'none')} {whole}"
+        text = "\n".join(lines)
+        whole = hashlib.sha256(text.encode()).hexdigest()
+        file_digest = digests.get(path, "none")
+        return f"{file_digest} {whole}"
 
     def _marks(self, path: Path) -> list[str]:
         """Return what each note says of a file, "" where it says nothing."""
@@ -197,11 +208,15 @@ class OutputManifest:
         """Whether the file holds what one of the records gives."""
         if not OUTPUTS[name].remade:
             return False
+
+        # what the record would give now
         data = self.path_of(name).read_bytes()
         for record in self.records.values():
             for extras in EXTRAS_OF_REMADE:
                 text = OUTPUTS[name].write(record, extras)
-                if isinstance(text, str) and text.encode() == data:
+                if not isinstance(text, str):
+                    continue
+                if text.encode() == data:
                     return True
         return False
 

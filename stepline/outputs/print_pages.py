@@ -69,7 +69,9 @@ class RowForm:
     @property
     def indent(self) -> float:
         """Return how far from the left of its column a row's text begins, mm."""
-        return self.picture_width + TEXT_GAP if self.picture_width else 0.0
+        if self.picture_width:
+            return self.picture_width + TEXT_GAP
+        return 0.0
 
 
 class PrintPages:
@@ -103,7 +105,7 @@ class PrintPages:
         self._document.ln(3)
 
     def write_steps(self, steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> None:
-        """Write a row a step; a row that fits a page stays on one."""
+        """Write a row per step. A row that fits a page stays on one."""
         form = _row_form(steps, keyframes)
         self._top = self._document.get_y()
         for number, step in enumerate(steps, start=1):
@@ -111,6 +113,8 @@ class PrintPages:
             height = self._text_height(words, form) + form.size * LINE_HEIGHT
             if step.id in keyframes:
                 height = max(height, form.picture_height)
+
+            # a step that no page holds goes on across pages
             if height > PAGE_HEIGHT - 2 * PAGE_MARGIN:
                 self._write_long(words, step_time(step))
                 continue
@@ -192,11 +196,13 @@ class PrintPages:
         page.multi_cell(width, size * LINE_HEIGHT, text, align="L", new_x="LMARGIN", new_y="NEXT")
 
     def _style(self, *, bold: bool) -> Any:
-        return "B" if bold and self._has_bold else ""
+        if bold and self._has_bold:
+            return "B"
+        return ""
 
 
 def _row_form(steps: tuple[Step, ...], keyframes: Mapping[str, bytes]) -> RowForm:
-    """Return how so many steps are set; the first picture gives the shape of all."""
+    """Return how that many steps are set. The first picture gives the shape of all."""
     from PIL import Image
 
     columns, size, width, height = (1, 12.0, 48.0, 27.0)
@@ -220,6 +226,7 @@ def choose_font(document: Any, text: str) -> str:
         text.encode("latin-1")
         return "helvetica"
     except UnicodeEncodeError:
+        # the first font of this machine that holds every letter
         letters = {ord(letter) for letter in text if not letter.isspace()}
     from fontTools.ttLib import TTFont
 

@@ -1,4 +1,4 @@
-"""The outputs of a record as one table, all of them written beside each other, together or not at
+"""The outputs of a record as one table, all of them written next to each other, together or not at
 all."""
 
 import hashlib
@@ -29,7 +29,7 @@ PICTURES_SUFFIX = ".pictures"  # of the folder of key frames that some outputs l
 
 @dataclass(frozen=True)
 class OutputExtras:
-    """What an output may show beside the record; media is the video's path as seen from the
+    """What an output may show next to the record. `media` is the video's path as seen from the
     output's folder.
 
     video: the same file as seen from here, for outputs that are made from it. formats: the outputs
@@ -55,7 +55,7 @@ class Output(NamedTuple):
     does not fit.
 
     folder: of several files, named by the steps' numbers.
-    keyframes: of the steps; "inside" it, or "beside" it in a folder, linked. remade: the record
+    keyframes: of the steps. "inside" it, or "beside" it in a folder, linked. remade: the record
     alone gives its text. addressed: it holds the addresses of WebAddresses, where these are given.
     """
 
@@ -88,7 +88,7 @@ def _page(record: Record, extras: OutputExtras) -> str:
     must have."""
     linked_data = partial(_howto, extras=extras)
     links = record_links(record, extras)
-    # a Recipe without an image is none that a search engine takes
+    # a search engine takes no Recipe without an image
     if "recipe" in extras.formats and links.image is not None:
         linked_data = partial(recipe_jsonld, links=links)
     return page(
@@ -112,40 +112,63 @@ def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> st
 
 def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
     """Return the links of what JSON-LD names, as addresses where they are known."""
-    page_link, pictures = None, {}
+    web = extras.web
+    page_link = None
     if "html" in extras.formats:
-        page_link = extras.web.absolute(media_link(f"{safe_stem(record.id)}.html"))
+        page_file = f"{safe_stem(record.id)}.html"
+        page_link = web.absolute(media_link(page_file))
+    pictures = {}
     if any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
-        links = picture_links(record, extras)
-        pictures = {id: extras.web.absolute(media_link(link)) for id, link in links.items()}
-    return RecordLinks(page_link, extras.web.video(extras.media), pictures)
+        for id, link in picture_links(record, extras).items():
+            pictures[id] = web.absolute(media_link(link))
+    video_link = web.video(extras.media)
+    return RecordLinks(page_link, video_link, pictures)
 
 
 def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     """Return the path of each step's picture as seen from the outputs' folder, by the step's id."""
-    names = {
-        step.id: step_file_name(number, step, ".jpg")
-        for number, step in enumerate(record.steps, start=1)
-    }
-    return {
-        id: f"{safe_stem(record.id)}{PICTURES_SUFFIX}/{name}"
-        for id, name in names.items()
-        if id in extras.keyframes
-    }
+    folder_name = f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
+    links = {}
+    for number, step in enumerate(record.steps, start=1):
+        if step.id in extras.keyframes:
+            name = step_file_name(number, step, ".jpg")
+            links[step.id] = f"{folder_name}/{name}"
+    return links
+
+
+def _vtt(record: Record, extras: OutputExtras) -> str:
+    return webvtt(record, said=extras.said_cues)
+
+
+def _srt(record: Record, extras: OutputExtras) -> str:
+    return srt(record, said=extras.said_cues)
+
+
+def _label_studio(record: Record, extras: OutputExtras) -> str:
+    video_link = extras.web.video(extras.media)
+    return editing.label_studio(record, video_link)
 
 
 def _chaptered(form: str) -> Writer:
     def write(record: Record, extras: OutputExtras) -> Content | None:
         from stepline.media import copy_with_chapters
 
-        video, found = _video(extras, form), editing.file_chapters(record)
-        return (lambda path: copy_with_chapters(video, found, path)) if found else None
+        video = _video(extras, form)
+        file_chapters = editing.file_chapters(record)
+        if not file_chapters:
+            return None
+        return lambda path: copy_with_chapters(video, file_chapters, path)
 
     return write
 
 
 def _animated(form: str) -> Writer:
-    return lambda record, extras: dict(animations(record, _video(extras, form), f".{form}")) or None
+    def write(record: Record, extras: OutputExtras) -> Mapping[str, Content] | None:
+        video = _video(extras, form)
+        pictures: dict[str, Content] = dict(animations(record, video, f".{form}"))
+        return pictures or None
+
+    return write
 
 
 def _video(extras: OutputExtras, form: str) -> Path:
@@ -156,33 +179,33 @@ def _video(extras: OutputExtras, form: str) -> Path:
     return extras.video
 
 
-# The JSON comes last: where it stands, the outputs before it are complete.
+# The JSON comes last: where it is, the outputs before it are complete.
 OUTPUTS: dict[str, Output] = {
-    "vtt": Output(".vtt", lambda r, extras: webvtt(r, said=extras.said_cues), remade=True),
-    "srt": Output(".srt", lambda r, extras: srt(r, said=extras.said_cues), remade=True),
-    "chapters": Output(".chapters.txt", lambda r, _: chapters(r), remade=True),
+    "vtt": Output(".vtt", _vtt, remade=True),
+    "srt": Output(".srt", _srt, remade=True),
+    "chapters": Output(".chapters.txt", lambda record, _: chapters(record), remade=True),
     "jsonld": Output(".howto.jsonld", _howto, remade=True, addressed=True),
     "markdown": Output(".md", _markdown, keyframes="beside"),
     "recipe": Output(".recipe.jsonld", _recipe, keyframes="beside", addressed=True),
     "docx": Output(
-        ".docx", lambda r, extras: documents.docx(r, extras.keyframes), keyframes="inside"
+        ".docx", lambda record, extras: documents.docx(record, extras.keyframes), keyframes="inside"
     ),
-    "pdf": Output(".pdf", lambda r, extras: documents.pdf(r, extras.keyframes), keyframes="inside"),
-    "ffmetadata": Output(".ffmetadata.txt", lambda r, _: editing.ffmetadata(r), remade=True),
+    "pdf": Output(
+        ".pdf", lambda record, extras: documents.pdf(record, extras.keyframes), keyframes="inside"
+    ),
+    "ffmetadata": Output(
+        ".ffmetadata.txt", lambda record, _: editing.ffmetadata(record), remade=True
+    ),
     "mp4": Output(".chapters.mp4", _chaptered("mp4")),
     "mkv": Output(".chapters.mkv", _chaptered("mkv")),
-    "otio": Output(".otio", lambda r, extras: editing.opentimelineio(r, extras.media)),
-    "edl": Output(".edl", lambda r, _: editing.edl(r), remade=True),
-    "labelstudio": Output(
-        ".labelstudio.json",
-        lambda r, extras: editing.label_studio(r, extras.web.video(extras.media)),
-        addressed=True,
-    ),
+    "otio": Output(".otio", lambda record, extras: editing.opentimelineio(record, extras.media)),
+    "edl": Output(".edl", lambda record, _: editing.edl(record), remade=True),
+    "labelstudio": Output(".labelstudio.json", _label_studio, addressed=True),
     "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
     "webp": Output(f".webp{ANIMATIONS_SUFFIX}", _animated("webp"), folder=True),
     "gif": Output(f".gif{ANIMATIONS_SUFFIX}", _animated("gif"), folder=True),
     "html": Output(".html", _page, keyframes="inside"),
-    "json": Output(".json", lambda r, _: to_json(r), remade=True),
+    "json": Output(".json", lambda record, _: to_json(record), remade=True),
 }
 OWN_OUTPUTS = frozenset(OUTPUTS)  # plugins join them when they are named
 USUAL = tuple(name for name in OUTPUTS if name in DEFAULT_OUTPUTS)  # in the order of writing
@@ -194,15 +217,20 @@ def find_outputs(names: Sequence[str]) -> None:
     Raises SettingsError for a name that is neither in it nor a plugin's, and for a plugin that is
     no Output.
     """
-    for name in (name for name in names if name not in OUTPUTS):
+    for name in names:
+        if name in OUTPUTS:
+            continue
         if name not in plugin_names("outputs"):
-            known = ", ".join((*OUTPUTS, *plugin_names("outputs")))
-            raise SettingsError(f"unknown output format {name!r}; known: {known}")
+            formats = ", ".join((*OUTPUTS, *plugin_names("outputs")))
+            raise SettingsError(f"unknown output format {name!r}; known: {formats}")
         output = load_plugin("outputs", name)
         if not isinstance(output, Output):
+            kind = type(output).__name__
             raise SettingsError(
-                f"{name!r}: the plugin is a {type(output).__name__}, no Output; mend or uninstall it"
+                f"{name!r}: the plugin is a {kind}, no Output; mend or uninstall it"
             )
+
+        # the JSON stays the last
         OUTPUTS[name] = output
         OUTPUTS["json"] = OUTPUTS.pop("json")
 
@@ -214,9 +242,8 @@ def render(record: Record, name: str) -> str:
     text = OUTPUTS[name].write(record, OutputExtras())
     if not isinstance(text, str):
         reason = "cannot hold this record" if text is None else "is no text"
-        raise SettingsError(
-            f"output format {name!r} {reason}; write it with stepline.write_outputs, or take another"
-        )
+        cure = "write it with stepline.write_outputs, or take another"
+        raise SettingsError(f"output format {name!r} {reason}; {cure}")
     return text
 
 
@@ -235,4 +262,5 @@ def pictures_folder(record: Record, folder: Path) -> Path:
 
 def output_path(record: Record, folder: Path, name: str) -> Path:
     """Return where `write_outputs` puts one format of the record."""
-    return folder / (safe_stem(record.id) + OUTPUTS[name].suffix)
+    suffix = OUTPUTS[name].suffix
+    return folder / (safe_stem(record.id) + suffix)

@@ -12,7 +12,7 @@ from stepline.outputs.verdict import Verdict, doubt, headline, step_verdict
 from stepline.records import Record
 from stepline.wys2.summary import SummarySegment
 
-SUMMARY_SUFFIX = ".summary.mp4"  # of the film beside which a storyboard lies
+SUMMARY_SUFFIX = ".summary.mp4"  # of the film that a storyboard is next to
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _PanelStep:
 
 @dataclass(frozen=True)
 class _Panel:
-    """One segment: where it stands in the video and in the summary, and its steps, each with its
+    """One segment: where it is in the video and in the summary, and its steps, each with its
     picture."""
 
     number: int
@@ -50,30 +50,39 @@ def storyboard(
 ) -> str:
     """Return the page as HTML. keyframes: a JPEG for a step's id. film, media: paths of summary and
     video from here."""
-    kept = sum(segment.span.duration for segment in segments)
-    whole = record.video.duration
+    # the facts of its head
+    seconds = clock(sum(segment.span.duration for segment in segments))
+    if record.video.duration:
+        seconds += f" of {clock(record.video.duration)}"
     steps = [step for segment in segments for step in segment.steps]
-    facts = [
-        f"{clock(kept)} of {clock(whole)}" if whole else clock(kept),
-        f"{len(steps)} step{'' if len(steps) == 1 else 's'}",
-        headline(steps),
-    ]
+    noun = "step" if len(steps) == 1 else "steps"
+    facts = [seconds, f"{len(steps)} {noun}", headline(steps)]
     style = files(__package__).joinpath("storyboard.css").read_text(encoding="utf-8")
     page = files(__package__).joinpath("storyboard.html").read_text(encoding="utf-8")
-    panels, offset = [], 0.0
+
+    # a panel per segment
+    panels = []
+    offset = 0.0
     for number, segment in enumerate(segments, start=1):
         panel_steps = []
         for step in segment.steps:
-            picture = picture_link(keyframes[step.id]) if step.id in keyframes else None
-            panel_steps.append(
-                _PanelStep(step_line(step), picture, step_verdict(step), doubt(step))
-            )
-        there = f"{clock(segment.span.start)} – {clock(segment.span.end)}"
-        links = (_link(media, segment.span.start), _link(film, offset))
-        panels.append(
-            _Panel(number, there, clock(offset), *links, segment.span.duration, tuple(panel_steps))
+            picture = None
+            if step.id in keyframes:
+                picture = picture_link(keyframes[step.id])
+            panel_step = _PanelStep(step_line(step), picture, step_verdict(step), doubt(step))
+            panel_steps.append(panel_step)
+        span = segment.span
+        panel = _Panel(
+            number=number,
+            there=f"{clock(span.start)} – {clock(span.end)}",
+            here=clock(offset),
+            in_video=_link(media, span.start),
+            in_film=_link(film, offset),
+            seconds=span.duration,
+            steps=tuple(panel_steps),
         )
-        offset += segment.span.duration
+        panels.append(panel)
+        offset += span.duration
     return page_html(
         page,
         style=style,
@@ -86,5 +95,7 @@ def storyboard(
 
 
 def _link(path: str | None, second: float) -> str | None:
-    """Return a link to a second of a file; None without one."""
-    return None if path is None else f"{media_link(path)}#t={second:.2f}"
+    """Return a link to a second of a file. None without one."""
+    if path is None:
+        return None
+    return f"{media_link(path)}#t={second:.2f}"

@@ -1,4 +1,4 @@
-"""Subtitles, WebVTT and SRT: one cue a step, or one a spoken sentence."""
+"""Subtitles, WebVTT and SRT: one cue per step, or one a spoken sentence."""
 
 import html
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Subtitle:
 
 
 def webvtt(record: Record, *, said: bool = True) -> str:
-    """Return the steps as WebVTT, ordered by time; the cue identifier is the step's number.
+    """Return the steps as WebVTT, ordered by time. The cue identifier is the step's number.
 
-    said: also cue the steps that are only said, where they are said and marked so; False leaves
+    said: also cue the steps that are only said, where they are said and marked so. False leaves
     them out.
     """
     return _vtt(_cues(record, said))
@@ -41,38 +41,42 @@ def srt(record: Record, *, said: bool = True) -> str:
 
 
 def spoken_vtt(record: Record) -> str:
-    """Return the transcript as WebVTT, one cue a sentence."""
+    """Return the transcript as WebVTT, one cue per sentence."""
     return _vtt(_spoken(record))
 
 
 def spoken_srt(record: Record) -> str:
-    """Return the transcript as SubRip, one cue a sentence."""
+    """Return the transcript as SubRip, one cue per sentence."""
     return _srt(_spoken(record))
 
 
 def _vtt(cues: list[Subtitle]) -> str:
-    blocks = [
-        f"{cue.number}\n{_times(cue, '.')}\n{html.escape(cue.text, quote=False)}\n" for cue in cues
-    ]
-    return "\n".join(["WEBVTT\n", *blocks])
+    blocks = ["WEBVTT\n"]
+    for cue in cues:
+        times = _times(cue, ".")
+        text = html.escape(cue.text, quote=False)
+        blocks.append(f"{cue.number}\n{times}\n{text}\n")
+    return "\n".join(blocks)
 
 
 def _srt(cues: list[Subtitle]) -> str:
-    numbered = enumerate(cues, start=1)
-    return "\n".join(
-        f"{index}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n" for index, cue in numbered
-    )
+    blocks = []
+    for number, cue in enumerate(cues, start=1):
+        times = _times(cue, ",")
+        text = _escape_srt(cue.text)
+        blocks.append(f"{number}\n{times}\n{text}\n")
+    return "\n".join(blocks)
 
 
 def _spoken(record: Record) -> list[Subtitle]:
-    sentences = record.sentences
-    return [
-        _cue(number, said.span, one_line(said.text) or "…")
-        for number, said in enumerate(sentences, start=1)
-    ]
+    cues = []
+    for number, sentence in enumerate(record.sentences, start=1):
+        text = one_line(sentence.text) or "…"
+        cues.append(_cue(number, sentence.span, text))
+    return cues
 
 
-def _cues(record: Record, said: bool) -> list[Subtitle]:
+def _cues(record: Record, with_said: bool) -> list[Subtitle]:
     cues = []
     for number, step in enumerate(record.steps, start=1):
         text = step_line(step) or f"Step {number}"
@@ -81,25 +85,29 @@ def _cues(record: Record, said: bool) -> list[Subtitle]:
             reason = doubt(step)
             mark = "" if reason is None else f"[{reason}] "
             cues.append(_cue(number, best, mark + text))
-        elif said and step.said is not None:
+        elif with_said and step.said is not None:
             cues.append(_cue(number, step.said, SAID_MARK + text))
     return sorted(cues, key=lambda cue: (cue.start, cue.number))
 
 
 def _cue(number: int, span: Span, text: str) -> Subtitle:
     start = round(span.start * 1000)
+    end = round(span.end * 1000)
     # a cue must not be empty
-    return Subtitle(number, start, max(start + 1, round(span.end * 1000)), text)
+    return Subtitle(number, start, max(start + 1, end), text)
 
 
 def _times(cue: Subtitle, point: str) -> str:
-    return f"{_stamp(cue.start, point)} --> {_stamp(cue.end, point)}"
+    start = _stamp(cue.start, point)
+    end = _stamp(cue.end, point)
+    return f"{start} --> {end}"
 
 
 def _stamp(milliseconds: int, point: str) -> str:
     seconds, milli = divmod(milliseconds, 1000)
     minutes, second = divmod(seconds, 60)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}{point}{milli:03d}"
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02d}:{minute:02d}:{second:02d}{point}{milli:03d}"
 
 
 def _escape_srt(text: str) -> str:

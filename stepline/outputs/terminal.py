@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import (
-    WARNING,
+    WARNING_MARK,
     clock,
     from_pictures,
     one_line,
@@ -16,7 +16,7 @@ from stepline.outputs.verdict import Verdict, headline, step_verdict
 from stepline.records import Record, Step
 from stepline.storage import to_json
 
-MARKS: dict[Verdict, str] = {
+VERDICT_MARKS: dict[Verdict, str] = {
     "shown": "●",
     "likely": "◐",
     "unclear": "?",
@@ -24,8 +24,8 @@ MARKS: dict[Verdict, str] = {
     "missing": "×",
     "unplaced": "·",
 }
-LEGEND = "● shown  ◐ likely shown, by the words  ? unclear  ○ said, not shown  × not found"
-SEEN = "● told by a network, with its confidence, which is not calibrated"
+MARKS_LEGEND = "● shown  ◐ likely shown, by the words  ? unclear  ○ said, not shown  × not found"
+PICTURES_LEGEND = "● told by a network, with its confidence, which is not calibrated"
 
 
 def step_table(record: Record) -> str:
@@ -38,38 +38,48 @@ def step_table(record: Record) -> str:
         return f"{record.id}: no step found in {_basis(record)}\n"
     count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
     head = f"{record.id}: {count}, {headline(record.steps)}, from {_basis(record)}"
-    legend = SEEN if from_pictures(record) else LEGEND
+    legend = PICTURES_LEGEND if from_pictures(record) else MARKS_LEGEND
     return "\n".join([head, "", *map(_line, record.steps), "", legend, ""])
 
 
 def _basis(record: Record) -> str:
     """Return what the steps were made from."""
-    count = len(record.transcript.sentences) if record.transcript else 0
-    heard = "1 sentence" if count == 1 else f"{count} sentences"
+    count = len(record.sentences)
+    speech = "1 sentence" if count == 1 else f"{count} sentences"
     if not from_pictures(record):
-        return heard
-    return f"the pictures and {heard}" if count else "the pictures"
+        return speech
+    if not count:
+        return "the pictures"
+    return f"the pictures and {speech}"
 
 
 def _line(step: Step) -> str:
-    when = f"said {clock(step.said.start)}" if step.said else ""
     best = shown_span(step)
+    when = ""
     if best is not None:
         when = f"{clock(best.start)} – {clock(best.end)}"
+    elif step.said:
+        when = f"said {clock(step.said.start)}"
     verdict = step_verdict(step)
     score = ""
     if step.score is not None and verdict != "likely":
         score = f"{percent_text(step.score)}%"
-    warning = WARNING if step.kind == "avoid" else ""
-    return f"  {MARKS[verdict]} {when:<15} {score:>4}  {warning}{sentence_case(step.text)}"
+    text = sentence_case(step.text)
+    if step.kind == "avoid":
+        text = WARNING_MARK + text
+    return f"  {VERDICT_MARKS[verdict]} {when:<15} {score:>4}  {text}"
 
 
 def transcript_text(record: Record) -> str:
-    """Return one line a sentence: when, and what is said."""
-    return "".join(f"{clock(s.span.start):>7}  {one_line(s.text)}\n" for s in record.sentences)
+    """Return one line per sentence: when, and what is said."""
+    lines = []
+    for sentence in record.sentences:
+        start = clock(sentence.span.start)
+        lines.append(f"{start:>7}  {one_line(sentence.text)}\n")
+    return "".join(lines)
 
 
-TRANSCRIPTS: dict[str, Callable[[Record], str]] = {
+TRANSCRIPT_FORMATS: dict[str, Callable[[Record], str]] = {
     "text": transcript_text,
     "json": to_json,
     "srt": spoken_srt,

@@ -7,9 +7,9 @@ import unicodedata
 
 from stepline.records import Amount, Material, Record, Span, Step
 
-ELLIPSIS = "…"
-WARNING = "[warning] "  # stands before what is not to be done
-# letters and digits of any script; no separators, no hidden files
+ELLIPSIS_MARK = "…"
+WARNING_MARK = "[warning] "  # before what is not to be done
+# letters and digits of any script. No separators, no hidden files
 SAFE_STEM_PATTERN = re.compile(r"[\w-][\w.-]*")
 # bytes, which leaves room for the longest suffix under the 255 that file systems allow
 MAX_STEM_BYTES = 120
@@ -26,7 +26,8 @@ def one_line(text: str) -> str:
     for letter in text:
         if letter.isspace() or unicodedata.category(letter) != "Cc":
             letters.append(letter)
-    return " ".join("".join(letters).split())
+    words = "".join(letters).split()
+    return " ".join(words)
 
 
 def sentence_case(text: str) -> str:
@@ -38,7 +39,9 @@ def step_line(step: Step) -> str:
     """Return a step's text on one line, in sentence case, with a mark before what is not to be
     done."""
     text = sentence_case(one_line(step.text))
-    return WARNING + text if step.kind == "avoid" and text else text
+    if step.kind == "avoid" and text:
+        return WARNING_MARK + text
+    return text
 
 
 def shorten(text: str, limit: int) -> str:
@@ -48,34 +51,44 @@ def shorten(text: str, limit: int) -> str:
         return text
     head = text[: limit - 1]
     space = head.rfind(" ")
-    return (head[:space] if space > limit * 2 // 3 else head).rstrip(" ,;:") + ELLIPSIS
+    if space > limit * 2 // 3:
+        head = head[:space]
+    return head.rstrip(" ,;:") + ELLIPSIS_MARK
 
 
 def clock(seconds: float) -> str:
     """Return whole seconds, rounded down, as 0:07, 12:34 or 1:02:03."""
     minutes, second = divmod(int(seconds), 60)
     hour, minute = divmod(minutes, 60)
-    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
+    if hour:
+        return f"{hour}:{minute:02d}:{second:02d}"
+    return f"{minute}:{second:02d}"
 
 
 def percent_text(probability: float) -> str:
-    """Return a probability as whole per cent; what is little, but not nothing, as <1."""
-    return "<1" if 0.0 < probability < 0.005 else f"{probability * 100:.0f}"
+    """Return a probability as whole per cent. What is little, but not nothing, as <1."""
+    if 0.0 < probability < 0.005:
+        return "<1"
+    return f"{probability * 100:.0f}"
 
 
 def safe_stem(name: str) -> str:
     """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a
     digest of all of it."""
+    normal_name = unicodedata.normalize("NFC", name)
     if (
         SAFE_STEM_PATTERN.fullmatch(name)
-        and unicodedata.normalize("NFC", name) == name
+        and normal_name == name
         and len(name.encode()) <= MAX_STEM_BYTES
     ):
         return name
-    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:DIGEST_HEX_DIGITS]
-    safe = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-.")
+    name_bytes = name.encode(errors="surrogateescape")
+    digest = hashlib.sha256(name_bytes).hexdigest()[:DIGEST_HEX_DIGITS]
+    safe = re.sub(r"[^\w.-]+", "-", normal_name).strip("-.")
     room = MAX_STEM_BYTES - len(DIGEST_MARK) - DIGEST_HEX_DIGITS
-    return safe.encode()[:room].decode(errors="ignore") + DIGEST_MARK + digest
+    # a letter that is cut in two is left out
+    head = safe.encode()[:room].decode(errors="ignore")
+    return head + DIGEST_MARK + digest
 
 
 def shown_span(step: Step) -> Span | None:
@@ -84,12 +97,16 @@ def shown_span(step: Step) -> Span | None:
 
     None for one that is not, whatever candidates it carries.
     """
-    return step.spans[0] if step.spans and step.status in (None, "shown", "unclear") else None
+    if step.spans and step.status in (None, "shown", "unclear"):
+        return step.spans[0]
+    return None
 
 
 def title(record: Record) -> str:
     """Return a video's title, else its task, else its id."""
-    return one_line(record.video.title or record.video.task or "") or record.video.id
+    video = record.video
+    name = one_line(video.title or video.task or "")
+    return name or video.id
 
 
 def amount_text(amount: Amount) -> str:
@@ -104,7 +121,8 @@ def material_text(thing: Material) -> str:
     """Return a thing with its amounts, as a recipe lists it: "1.5 cup flour", "2 tbsp + 1 cup
     milk"."""
     amounts = " + ".join(map(amount_text, thing.amounts))
-    return f"{amounts} {one_line(thing.name)}".strip()
+    name = one_line(thing.name)
+    return f"{amounts} {name}".strip()
 
 
 def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
@@ -114,7 +132,9 @@ def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
 
 
 def from_pictures(record: Record) -> bool:
-    """Tell whether a network told the steps from the pictures: then a score is its confidence, not
+    """Whether a network described the steps from the pictures: then a score is its confidence, not
     calibrated."""
-    described = bool(record.models.get("describer")) and not record.captions
-    return described and not any(step.said is not None or step.sources for step in record.steps)
+    if not record.models.get("describer") or record.captions:
+        return False
+    spoken_steps = [step for step in record.steps if step.said is not None or step.sources]
+    return not spoken_steps

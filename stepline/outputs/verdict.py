@@ -28,7 +28,7 @@ VERDICT_TEXTS: Final[dict[Verdict, VerdictText]] = {
     "missing": "not found",
     "unplaced": "not placed",
 }
-# what stands in an output after the time, or before the text, of a step that is not plainly shown
+# what is in an output after the time, or before the text, of a step that is not plainly shown
 DOUBT_TEXTS: Final[dict[Verdict, str]] = {"likely": "likely shown", "unclear": "unclear"}
 STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
     "shown": "shown",
@@ -39,7 +39,7 @@ STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
 
 
 def status_verdict(status: Status | None, basis: Basis | None, span: Span | None) -> Verdict:
-    """Return the verdict of a status that rests on `basis`; without a status, of the time alone."""
+    """Return the verdict of a status that rests on `basis`. Without a status, of the time alone."""
     if status is None:
         if span is None:
             return "unplaced"
@@ -50,7 +50,7 @@ def status_verdict(status: Status | None, basis: Basis | None, span: Span | None
 
 
 def step_verdict(step: Step) -> Verdict:
-    """Return the verdict on a step; one without a status is judged by the times it has."""
+    """Return the verdict on a step. One without a status is judged by the times it has."""
     span = None
     if step.spans:
         span = step.spans[0]
@@ -69,7 +69,7 @@ def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
 
 def likely_fraction(steps: Iterable[Step]) -> float | None:
     """Return the mean P(shown) of the steps that are likely shown by their words, which the
-    pictures do not tell apart; None without such a step."""
+    pictures do not tell apart. None without such a step."""
     scores = []
     for step in steps:
         if step_verdict(step) == "likely" and step.score is not None:
@@ -98,7 +98,7 @@ def headline(steps: Iterable[Step]) -> str:
 
 
 def doubt(step: Step) -> str | None:
-    """Return in two words why a step that has a time is not plainly shown; None where it is."""
+    """Return in two words why a step that has a time is not plainly shown. None where it is."""
     return DOUBT_TEXTS.get(step_verdict(step))
 
 

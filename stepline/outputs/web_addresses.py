@@ -13,9 +13,9 @@ PREFIX_ENDS = ("/", "=")  # of a prefix to which a file name is joined as it is
 
 @dataclass(frozen=True)
 class WebAddresses:
-    """base: the address of the folder of outputs; media: what stands before a video's file name.
+    """base: the address of the folder of outputs. media: what stands before a video's file name.
 
-    None where nobody says: then links are relative to the folder. Raises SettingsError for a base
+    None where no one says: then links are relative to the folder. Raises SettingsError for a base
     that is no address of http(s), and for an empty prefix.
     """
 
@@ -75,7 +75,7 @@ def is_address(link: str) -> bool:
 @dataclass(frozen=True)
 class RecordLinks:
     """Links of what JSON-LD names. page: of the page of the steps, "" for the one that holds it, None
-    without one; video: of the file; pictures: of each step's, by the step's id."""
+    without one. video: of the file. pictures: of each step's, by the step's id."""
 
     page: str | None = None
     video: str | None = None

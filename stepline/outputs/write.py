@@ -53,30 +53,31 @@ def write_outputs(
     StoreError where the folder cannot be written.
     """
     folder = Path(folder)
-    media = None if media is None else Path(media)
-    formats = (formats,) if isinstance(formats, str) else formats
+    if isinstance(formats, str):
+        formats = (formats,)
     find_outputs(formats)
     web = web or NO_ADDRESSES
-    link = os.path.relpath(media, folder) if media is not None and linked else None
+    video = None
+    link = None
+    if media is not None:
+        video = Path(media)
+        link = os.path.relpath(video, folder) if linked else None
     extras = OutputExtras(
-        alignment, link, keyframes or {}, said_cues, media, web=web, formats=tuple(formats)
+        alignment, link, keyframes or {}, said_cues, video, web=web, formats=tuple(formats)
     )
     paths: list[Path] = []
     with atomic_files() if files is None else contextlib.nullcontext(files) as together:
-        if any(OUTPUTS[name].keyframes == "beside" for name in formats):
-            links = picture_links(record, extras)
-            pictures: dict[str, Content] = {
-                Path(links[id]).name: extras.keyframes[id] for id in links
-            }
-            paths += _write_folder(pictures_folder(record, folder), pictures, together)
-        for name in (name for name in OUTPUTS if name in formats):
-            path, content = output_path(record, folder, name), OUTPUTS[name].write(record, extras)
+        paths += _write_pictures(record, folder, extras, together)
+        for name in OUTPUTS:
+            if name not in formats:
+                continue
+            path = output_path(record, folder, name)
+            content = OUTPUTS[name].write(record, extras)
             if name == "json":  # from then on the earlier one shows nothing
                 OutputManifest(record.id, folder, web).write(record, formats, together)
             if OUTPUTS[name].folder:
-                paths += _write_folder(
-                    path, content if isinstance(content, Mapping) else {}, together
-                )
+                contents = content if isinstance(content, Mapping) else {}
+                paths += _write_folder(path, contents, together)
             elif content is None or isinstance(content, Mapping):
                 together.remove(path)
             else:
@@ -98,6 +99,18 @@ def _log_gaps(record: Record, extras: OutputExtras, folder: Path) -> None:
         log.warning("%s: Label Studio opens addresses alone; name the video's by --media-url", path)
 
 
+def _write_pictures(
+    record: Record, folder: Path, extras: OutputExtras, files: FileSet
+) -> list[Path]:
+    """Write the pictures that some formats link, if any does."""
+    if not any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
+        return []
+    pictures: dict[str, Content] = {}
+    for id, picture_path in picture_links(record, extras).items():
+        pictures[Path(picture_path).name] = extras.keyframes[id]
+    return _write_folder(pictures_folder(record, folder), pictures, files)
+
+
 def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet) -> list[Path]:
     """Write the files of a folder, and have those of an earlier run that none replaces removed."""
     for name, content in contents.items():
@@ -110,5 +123,7 @@ def _write_folder(folder: Path, contents: Mapping[str, Content], files: FileSet)
 def _write(content: Content, path: Path) -> None:
     if callable(content):
         content(path)
+    elif isinstance(content, str):
+        path.write_bytes(content.encode())
     else:
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_bytes(content)

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
 # in a warning: a deadline or a silent server made this result, so it is done again
-PROVISIONAL = "provisional"
+PROVISIONAL_MARK = "provisional"
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ def steps(
     """
     if device is not None:
         set_device(device)
+
+    # what is asked
     settings = settings or StepsSettings()
     folder = None if out is None else Path(out)
     opened = open_only_source(
@@ -102,6 +104,8 @@ def steps(
         title=title,
         graph=_graph(texts),
     )
+
+    # the record, and in a folder its files
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
         if folder is None:
@@ -144,6 +148,8 @@ def scores(
         raise SettingsError("no lines to score; give at least one text")
     if device is not None:
         set_device(device)
+
+    # the lines, placed as `steps` places them
     settings = settings or StepsSettings()
     opened = open_only_source(
         video,
@@ -158,11 +164,15 @@ def scores(
         _refuse_odd_name(request.path)
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
+
+    # the scores that place them
     alignment = result.alignment
     if alignment is None:
         seconds = math.ceil(result.record.video.duration or 0.0)
-        return VideoScores(np.zeros((len(lines), seconds), np.float32), np.arange(float(seconds)))
-    return VideoScores(alignment.scores, np.arange(alignment.scores.shape[1]) / alignment.rate)
+        values = np.zeros((len(lines), seconds), np.float32)
+        return VideoScores(values, np.arange(float(seconds)))
+    columns = np.arange(alignment.scores.shape[1])  # (T,)
+    return VideoScores(alignment.scores, columns / alignment.rate)
 
 
 def _lines(texts: "Sequence[str] | str | TaskGraph") -> tuple[str, ...]:
@@ -180,11 +190,15 @@ def _graph(texts: "Sequence[str] | str | TaskGraph") -> "TaskGraph | None":
     """Return the graph whose lines the texts are, if there is one."""
     from stepline.grounding.task_graph import TaskGraph
 
-    return texts if isinstance(texts, TaskGraph) else None
+    if isinstance(texts, TaskGraph):
+        return texts
+    return None
 
 
 def _optional_path(path: Path | str | None) -> Path | None:
-    return None if path is None else Path(path)
+    if path is None:
+        return None
+    return Path(path)
 
 
 @dataclass(frozen=True)
@@ -220,6 +234,8 @@ def batch(
 
     if device is not None:
         set_device(device)
+
+    # what all videos share
     settings = settings or StepsSettings()
     if isinstance(videos, Path | str):
         videos = (videos,)
@@ -229,12 +245,15 @@ def batch(
     options = OutputOptions(Path(out), tuple(dict.fromkeys(names)))
     sources = find_sources(videos, options.out, settings, captions=True)
     networks = load_networks(settings, several=len(sources) > 1)
+
+    # each ends itself alone
     for number, source in enumerate(sources, start=1):
-        record, fault, path = None, None, Path(source.label)
+        record = None
+        fault = None
+        path = Path(source.label)
+        opened = source.open(options.out, settings, texts=_lines(texts), graph=_graph(texts))
         try:
-            with source.open(
-                options.out, settings, texts=_lines(texts), graph=_graph(texts)
-            ) as request:
+            with opened as request:
                 path = request.path
                 result = run_video(request, settings, options, networks=networks, progress=progress)
                 record = result.record
@@ -258,6 +277,8 @@ def transcribe(
     part: as of `steps`. Raises MediaError or CaptionError where a file cannot be read.
     """
     settings = settings or StepsSettings()
+
+    # what is said
     opened = open_only_source(video, settings, None, captions=_optional_path(captions), part=part)
     with opened as request:
         path = request.path
@@ -266,6 +287,8 @@ def transcribe(
         info = part_info(whole, part)
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
+
+    # a record without steps
     duration = speech.end if part is None else whole.duration
     record = Record(
         id=path.stem,
@@ -279,7 +302,9 @@ def transcribe(
         dropped=speech.dropped,
         warnings=(*info.warnings, *speech.warnings),
     )
-    return record if part is None else in_whole_video(record, None, part.start)[0]
+    if part is not None:
+        record, _ = in_whole_video(record, None, part.start)
+    return record
 
 
 def run_video(
@@ -300,6 +325,8 @@ def run_video(
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
     _refuse_odd_name(request.path)
+
+    # what an earlier run has made is taken
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
     networks = networks or load_networks(settings)
@@ -308,6 +335,8 @@ def run_video(
     if earlier is not None:
         return earlier
     check_writable(options.out)  # before the minutes of work that would be lost
+
+    # one process at a time
     taken_before = is_taken(request.path, options.out)
     with lock_video(request.id, options.out):
         if is_taken(request.path, options.out) and not taken_before:
@@ -318,6 +347,8 @@ def run_video(
             return earlier
         for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
             remove_partial_files(folder)
+
+        # the work
         thumbnails = Thumbnails(KEYFRAME_SIDE) if options.pictured else None
         result = understand(
             request, settings, networks=networks, progress=progress, thumbnails=thumbnails
@@ -343,13 +374,14 @@ def _earlier_result(
 
     if options.force:
         return None
-    record = _finished_record(
-        request, settings, networks, options.out / f"{safe_stem(request.id)}.json"
-    )
+    path = options.out / f"{safe_stem(request.id)}.json"
+    record = _finished_record(request, settings, networks, path)
     if record is None or missing_outputs(record, options.out, options.formats, options.web):
         return None
     clips = clip_spans(record, options.out) if options.clips else ()
-    return VideoResult(record, (), True) if all(clip.is_file() for clip in clips) else None
+    if not all(clip.is_file() for clip in clips):
+        return None
+    return VideoResult(record, (), earlier=True)
 
 
 def _refuse_odd_name(path: Path) -> None:
@@ -397,7 +429,7 @@ def _finished_record(
         return None
     if record.settings != fingerprint(request, settings, networks):
         return None
-    if any(PROVISIONAL in warning for warning in record.warnings):
+    if any(PROVISIONAL_MARK in warning for warning in record.warnings):
         return None
     if not request.path.is_file() or record.video.sha256 != sha256(request.path):
         return None
@@ -417,6 +449,8 @@ def _advised(request: Request, record: Record, settings: StepsSettings) -> Recor
     if settings.procx.when == "alone":
         reason = "no picture in it can be seen, so nothing can be described"
         raise MediaError(f"{request.path}: {reason}; give another")
+
+    # what was left out
     count = sum(item.what == "sentence" for item in record.dropped)
     left_out = ""
     if count:

@@ -12,7 +12,7 @@ from stepline.storage import read_record
 if TYPE_CHECKING:
     from stepline.media import MediaInfo
 
-# What a folder is searched for; json and csv hold other things too, so they must be named.
+# What a folder is searched for. JSON and csv hold other things too, so they must be named.
 FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv", ".ttml", ".dfxp"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
 

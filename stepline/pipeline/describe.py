@@ -1,4 +1,4 @@
-"""Steps described from the pictures by a trained network, where speech tells none; and those of
+"""Steps described from the pictures by a trained network, where speech names none. Also those of
 ready features."""
 
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ FROM_WITNESS = "nobody speaks; the steps are told from the pictures, by a vision
 
 @dataclass(frozen=True)
 class Descriptions:
-    """What a network describes. steps: those of the record; captions: beside steps that speech
-    tells.
+    """What a network describes. steps: those of the record. captions: next to steps that speech
+    names.
 
     network: its digest and whether it read speech, None where none described anything.
     """
@@ -57,19 +57,20 @@ def describe_pictures(
     settings: DescribeSettings,
     duration: float,
 ) -> Descriptions:
-    """Return the steps that the pictures of a video show; none where there is no network, no
+    """Return the steps that the pictures of a video show. None where there is no network, no
     picture, or no need.
 
-    written: the steps that speech tells. Raises ModelError where the features are not the
+    written: the steps that speech names. Raises ModelError where the features are not the
     network's.
     """
     if describer is None or features is None or (written and settings.when == "speechless"):
         return Descriptions()
     from stepline.procx.inference import describe
 
+    # what the network says
     describer.check(features)
     with one_torch_thread():
-        found = describe(
+        description = describe(
             describer.model,
             describer.vocabulary,
             features,
@@ -78,11 +79,17 @@ def describe_pictures(
             speech=transcript.sentences,
             around=describer.trained.around or 0.0,
         )
+
+    # next to steps that speech names, they are captions
     network: JsonValue = {"network": describer.sha256, "speech": settings.speech}
     if written:
-        return Descriptions(captions=found.steps, dropped=found.dropped, network=network)
+        return Descriptions(
+            captions=description.steps, dropped=description.dropped, network=network
+        )
     notes = () if settings.when == "alone" else (FROM_PICTURES,)
-    return Descriptions(found.steps, dropped=found.dropped, notes=notes, network=network)
+    return Descriptions(
+        steps=description.steps, dropped=description.dropped, notes=notes, network=network
+    )
 
 
 def with_seen_steps(
@@ -93,48 +100,52 @@ def with_seen_steps(
     duration: float,
     settings: VisionLanguageSettings,
 ) -> tuple[tuple[Step, ...], Alignment | None]:
-    """Return all written steps in their order, and their alignment: those that nobody says in the
+    """Return all written steps in their order, and their alignment: those that no one says in the
     place they were seen.
 
     written: of these `placed` are placed already, row by row of the alignment. The others hold the
-    second of the picture that they rest on as `at`; they are shown in the place around it, as
+    second of the picture that they rest on as `at`. They are shown in the place around it, as
     surely as a model is reliable by the settings.
     """
     from stepline.vision_language.places import video_places
 
-    places, known = video_places(shots), {step.id: row for row, step in enumerate(placed)}
+    shot_places = video_places(shots)
+    placed_rows = {step.id: row for row, step in enumerate(placed)}
     score = settings.right / (settings.right + settings.wrong)
-    steps, rows = [], []
+
+    # each step with its row, placed or around its picture
+    steps = []
+    rows = []
     for step in written:
-        if step.id in known:
-            steps.append(placed[known[step.id]])
-            rows.append(alignment.scores[known[step.id]] if alignment is not None else None)
+        placed_row = placed_rows.get(step.id)
+        if placed_row is not None:
+            steps.append(placed[placed_row])
+            if alignment is not None:
+                rows.append(alignment.scores[placed_row])
             continue
         at = min(step.at or 0.0, duration)
-        place = next((place for place in places if place.start <= at < place.stop), places[-1])
-        span = Span(float(place.start), min(float(place.stop), duration))
-        steps.append(
-            step.model_copy(update={"spans": (span,), "at": at, "status": "shown", "score": score})
-        )
+        around = [shot for shot in shot_places if shot.start <= at < shot.stop]
+        shot = around[0] if around else shot_places[-1]
+        span = Span(float(shot.start), min(float(shot.stop), duration))
+        update = {"spans": (span,), "at": at, "status": "shown", "score": score}
+        steps.append(step.model_copy(update=update))
         if alignment is not None:
-            seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate
-            rows.append(
-                np.where((seconds >= span.start) & (seconds < span.end), score, 0.0).astype(
-                    np.float32
-                )
-            )
+            seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate  # (T,)
+            is_inside = (seconds >= span.start) & (seconds < span.end)
+            rows.append(np.where(is_inside, score, 0.0).astype(np.float32))
     if alignment is None:
         return tuple(steps), None
-    scores = np.stack([row for row in rows if row is not None])
-    return tuple(steps), Alignment(
-        tuple(step.text for step in steps), scores, alignment.rate, alignment.kind
-    )
+    texts = tuple(step.text for step in steps)
+    scores = np.stack(rows)  # (K, T)
+    return tuple(steps), Alignment(texts, scores, alignment.rate, alignment.kind)
 
 
-# s from a picture within which a line on screen counts as read in it; lines are read once a second
-READ_NEAR = 1.0
-UNREAD = "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
-READ = "for: the amount {} stands on screen: {}"
+# s from a picture within which a line on screen counts as read in it. Lines are read once per second
+READ_NEAR_SECONDS = 1.0
+UNREAD_REMARK = (
+    "against: nobody says the amount {}, and it is not read in the picture: the model's claim"
+)
+READ_REMARK = "for: the amount {} stands on screen: {}"
 
 
 def check_amounts(
@@ -145,36 +156,47 @@ def check_amounts(
 
     Amounts that a sentence of its sources says need none. lines: text on screen, by an own reader
     that misses small letters. start: second of the whole video at which the part begins in which
-    the lines stand.
+    the lines are.
     """
     from stepline.vision_language.describe import SEEN_BY_MODEL
     from stepline.writing.llm.citing import named_seconds
     from stepline.writing.quantities import quantities
 
     seconds = [second - start for second in named_seconds(step)]
-    seen = [Span(max(0.0, second - READ_NEAR), second + READ_NEAR) for second in seconds]
-    seen += step.spans if SEEN_BY_MODEL in step.seen else ()
-    if not seen:
+    # when the model saw it
+    spans = []
+    for second in seconds:
+        start = max(0.0, second - READ_NEAR_SECONDS)
+        spans.append(Span(start, second + READ_NEAR_SECONDS))
+    if SEEN_BY_MODEL in step.seen:
+        spans += step.spans
+    if not spans:
         return step
-    said = [
-        amount for index in step.sources for amount in quantities(transcript.sentences[index].text)
-    ]
-    standing = [line for line in lines if any(line.span.overlap(span) > 0 for span in seen)]
+
+    # the amounts that are said, and the lines on screen then
+    spoken_amounts = []
+    for index in step.sources:
+        spoken_amounts += quantities(transcript.sentences[index].text)
+    lines_then = []
+    for line in lines:
+        if any(line.span.overlap(span) > 0 for span in spans):
+            lines_then.append(line.text)
+
     remarks = []
     for amount in quantities(step.text):
-        if any(amount.is_same(other) for other in said):
+        if any(amount.is_same(other) for other in spoken_amounts):
             continue
-        read = [
-            line.text
-            for line in standing
-            if any(amount.is_same(other) for other in quantities(line.text))
-        ]
-        remarks.append(READ.format(amount, one_line(read[0])) if read else UNREAD.format(amount))
+        remark = UNREAD_REMARK.format(amount)
+        for text in lines_then:
+            if any(amount.is_same(other) for other in quantities(text)):
+                remark = READ_REMARK.format(amount, one_line(text))
+                break
+        remarks.append(remark)
     return step.model_copy(update={"seen": (*step.seen, *dict.fromkeys(remarks))})
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Return a record with the steps that a file of ready features shows; captions stand for what
+    """Return a record with the steps that a file of ready features shows. Captions stand for what
     is said.
 
     Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where
@@ -182,6 +204,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     """
     from stepline.features.files import read_feature_file
 
+    # the network, and settings that suit it
     vision = settings.vision.model_copy(
         update={"backbone": "precomputed", "path": request.path, "unit": False}
     )
@@ -190,28 +213,31 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         raise SettingsError(
             "procx.path is not set; give a network that `stepline train procx` wrote, with --model"
         )
-    settings = settings.model_copy(
-        update={"vision": vision.model_copy(update={"unit": describer.trained.unit})}
-    )
+    vision = vision.model_copy(update={"unit": describer.trained.unit})
+    settings = settings.model_copy(update={"vision": vision})
+
+    # what it reads
     features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
     transcript = Transcript()
     if request.captions is not None and settings.procx.speech:
         from stepline.asr import read_captions
 
-        transcript = read_captions(
-            request.captions, video_id=request.id, settings=settings.asr
-        ).transcript
-    found = describe_pictures(
+        captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
+        transcript = captions.transcript
+
+    # what it describes
+    descriptions = describe_pictures(
         describer, features, transcript, (), settings.procx, features.duration
+    )
+    video = Video(
+        id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)
     )
     return Record(
         id=request.id,
-        video=Video(
-            id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)
-        ),
+        video=video,
         transcript=transcript,
-        steps=found.steps,
-        dropped=found.dropped,
+        steps=descriptions.steps,
+        dropped=descriptions.dropped,
         settings=fingerprint(request, settings, Networks(describer=describer)),
-        models={"vision": features.backbone, "describer": found.network},
+        models={"vision": features.backbone, "describer": descriptions.network},
     )

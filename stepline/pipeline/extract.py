@@ -4,7 +4,7 @@ another.
 run.json                        what decides the features (another run does not go on in this folder), counts, versions
 omitted.jsonl                   videos without features, each with its reason
 shard-*.safetensors, .parquet   the store, videos in the order of their ids
-rows/                           features of videos whose shard is not full yet; a killed run goes on from them
+rows/                           features of videos whose shard is not full yet. A killed run goes on from them
 
 A run that was killed, between videos or within one, ends with the same bytes as one that was not.
 """
@@ -38,15 +38,15 @@ from stepline.weights import file_digest
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-ROWS = "rows"  # folder of features whose shard is not written yet
-UNREADABLE = "it cannot be read"
+ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
+UNREADABLE_REASON = "it cannot be read"
 OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
-OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen beside the rows
+OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen next to the rows
 
 
 @dataclass(frozen=True)
 class ExtractionReport:
-    """What an extraction did. added: ids of this run; rows: of them; already: videos that the store
+    """What an extraction did. added: ids of this run. rows: of them. already: videos that the store
     held before."""
 
     added: tuple[str, ...]
@@ -64,7 +64,7 @@ def extract_to_store(
     progress: Progress | None = None,
     report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> ExtractionReport:
-    """Add the features of all videos to the store in `folder`; one that cannot be read is listed,
+    """Add the features of all videos to the store in `folder`. One that cannot be read is listed,
     and the rest go on.
 
     sources: videos, and folders of them. settings: of `media` and `vision`. report: called with a
@@ -74,35 +74,41 @@ def extract_to_store(
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
+    # what is extracted, and by which settings
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
     if isinstance(backbone, PrecomputedBackbone):
-        raise SettingsError(
-            "vision.backbone=precomputed sees no video; `stepline features import` stores ready files"
-        )
+        cure = "`stepline features import` stores ready files"
+        raise SettingsError(f"vision.backbone=precomputed sees no video; {cure}")
     run: dict[str, JsonValue] = {"features": what_decides_features(settings)}
     facts: dict[str, JsonValue] = {"versions": {**versions()}, "device": current_device().label}
     claim_run_folder(folder, run, facts)
-    remove_partial_files(folder / ROWS)
+    remove_partial_files(folder / ROWS_FOLDER)
 
+    # a video after the other
     extraction = Extraction(folder, settings, backbone, shard_bytes, progress)
     for number, (id, path) in enumerate(videos, start=1):
         line = extraction.add_video(Request(path, id))
         if line:
             report(f"{number} of {len(videos)}, {id}: {line}")
     extraction.finish()
+
+    # what came of them
     omitted = extraction.omitted
     write_omitted(
         folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted)
     )
-    added, already = extraction.added, extraction.already
+    added = extraction.added
+    already = extraction.already
     counts: JsonValue = {"videos": len(added) + already, "omitted": {**count_reasons(omitted)}}
     claim_run_folder(folder, run, facts | {"counts": counts})
-    return ExtractionReport(tuple(added), sum(added.values()), already, tuple(omitted))
+    return ExtractionReport(
+        added=tuple(added), rows=sum(added.values()), already=already, omitted=tuple(omitted)
+    )
 
 
 class Extraction:
-    """A feature store that is being filled. Rows of videos whose shard is not full yet lie in
+    """A feature store that is being filled. Rows of videos whose shard is not full yet are in
     `rows/`, from which a killed run goes on.
 
     added: id -> rows, of this run. already: videos that the store held before.
@@ -119,7 +125,7 @@ class Extraction:
         # Not as a context, which on an error would write a shard that is not full: later runs
         # would end with other bytes.
         self._writer = FeatureWriter(folder, shard_bytes=shard_bytes)
-        self._rows = folder / ROWS
+        self._rows = folder / ROWS_FOLDER
         self._settings = settings
         self._options = LookOptions(backbone=backbone, motion=False, progress=progress)
         self._dim = backbone.dim
@@ -129,18 +135,22 @@ class Extraction:
         self.already = 0
 
     def add_video(self, request: Request) -> str:
-        """Add the rows of a video and return what to report; nothing for one that is there."""
+        """Add the rows of a video and return what to report. Nothing for one that is there."""
         if request.id in self._writer:
             self.already += 1
             return ""
+
+        # rows that a killed run left, else those of the video
         stored = self._rows / _rows_name(request.id, request.path)
         try:
             features = self._read_or_extract(request, stored)
         except (MediaError, ShapeError) as error:
-            features = Rejected("video", UNREADABLE, id=request.id, value=str(error))
+            features = Rejected("video", UNREADABLE_REASON, id=request.id, value=str(error))
         if isinstance(features, Rejected):
             self.omitted.append(features)
             return f"left out, {features.reason} {features.value}".rstrip()
+
+        # the rows stay until their shard is written
         self._writer.add(
             request.id, features.values, rate=features.rate, backbone=features.backbone
         )

@@ -31,9 +31,9 @@ def ground_texts(
     """Return a record whose steps are the texts, with the seconds in which they are shown, by a
     trained network.
 
-    source: a video, or a file of ready features. vectors: a file of the texts' features; without
+    source: a video, or a file of ready features. vectors: a file of the texts' features. Without
     one the encoder that the network was trained with makes them. before: (K, K) P(text i comes
-    before text j). graph: of other videos of the task, whose lines the texts are; it says their
+    before text j). graph: of other videos of the task, whose lines the texts are. It says their
     kinds.
     Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does
     not fit.
@@ -107,7 +107,7 @@ def text_vectors(
 
 
 def read_order(path: Path, lines: int) -> "Array":
-    """Return (K, K) P(line i comes before line j) from a JSON list of lists; null, or 0.5, where it
+    """Return (K, K) P(line i comes before line j) from a JSON list of lists. Null, or 0.5, where it
     is not known."""
     from stepline.datasets.files import read_json
 

@@ -29,11 +29,11 @@ def judge_sentences(
     detector: "LoadedDetector | None" = None,
     media: Path | None = None,
 ) -> tuple[Transcript, str | None]:
-    """Return the transcript with P(shown) of every sentence, and who judged; untouched, and None,
-    where nobody can.
+    """Return the transcript with P(shown) of every sentence, and who judged. Untouched, and None,
+    where no one can.
 
-    steps: as grounded, row k of the alignment is step k; None where nothing was grounded. media:
-    the video, which a detector of frames reads. Nobody can judge where nothing is said, or where
+    steps: as grounded, row k of the alignment is step k. None where nothing was grounded. media:
+    the video, which a detector of frames reads. No one can judge where nothing is said, or where
     the language is not the wording's and no detector was given.
     Raises SettingsError where a detector is given and there are no pictures, or none that it can
     read.

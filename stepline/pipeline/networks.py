@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Networks:
-    """The trained networks of the main job, ready to infer; None where the settings name none.
+    """The trained networks of the main job, ready to infer. None where the settings name none.
 
     aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2).
     describer: finds and describes steps without speech (ProcX). recognisers: Whisper's models, as
-    `shared_recognisers` keeps them; None: each goes with its video, before the memory is needed for
+    `shared_recognisers` keeps them. None: each goes with its video, before the memory is needed for
     something else. witness: the vision-language model that is asked, with its answers in corrected
     videos counted.
     """
@@ -71,7 +71,7 @@ class Networks:
 
 @lru_cache(maxsize=1)
 def shared_recognisers(settings: AsrSettings, device: Device) -> "Models":  # noqa: ARG001
-    """Return Whisper's models that stay loaded from one video to the next; those of other settings
+    """Return Whisper's models that stay loaded from one video to the next. Those of other settings
     take their place."""
     return {}
 
@@ -100,7 +100,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
 
 def load_witness(vision: VisionSettings) -> VisionLanguageSettings | None:
     """Return the vision-language model that the settings name, with its answers in corrected videos
-    counted; None where they name none.
+    counted. None where they name none.
 
     Raises what is wrong with it, before any video is looked at.
     """
@@ -137,6 +137,7 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
         return None
     from stepline.nasva.checkpoint import load_aligner
 
+    # a network needs the features that it was trained on
     loaded = load_aligner(path)
     if vision.backbone == "none":
         raise SettingsError(
@@ -168,11 +169,11 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         return None
     from stepline.procx.checkpoint import load_model
 
+    # a network needs the features that it was trained on
     loaded = load_model(settings.path)
     if vision.backbone == "none":
-        raise SettingsError(
-            f"{settings.path}: a network that describes needs pictures; take out vision.backbone=none"
-        )
+        need = "a network that describes needs pictures"
+        raise SettingsError(f"{settings.path}: {need}; take out vision.backbone=none")
     loaded.check_space(vision.backbone, vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
     if settings.speech:
@@ -197,27 +198,30 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
 def fingerprint(
     request: Request, settings: StepsSettings, networks: Networks
 ) -> dict[str, JsonValue]:
-    """Return everything that decides the result beside the video's own bytes, as plain values."""
+    """Return everything that decides the result, except the video's own bytes, as plain values."""
+    # files that decide the result, by their digests
     vision = settings.vision
     features: JsonValue = None
     if vision.backbone == "precomputed" and vision.path is not None:
         from stepline.features.files import find_feature_file
 
-        video = find_feature_file(vision.path, request.id) if vision.path.is_dir() else vision.path
+        video = vision.path
+        if vision.path.is_dir():
+            video = find_feature_file(vision.path, request.id)
         features = [_digest(video), _digest(vision.texts)]
-    given: dict[str, JsonValue] = {
+    inputs: dict[str, JsonValue] = {
         "captions": _digest(request.captions),
         "texts": [*request.texts],
         "features": features,
     }
     if settings.writing.llm.prompt_file is not None:
-        given["prompt"] = _digest(settings.writing.llm.prompt_file)
+        inputs["prompt"] = _digest(settings.writing.llm.prompt_file)
     if request.part is not None:
-        given["part"] = [request.part.start, request.part.end]
+        inputs["part"] = [request.part.start, request.part.end]
     if request.graph is not None:
-        given["graph"] = request.graph.model_dump(mode="json")
+        inputs["graph"] = request.graph.model_dump(mode="json")
     if request.title is not None:
-        given["title"] = request.title
+        inputs["title"] = request.title
     named: dict[Kind, str] = {
         "recognisers": settings.asr.recogniser,
         "writers": settings.writing.writer,
@@ -226,11 +230,11 @@ def fingerprint(
     identities: dict[str, JsonValue] = {"plugins": {**plugins}} if plugins else {}
     # how a video came decides nothing
     made_from = settings.model_dump(mode="json", exclude={"links"})
-    return {**made_from, "inputs": {**given, **identities, **networks.digests}}
+    return {**made_from, "inputs": {**inputs, **identities, **networks.digests}}
 
 
 def _digest(file: Path | None) -> str | None:
-    """Return the sha256 of a file that the user gave; None where it is not there, which its reader
+    """Return the sha256 of a file that the user gave. None where it is not there, which its reader
     will tell."""
     if file is None or not file.is_file():
         return None

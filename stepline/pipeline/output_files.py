@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEYFRAME_SIDE = 480  # pixels of the longer side; sharp on a phone, at most 18 kB a step
-SMALL_SIDE = 320  # pixels; about 9 kB, where a page has very many
+KEYFRAME_SIDE = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB a step
+SMALL_SIDE = 320  # pixels. About 9 kB, where a page has very many
 MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
 MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
 MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
@@ -32,7 +32,7 @@ MANY_STEPS = 60  # from which key frames are small, so that the page of an hour 
 class OutputOptions:
     """What to write for each video. formats: keys of `outputs.OUTPUTS`.
 
-    force: also where an earlier run has; overwrite: also in the place of files that no earlier run
+    force: also where an earlier run has. overwrite: also in the place of files that no earlier run
     wrote. web: where the folder and the videos will be found.
     """
 
@@ -72,6 +72,7 @@ def write_files(
         write_outputs,
     )
 
+    # all files appear together
     record = result.record
     with atomic_files() as files:
         if missing_outputs(record, options.out, ["json"]):
@@ -91,7 +92,7 @@ def write_files(
             files=files,
             web=options.web,
         )
-    # of a run that was killed; until now they told whose the files in place are
+    # of a run that was killed. Until now they showed whose the files in place are
     for name in options.formats:
         for place in output_places(record, options.out, name):
             if place.is_dir():
@@ -115,11 +116,14 @@ def keyframes(
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
 
+    # steps that are shown at the same second in the same span
     ids_by_place: dict[tuple[float, Span], list[str]] = {}
     for step in record.steps:
         span = shown_span(step)
         if span is not None and step.at is not None:
             ids_by_place.setdefault((step.at, span), []).append(step.id)
+
+    # each step's own second of it, where the span is long enough
     second_of: dict[str, float] = {}  # step id -> second of its picture
     for (second, span), ids in ids_by_place.items():
         count = min(len(ids), max(1, int(span.duration)))
@@ -128,10 +132,14 @@ def keyframes(
             seconds = _seconds_within(span, count, start)
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
+
+    # a click is seen when it is made
     targets = {step.id: step.target for step in record.steps if step.target is not None}
     for id, target in targets.items():
         if id in second_of:
             second_of[id] = target.at
+
+    # the pictures: those at hand, and those that are read now
     side = KEYFRAME_SIDE if len(second_of) < MANY_STEPS else SMALL_SIDE
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
@@ -143,7 +151,7 @@ def keyframes(
         if missing:
             for still in read_frames_at(path, missing, longer=side):
                 pictures[still.time] = encode_jpeg(still.image, MAX_KEYFRAME_BYTES)
-    except SteplineError as error:  # the page is still worth having; the reason goes to the log
+    except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
     marked = {}
@@ -175,6 +183,8 @@ def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
     with Image.open(io.BytesIO(picture)) as opened:
         image = opened.convert("RGB")
     x, y, end_x, end_y = target.box
+
+    # the box on the screen, in pixels of this picture
     box = (
         x * image.width - MARK_MARGIN,
         y * image.height - MARK_MARGIN,

@@ -24,7 +24,7 @@ Header = TypeVar("Header", bound=FrozenModel)
 
 
 class FeatureHeader(FrozenModel):
-    """What stands beside the arrays of pictures: whose features, rows a second, the last second
+    """What is next to the arrays of pictures: whose features, rows per second, the last second
     seen."""
 
     backbone: str | None = None
@@ -47,9 +47,8 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         result: Result = _adapter(kind).validate_json(data)
         return result
     except ValidationError as error:
-        raise StoreError(
-            f"a stored result is no {kind.__name__} ({error.error_count()} errors); remove it"
-        ) from error
+        reason = f"a stored result is no {kind.__name__} ({error.error_count()} errors)"
+        raise StoreError(f"{reason}; remove it") from error
 
 
 _adapter_of_kind: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
@@ -65,8 +64,11 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     """Return a header with arrays, as safetensors."""
     from safetensors.numpy import save
 
-    contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    return bytes(save(contiguous, {METADATA_KEY: header.model_dump_json()}))
+    contiguous = {}
+    for name in sorted(arrays):
+        contiguous[name] = np.ascontiguousarray(arrays[name])
+    metadata = {METADATA_KEY: header.model_dump_json()}
+    return bytes(save(contiguous, metadata))
 
 
 def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
@@ -76,7 +78,8 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
     try:
         length = int.from_bytes(data[:8], "little")
-        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA_KEY]
+        file_header = parse_json(data[8 : 8 + length])
+        header = file_header["__metadata__"][METADATA_KEY]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
@@ -86,12 +89,16 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
 
 def pack_features(visual: VisualFeatures) -> bytes:
-    """Return the visual features of a video as bytes: halves, as a feature store keeps them; no
+    """Return the visual features of a video as bytes: halves, as a feature store keeps them. No
     backbone."""
     arrays: dict[str, Array] = {}
     header = FeatureHeader(end=visual.end, warnings=visual.warnings)
     facts: dict[str, Any] = {}
-    features, activity, cues = visual.features, visual.activity, visual.cues
+    features = visual.features
+    activity = visual.activity
+    cues = visual.cues
+
+    # what was seen, motion and cues, those that are there
     if features is not None:
         arrays["features"] = features.values.astype(np.float16)
         facts["backbone"] = features.backbone
@@ -115,21 +122,22 @@ def unpack_features(data: bytes) -> VisualFeatures:
     from stepline.vision import Activity, PictureCues
 
     header, stored = unpack(FeatureHeader, data)
+    rate = header.rate
     arrays = {}
     for name, array in stored.items():
         arrays[name] = array.astype(np.float32)
+
+    # what was seen, motion and cues, those that are there
     features = None
     activity = None
     cues = None
     if "features" in arrays and header.backbone is not None:
-        features = FeatureSequence(arrays["features"], header.rate, header.backbone)
+        features = FeatureSequence(arrays["features"], rate, header.backbone)
     if header.cuts is not None:
-        activity = Activity(
-            arrays["motion"], header.cuts, header.rate, arrays["peaks"], arrays["looks"]
-        )
+        activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
     if header.lines is not None:
         measured = {name: arrays[name] for name in CUE_ARRAYS}
-        cues = PictureCues(header.rate, **measured, lines=header.lines)
+        cues = PictureCues(rate, **measured, lines=header.lines)
     return VisualFeatures(
         features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
     )

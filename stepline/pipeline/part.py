@@ -1,4 +1,4 @@
-"""A part of a video: only its seconds are heard and looked at, on a clock of its own; results have
+"""A part of a video: only its seconds are heard and looked at, on a clock of its own. Results have
 the whole video's.
 
     part_info(info, part)                  what the file holds, as long as the part; part: None where it is all of it
@@ -10,6 +10,7 @@ the whole video's.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,27 +42,32 @@ def part_info(info: "MediaInfo", part: Span | None) -> "MediaInfo":
     if part is None:
         return info
     if part.start >= info.duration:
-        lasts = f"the video lasts {info.duration:.1f} s"
-        raise SettingsError(
-            f"{info.path}: --from {part.start:g} s: {lasts}; give an earlier second"
-        )
-    return replace(info, duration=min(part.end, info.duration) - part.start)
+        reason = f"--from {part.start:g} s: the video lasts {info.duration:.1f} s"
+        raise SettingsError(f"{info.path}: {reason}; give an earlier second")
+    end = min(part.end, info.duration)
+    return replace(info, duration=end - part.start)
 
 
 def transcript_within(transcript: Transcript, part: Span | None) -> Transcript:
     """Return the sentences that begin in a part, on its clock."""
     if part is None:
         return transcript
-    inside = [sentence for sentence in transcript.sentences if sentence.span.start in part]
-    return moved_transcript(transcript.model_copy(update={"sentences": tuple(inside)}), -part.start)
+    inside = []
+    for sentence in transcript.sentences:
+        if sentence.span.start in part:
+            inside.append(sentence)
+    of_part = transcript.model_copy(update={"sentences": tuple(inside)})
+    return moved_transcript(of_part, -part.start)
 
 
 def features_within(features: FeatureSequence, part: Span | None) -> FeatureSequence:
     """Return the rows of a part of the video, from the row in which it begins."""
     if part is None:
         return features
-    first, end = math.floor(part.start * features.rate), math.ceil(part.end * features.rate)
-    return replace(features, values=features.values[first:end])
+    first = math.floor(part.start * features.rate)
+    end = math.ceil(part.end * features.rate)
+    rows = features.values[first:end]
+    return replace(features, values=rows)
 
 
 def in_whole_video(
@@ -69,64 +75,76 @@ def in_whole_video(
 ) -> tuple[Record, Alignment | None]:
     """Return what was found in a part with the times of the whole video. start: second at which the
     part begins."""
+    transcript = None
+    if record.transcript is not None:
+        transcript = moved_transcript(record.transcript, start)
     moved = record.model_copy(
         update={
-            "transcript": moved_transcript(record.transcript, start)
-            if record.transcript is not None
-            else None,
-            "steps": tuple(_moved_step(step, start) for step in record.steps),
-            "captions": tuple(_moved_step(step, start) for step in record.captions),
-            "materials": tuple(_moved_thing(thing, start) for thing in record.materials),
-            "tools": tuple(_moved_thing(thing, start) for thing in record.tools),
-            "yields": tuple(_moved_thing(thing, start) for thing in record.yields),
-            "times": tuple(_moved_thing(time, start) for time in record.times),
+            "transcript": transcript,
+            "steps": _moved_steps(record.steps, start),
+            "captions": _moved_steps(record.captions, start),
+            "materials": _moved_statements(record.materials, start),
+            "tools": _moved_statements(record.tools, start),
+            "yields": _moved_statements(record.yields, start),
+            "times": _moved_statements(record.times, start),
         }
     )
-    if alignment is not None:  # nothing is known of the rows before
+    if alignment is not None:
+        # nothing is known of the rows before
         before = round(start * alignment.rate)
-        alignment = replace(alignment, scores=np.pad(alignment.scores, ((0, 0), (before, 0))))
+        scores = np.pad(alignment.scores, ((0, 0), (before, 0)))  # (K, before + T)
+        alignment = replace(alignment, scores=scores)
     return moved, alignment
 
 
 def moved_transcript(transcript: Transcript, seconds: float) -> Transcript:
-    """Return the transcript so many seconds later."""
+    """Return the transcript that many seconds later."""
+    sentences = [_moved_sentence(sentence, seconds) for sentence in transcript.sentences]
+    return transcript.model_copy(update={"sentences": tuple(sentences)})
 
-    def moved(sentence: Sentence) -> Sentence:
-        words = tuple(
-            word.model_copy(
-                update={"span": moved_span(word.span, seconds) if word.span is not None else None}
-            )
-            for word in sentence.words
-        )
-        return sentence.model_copy(
-            update={"span": moved_span(sentence.span, seconds), "words": words}
-        )
 
-    return transcript.model_copy(update={"sentences": tuple(map(moved, transcript.sentences))})
+def _moved_sentence(sentence: Sentence, seconds: float) -> Sentence:
+    words = []
+    for word in sentence.words:
+        word_span = None
+        if word.span is not None:
+            word_span = moved_span(word.span, seconds)
+        words.append(word.model_copy(update={"span": word_span}))
+    span = moved_span(sentence.span, seconds)
+    return sentence.model_copy(update={"span": span, "words": tuple(words)})
 
 
 def moved_span(span: Span, seconds: float) -> Span:
-    """Return the span so many seconds later, rounded to the microsecond; what would lie before 0 is
-    cut off."""
+    """Return the span that many seconds later, rounded to the microsecond. What would be before 0
+    is cut off."""
     start = max(0.0, round(span.start + seconds, 6))
-    return Span(start, max(round(span.end + seconds, 6), start + 1e-3))
+    end = round(span.end + seconds, 6)
+    return Span(start, max(end, start + 1e-3))
 
 
 def moved_target(target: ScreenTarget, seconds: float) -> ScreenTarget:
-    """Return what is clicked so many seconds later."""
+    """Return what is clicked that many seconds later."""
     return target.model_copy(update={"at": round(target.at + seconds, 6)})
 
 
-def _moved_thing(thing: Statement, start: float) -> Statement:
-    return thing.model_copy(update={"at": round(thing.at + start, 6)})
+def _moved_statements(statements: tuple[Statement, ...], seconds: float) -> tuple[Statement, ...]:
+    moved = []
+    for statement in statements:
+        at = round(statement.at + seconds, 6)
+        moved.append(statement.model_copy(update={"at": at}))
+    return tuple(moved)
 
 
-def _moved_step(step: Step, seconds: float) -> Step:
-    return step.model_copy(
-        update={
-            "spans": tuple(moved_span(span, seconds) for span in step.spans),
-            "at": round(step.at + seconds, 6) if step.at is not None else None,
-            "said": moved_span(step.said, seconds) if step.said is not None else None,
-            "target": moved_target(step.target, seconds) if step.target is not None else None,
-        }
-    )
+def _moved_steps(steps: Sequence[Step], seconds: float) -> tuple[Step, ...]:
+    moved = []
+    for step in steps:
+        spans = [moved_span(span, seconds) for span in step.spans]
+        update: dict[str, object] = {"spans": tuple(spans)}
+        if step.at is not None:
+            update["at"] = round(step.at + seconds, 6)
+        if step.said is not None:
+            update["said"] = moved_span(step.said, seconds)
+        if step.target is not None:
+            update["target"] = moved_target(step.target, seconds)
+        moved.append(step.model_copy(update=update))
+    return tuple(moved)

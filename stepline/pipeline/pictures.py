@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 FRAMES_AHEAD = 4  # of pictures, decoded while others are looked at
-# an odd number puts one frame on the middle of a feature row; the others measure motion
+# an odd number puts one frame on the middle of a feature row. The others measure motion
 FRAMES_PER_ROW = 3
 
 
@@ -51,7 +51,7 @@ class LookOptions:
     """How pictures are looked at.
 
     backbone: that of the settings, where several videos share it. motion: whether motion, cuts and
-    cues are measured. screens: whether a screen recording is read, too; its pictures are decoded
+    cues are measured. screens: whether a screen recording is read, too. Its pictures are decoded
     again. thumbnails: as `MediaReader` takes them. ahead: pictures that another thread decodes
     beforehand; for a GPU more.
     """
@@ -66,7 +66,7 @@ class LookOptions:
 
 
 def load_text_encoder(look: "Future[VisualFeatures]") -> None:
-    """Load what embeds texts for the backbone that saw the pictures; an encoder that cannot be read
+    """Load what embeds texts for the backbone that saw the pictures. An encoder that cannot be read
     is reported by the stage that needs it."""
     from stepline.text import load_encoder
     from stepline.vision.conse import ConSEBackbone
@@ -115,7 +115,7 @@ class MotionMeter:
 def extract_features(
     request: Request, info: "MediaInfo", settings: StepsSettings, options: LookOptions | None = None
 ) -> VisualFeatures:
-    """Return the features of a video's picture, row by row, with motion and cuts; empty without a
+    """Return the features of a video's picture, row by row, with motion and cuts. Empty without a
     picture or backbone.
 
     Ready features, where the settings name some, are taken instead of what a network would see.
@@ -128,6 +128,7 @@ def extract_features(
     from stepline.media import MediaReader
     from stepline.vision import VideoEncoder, frames_per_row, load_backbone
 
+    # what looks at the frames
     options = options or LookOptions()
     backbone = options.backbone or load_backbone(vision)
     ready = _ready_features(backbone, request)
@@ -142,6 +143,8 @@ def extract_features(
         part=request.part,
         thumbnails=options.thumbnails,
     )
+
+    # every frame, once
     with _frames(reader, info, options) as frames:
         for frame in frames:
             if motion is not None:
@@ -150,6 +153,7 @@ def extract_features(
                 encoder.add(frame)
     features = ready or encoder.finish()
 
+    # what came of it
     warnings = [*reader.warnings]
     if encoder.repeated:
         gaps = f"{len(encoder.repeated)} seconds have no picture"

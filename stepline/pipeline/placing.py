@@ -77,7 +77,7 @@ def place_steps(
     for and against each.
 
     tellings: (K, S) of `grounding.ground`, of sentences that begin with those inside.
-    Of a sound without a picture no step is shown. Steps that a writer saw and nobody says stand
+    Of a sound without a picture no step is shown. Steps that a writer saw and no one says stand
     where it saw them.
     """
     from stepline.grounding.fusion import part_neighbours
@@ -86,6 +86,8 @@ def place_steps(
     transcript = inside.transcript
     spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
     grounding, answers, alignment = None, None, None
+
+    # steps that are said, by speech and pictures
     if spoken and info.has_picture:
         grounding = ground_steps(
             spoken,
@@ -107,6 +109,8 @@ def place_steps(
         steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
         steps = tuple(map(_without_picture, spoken))
+
+    # steps that only a model saw
     if len(spoken) < len(inside.steps):
         steps, alignment = with_seen_steps(
             inside.steps,
@@ -123,7 +127,7 @@ def place_steps(
 def _inside_tellings(
     tellings: "Array | None", steps: Sequence[Step], transcript: Transcript
 ) -> "Array | None":
-    """Return the columns of the sentences inside the video; they are its first."""
+    """Return the columns of the sentences inside the video. They are its first."""
     if tellings is None or len(tellings) != len(steps):
         return None
     return tellings[:, : len(transcript.sentences)]
@@ -153,6 +157,7 @@ def ground_steps(
     whether the steps are what a writer found in the transcript, not the user's own lines. graph:
     what other videos of the task do, whose lines the steps are.
     """
+    # by a trained network
     backbone = visual.backbone
     vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
     if aligner is not None and visual.features is not None and vectors is not None:
@@ -166,6 +171,7 @@ def ground_steps(
     from stepline.grounding.ground import ground_inputs
     from stepline.grounding.inputs import GroundingInputs
 
+    # by all evidence without one
     sentences = [sentence.text for sentence in transcript.sentences]
     sentence_vectors = None
     if sentences and backbone and backbone.name in load_weights().mean_pictures:
@@ -204,7 +210,7 @@ def _shown_log_odds(
 
 
 def _instruction(transcript: Transcript, settings: StepsSettings) -> float | None:
-    """Return the log Bayes factor that the narration instructs; None where the scorer of sentences
+    """Return the log Bayes factor that the narration instructs. None where the scorer of sentences
     cannot tell: another language, or its weights are not there."""
     from stepline.writing.extractive.writer import narration_instruction
 
@@ -244,10 +250,10 @@ def describe_by_witness(
     duration: float,
     network_result: Descriptions,
 ) -> Descriptions:
-    """Return the steps of a video in which nobody speaks, in a vision-language model's words for
+    """Return the steps of a video in which no one speaks, in a vision-language model's words for
     its pictures.
 
-    network_result: what a network describes, if one is given; its places are asked about then.
+    network_result: what a network describes, if one is given. Its places are asked about then.
     """
     from stepline.vision_language.describe import describe_places
 
@@ -276,7 +282,7 @@ def describe_by_witness(
 
 
 def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video of so many seconds as slices of them; one where cuts are not
+    """Return the shots of a video of so many seconds as slices of them. One where cuts are not
     known."""
     from stepline.grounding.evidence import shot_slices
 
@@ -302,7 +308,7 @@ def _question_pictures(
 def doing_by_second(
     steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
 ) -> "npt.NDArray[np.float64] | None":
-    """Return (T,): log odds of doing against talk in each second; None where no faces were looked
+    """Return (T,): log odds of doing against talk in each second. None where no faces were looked
     for."""
     if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
         return None
@@ -355,7 +361,7 @@ def describe_evidence(
     if visual.activity is not None and _begins_with_a_cut(sentences, visual.activity.cuts):
         remarks.append("for: a new shot begins with its sentence")
     if visual.cues is not None:
-        # somebody at work may look up: then a face says nothing
+        # someone at work may look up: then a face says nothing
         works = doing is not None and doing[int(span.start) : math.ceil(span.end)].sum() > 0
         if not works and _shows_presenter(visual.cues, span):
             remarks.append("against: a face looks into the camera, as a presenter's does")

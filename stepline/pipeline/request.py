@@ -57,7 +57,9 @@ class Request:
     @property
     def start(self) -> float:
         """Second of the whole video at which what is heard and looked at begins."""
-        return 0.0 if self.part is None else self.part.start
+        if self.part is None:
+            return 0.0
+        return self.part.start
 
     @property
     def captions_alone(self) -> bool:

@@ -37,7 +37,7 @@ BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
 def find_silent_screen(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> ScreenReading | None:
-    """Return what is on the screen of a video in which nobody speaks, None where it is no screen
+    """Return what is on the screen of a video in which no one speaks, None where it is no screen
     recording: pairs of its pictures tell."""
     if not info.has_picture or settings.vision.backbone == "none":
         return None
@@ -54,7 +54,7 @@ def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | 
 
 
 def screen_report(reading: ScreenReading) -> JsonValue:
-    """Return what a record tells of a screen recording: its changes and scenes."""
+    """Return what a record says of a screen recording: its changes and scenes."""
     scenes = [round(second, 2) for second in reading.scenes]
     return {"changes": len(reading.events), "scenes": [*scenes]}
 

@@ -1,4 +1,4 @@
-"""Which of several sound tracks is heard: that of the language named, in which somebody speaks, the
+"""Which of several sound tracks is heard: that of the language named, in which someone speaks, the
 default one."""
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MIN_VOICED_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class SoundChoice:
-    """The sound track to hear. settings: with its number; notes: a line about the others, where
+    """The sound track to hear. settings: with its number. notes: a line about the others, where
     there are any."""
 
     settings: "MediaSettings"
@@ -68,13 +68,13 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
 
 
 def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool:
-    """Whether a track is marked as of a language; tags are of two letters or three: es, spa."""
+    """Whether a track is marked as of a language. Tags are of two letters or three: es, spa."""
     tag = languages[number - 1].lower().partition("-")[0]
     return tag in LANGUAGE_TAGS.get(language, (language,))
 
 
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
-    """Return for how long somebody speaks at the beginning of a track."""
+    """Return for how long someone speaks at the beginning of a track."""
     from stepline.asr.vad import FRAME_SAMPLES, voice_probability
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
 
@@ -91,7 +91,7 @@ def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> f
     return voiced * FRAME_SAMPLES / SAMPLE_RATE
 
 
-# ISO 639-1 and what files mark it as, ISO 639-2 in both its forms; others as they are
+# ISO 639-1 and what files mark it as, ISO 639-2 in both its forms. Others as they are
 LANGUAGE_TAGS = {
     "ar": ("ar", "ara"),
     "cs": ("cs", "ces", "cze"),

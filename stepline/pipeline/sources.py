@@ -41,33 +41,34 @@ log = logging.getLogger(__name__)
 
 VideoArgument: TypeAlias = Path | str  # a path, or an address of http(s)
 
-# What a folder is searched for; a file that is named is tried whatever it is called.
+# What a folder is searched for. A file that is named is tried whatever it is called.
 VIDEO_ENDINGS = (
     ".mp4 .m4v .mov .qt .f4v .3gp .3g2 .mkv .mk3d .webm .ogv .ogm .avi .divx .flv .wmv .asf "
     ".mpg .mpeg .mpe .m2v .vob .vro .ts .mts .m2t .m2ts .mxf .wtv .rm .rmvb .nut"
 )
 VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 
-LINK = re.compile(r"https?://\S+", re.IGNORECASE)
-DOWNLOADS = "downloads"  # folder in an OUT for what links brought
-SITE = Path("site")  # in place of a file, where none has that name: what the page of a link has
+LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
+DOWNLOADS_FOLDER = "downloads"  # folder in an OUT for what links brought
+# in place of a file, where none has that name: what the page of a link has
+SITE_PATH = Path("site")
 
 
 def is_link(name: str) -> bool:
     """Tell whether an argument is an address, not a path."""
-    return LINK.fullmatch(name) is not None
+    return LINK_PATTERN.fullmatch(name) is not None
 
 
 def is_site(path: Path | None) -> bool:
     """Tell whether an option names what the page of a link has."""
-    return path == SITE and not SITE.exists()
+    return path == SITE_PATH and not SITE_PATH.exists()
 
 
 @dataclass(frozen=True)
 class VideoSource:
     """One video that a command is given: a file, or a link that is fetched when it is opened.
 
-    id: of a file, as `name_videos` gives it; a link has none before it is fetched.
+    id: of a file, as `name_videos` gives it. A link has none before it is fetched.
     """
 
     place: "Path | Link"
@@ -102,10 +103,10 @@ class VideoSource:
         report: "Report | None" = None,
         force: bool = False,
     ) -> Iterator[Request]:
-        """Yield what the main job is asked of it; what a link brings is in OUT, until the end
+        """Yield what the main job is asked of it. What a link brings is in OUT, until the end
         unless `keep`.
 
-        title: what the user calls it. force: fetch a link again. captions: SITE: those of the link's
+        title: what the user calls it. force: fetch a link again. captions: SITE_PATH: those of the link's
         page. texts: None: the titles of the page's chapters. graph: whose lines the texts are.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
@@ -123,7 +124,7 @@ class VideoSource:
             return
         from stepline.media.links import fetch_link, forget_link
 
-        folder = out / DOWNLOADS
+        folder = out / DOWNLOADS_FOLDER
         language = (settings.asr.language or "en").partition("-")[0]
         with_captions = is_site(captions)
         video = fetch_link(
@@ -164,7 +165,7 @@ def find_sources(
     captions: whether folders are searched for captions without a video too. force: ask for links
     that were fetched before, too.
     Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
-    none; one of several ends itself alone, when it is opened.
+    none. One of several ends itself alone, when it is opened.
     """
     paths, urls = _paths_and_links(arguments)
     files = name_sources(find_videos(paths, captions=captions), out)
@@ -208,7 +209,11 @@ def open_only_source(
                 name = display_url(str(argument))
                 raise MediaError(f"{name}: a playlist of {len(sources)} videos; {cure}")
         else:  # whatever it is, whoever reads it reports
-            out, sources = Path(), [VideoSource(Path(argument), Path(argument).stem)]
+            out = Path()
+            path = Path(argument)
+            sources = [VideoSource(path, path.stem)]
+
+        # the one video
         opened = sources[0].open(
             out,
             settings,
@@ -229,15 +234,24 @@ def fetch_sources(
     from stepline.media.links import fetch_link
 
     paths, urls = _paths_and_links(arguments)
-    links = _find_links(urls, out, settings, is_only=True)
-    return [*paths, *(fetch_link(link, out / DOWNLOADS, report=report).path for link in links)]
+    files = list(paths)
+    for link in _find_links(urls, out, settings, is_only=True):
+        video = fetch_link(link, out / DOWNLOADS_FOLDER, report=report)
+        files.append(video.path)
+    return files
 
 
 def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], list[str]]:
     """Return the paths and the addresses among arguments, an address once."""
-    names = [str(argument) for argument in arguments]
-    paths = [Path(name) for name in names if not is_link(name)]
-    return paths, list(dict.fromkeys(name for name in names if is_link(name)))
+    paths = []
+    addresses = []
+    for argument in arguments:
+        name = str(argument)
+        if is_link(name):
+            addresses.append(name)
+        else:
+            paths.append(Path(name))
+    return paths, list(dict.fromkeys(addresses))
 
 
 def _find_links(
@@ -251,7 +265,7 @@ def _find_links(
     links: list[Link] = []
     for url in urls:
         try:
-            links += find_links(url, out / DOWNLOADS, settings.links, force=force)
+            links += find_links(url, out / DOWNLOADS_FOLDER, settings.links, force=force)
         except MediaError as error:
             if is_only:
                 raise
@@ -264,11 +278,12 @@ def find_videos(
 ) -> list[Path]:
     """Return the named files and the videos inside named folders, in the order named, each once.
 
-    A folder's videos come sorted; hidden files, copies in shared folders, and the clips and
-    summaries that Stepline cut are none of them. captions: as of `find_sources`; those of a video
+    A folder's videos come sorted. Hidden files, copies in shared folders, and the clips and
+    summaries that Stepline cut are none of them. captions: as of `find_sources`. Those of a video
     that is taken are left out.
     Raises MediaError where a folder holds none and one is needed.
     """
+    # each file once, also where two names lead to it
     videos: dict[Path, Path] = {}
     for path in paths:
         files = [path]
@@ -285,10 +300,12 @@ def find_videos(
         for file in files:
             videos.setdefault(Path(os.path.realpath(file)), file)
     files = list(videos.values())
-    return without_sidecars(files) if captions else files
+    if captions:
+        return without_sidecars(files)
+    return files
 
 
-# What somebody may take for a video of a folder: sound alone, playlists, animated pictures.
+# What someone may take for a video of a folder: sound alone, playlists, animated pictures.
 KIN_ENDINGS = (
     ".m4a .m4b .mka .mp3 .wav .flac .aac .oga .ogg .opus .wma .amr .aiff .aif .caf .ac3 "
     ".m3u8 .mpd .gif .apng .swf .braw .r3d .dav"
@@ -297,7 +314,7 @@ KIN_SUFFIXES = frozenset(KIN_ENDINGS.split())
 
 
 def _report_left_out(folder: Path, files: Sequence[Path]) -> None:
-    """Say which files of a folder are left out though somebody may take them for videos."""
+    """Say which files of a folder are left out though someone may take them for videos."""
     suffixes = [file.suffix.lower() for file in files if not file.name.startswith(".")]
     counts = Counter(suffix for suffix in suffixes if suffix in KIN_SUFFIXES)
     if counts:
@@ -316,11 +333,13 @@ def _is_video(file: Path) -> bool:
 
     if file.suffix.lower() not in VIDEO_SUFFIXES or file.name.startswith("."):
         return False
-    # A summary or a copy has its record next to it; a clip is in a folder that has.
-    output, suffix = file.parent, CLIPS_SUFFIX
+    # A summary or a copy has its record next to it. A clip is in a folder that has.
+    output = file.parent
+    suffix = CLIPS_SUFFIX
     for whole_suffix in (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix):
         if file.name.endswith(whole_suffix):
-            output, suffix = file, whole_suffix
+            output = file
+            suffix = whole_suffix
             break
     if not output.name.endswith(suffix):
         return True
@@ -331,11 +350,16 @@ def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
     """Return id -> path: the file's stem, made longer where another video of the run or in `out`
     has that stem."""
     stems = [path.stem for path in paths]
+
+    # a stem that is not unique gets a digest of the path
     named = {}
     for path in paths:
-        unique = stems.count(path.stem) == 1 and not is_taken(path, out)
-        digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:6]
-        named[path.stem if unique else f"{path.stem}-{digest}"] = path
+        id = path.stem
+        if stems.count(path.stem) > 1 or is_taken(path, out):
+            real_path = os.path.realpath(path)
+            digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+            id = f"{path.stem}-{digest[:6]}"
+        named[id] = path
     return named
 
 

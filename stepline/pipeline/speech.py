@@ -1,4 +1,4 @@
-"""What is said in a video: recognised or read from captions, and only what lies within the video."""
+"""What is said in a video: recognised or read from captions, and only what is within the video."""
 
 from collections.abc import Sequence
 from threading import Event
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo
 
 
-# s past the claimed end of a file up to which words are read; a file may be longer than it claims
+# s past the claimed end of a file up to which words are read. A file may be longer than it claims
 MARGIN_SECONDS = 60.0
 NO_SOUND = "it has no sound track"
 SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
@@ -36,7 +36,7 @@ class Speech(FrozenModel):
 
 
 class SpeechInVideo(FrozenModel):
-    """The sentences and steps that lie within the video, what was left out, and a warning where
+    """The sentences and steps that are within the video, what was left out, and a warning where
     something was."""
 
     transcript: Transcript
@@ -57,7 +57,7 @@ def near_the_video(transcript: Transcript, duration: float) -> Transcript:
 
 
 def _begun_before(second: float, transcript: Transcript) -> Transcript:
-    """Return the transcript with the sentences alone that begin before a second; they are its
+    """Return the transcript with the sentences alone that begin before a second. They are its
     first."""
     sentences = [item for item in transcript.sentences if item.span.start < second]
     if len(sentences) == len(transcript.sentences):
@@ -98,6 +98,8 @@ def recognise_many(
     from stepline.media import AudioBlock, MediaReader
 
     speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
+
+    # the sound of those that someone has to listen to
     choices = []
     readers = []
     sounds = []
@@ -113,6 +115,8 @@ def recognise_many(
         ahead = read_ahead(reader, SECONDS_AHEAD)
         sound = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
         sounds.append(sound)
+
+    # all of them together
     transcriptions = transcribe_many(sounds, settings.asr, models=models)
     recognised = (
         Speech(
@@ -130,7 +134,7 @@ def recognise_many(
 def _speech_without_recogniser(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> Speech | None:
-    """Return what is said where nobody has to listen for it; else None."""
+    """Return what is said where no one has to listen for it; else None."""
     if settings.procx.when == "alone" and not settings.procx.speech:
         return Speech(transcript=Transcript())
     if request.captions is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BOARD = ".summary.html"
+STORYBOARD_SUFFIX = ".summary.html"
 
 
 @dataclass(frozen=True)
@@ -54,33 +54,45 @@ def write_summary(
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
     from stepline.outputs.clips import sound_track_settings
 
+    # what is kept, and where it goes
     segments = summarize(record, settings, importance)
-    film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
+    stem = safe_stem(record.id)
+    film = out / f"{stem}{SUMMARY_SUFFIX}"
+    board = out / f"{stem}{STORYBOARD_SUFFIX}"
     if os.path.realpath(film) == os.path.realpath(path):
         raise MediaError(
             f"{path}: the summary would be written over this video; give another folder with --out"
         )
-    for place in (
-        board,
-        film,
-    ):  # a film is known by the storyboard beside it, or by one that a kill kept from its place
-        if place.exists() and not any(_is_board(file) for file in (board, *partial_files(board))):
+
+    # no other file is lost
+    for place in (board, film):
+        if place.exists() and not _has_board(board):
             cure = "give another folder with --out"
             raise SettingsError(
                 f"{place}: the summary would be written over this file, which is none; {cure}"
             )
+
+    # both files, or neither
     with atomic_files() as files:
         spans = [segment.span for segment in segments]
         join_clips(path, spans, files.partial(film), sound_track_settings(record))
-        media = os.path.relpath(path, out)
-        shown = storyboard(
-            record, segments, keyframes=keyframes(record, path), film=film.name, media=media
+        html = storyboard(
+            record,
+            segments,
+            keyframes=keyframes(record, path),
+            film=film.name,
+            media=os.path.relpath(path, out),
         )
-        files.partial(board).write_text(shown, encoding="utf-8")
+        files.partial(board).write_text(html, encoding="utf-8")
     remove_partial_files(out, of=board)
     summary = Summary(segments, (film, board))
     log.info("kept %.1f s in %d segments", summary.duration, len(segments))
     return summary
+
+
+def _has_board(path: Path) -> bool:
+    """Whether a film has its storyboard next to it, or one that a kill kept from its place."""
+    return any(_is_board(file) for file in (path, *partial_files(path)))
 
 
 def _is_board(path: Path) -> bool:
@@ -94,8 +106,8 @@ def score_seconds(
     summarizer: "LoadedSummarizer",
     progress: Progress | None = None,
 ) -> Importance:
-    """Return how much each second of a video matters, (T,), by a trained summarizer; the pictures
-    are seen anew.
+    """Return how much each second of a video matters, (T,), by a trained summarizer. The pictures
+    are seen again.
 
     Raises SettingsError without pictures, ShapeError where the features are of another width.
     """
@@ -108,13 +120,12 @@ def score_seconds(
     if visual.features is None or visual.backbone is None:
         lack = "this video has none, or none are looked at"
         raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {lack}")
-    said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
+
+    # what is said, for a network that reads it
     network = summarizer.network
-    vectors = (
-        encode_texts(summarizer.text, visual.backbone, said)
-        if network.settings.text_width > 0
-        else None
-    )
-    return predict_importance(
-        network, segment_video(record, visual.features, vectors, network.settings)
-    )
+    vectors = None
+    if network.settings.text_width > 0:
+        texts = [sentence.text for sentence in record.sentences]
+        vectors = encode_texts(summarizer.text, visual.backbone, texts)
+    video = segment_video(record, visual.features, vectors, network.settings)
+    return predict_importance(network, video)

@@ -1,5 +1,5 @@
 """The title of a video, and where it is from: the user, the page of a link, the file's metadata,
-what is said at the beginning, or the file's name; its author and its date."""
+what is said at the beginning, or the file's name. Its author and its date."""
 
 import re
 from typing import TYPE_CHECKING

@@ -57,8 +57,9 @@ from stepline.pipeline.speech import (
 )
 from stepline.pipeline.titles import choose_title, find_author, find_publication_date
 from stepline.pipeline.user_lines import UserLines, place_user_lines
+from stepline.pipeline.work_needs import needed_things, work_times, work_yields
 from stepline.progress import Progress, StoppedError, share_arenas, trim_memory
-from stepline.records import Alignment, Material, Record, Step, Transcript, Video, WorkTime
+from stepline.records import Alignment, Record, Step, Transcript, Video
 from stepline.text.embedding import embedded_once
 from stepline.version import __version__
 from stepline.weights import sha256
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing import WrittenSteps
     from stepline.writing.extractive.reading import NarrationReading
-    from stepline.writing.materials import NeededThings
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ MEDIA_DECIMALS = 3  # of a second, in a record's durations
 
 @dataclass(frozen=True)
 class StepsResult:
-    """What `understand` returns: the record, and the alignment that a page draws; None where
+    """What `understand` returns: the record, and the alignment that a page draws. None where
     nothing was grounded."""
 
     record: Record
@@ -106,7 +106,7 @@ class SoundAndPicture:
 
 @dataclass(frozen=True)
 class StageResults:
-    """What the stages found in one video. judge: who judged its sentences, if anybody did."""
+    """What the stages found in one video. judge: who judged its sentences, if anyone did."""
 
     evidence: SoundAndPicture
     inside: SpeechInVideo
@@ -190,22 +190,31 @@ def _decoded_seconds(run: VideoRun, speech: Speech, visual: VisualFeatures) -> f
 
 def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> StageResults:
     """Place, describe and judge: all that follows once sound and picture have been read."""
-    request, settings, networks = run.request, run.settings, run.networks
+    request = run.request
+    settings = run.settings
+    networks = run.networks
     visual = evidence.visual
+
+    # where each step is shown
     inside = drop_speech_past_end(
         duration,
         evidence.speech.transcript,
         evidence.written.steps,
         keep_all_steps=bool(request.texts),
     )
-    tellings = evidence.written.tellings if isinstance(evidence.written, UserLines) else None
+    tellings = None
+    if isinstance(evidence.written, UserLines):
+        tellings = evidence.written.tellings
     placed = place_steps(
         request, run.info, inside, visual, settings, networks, duration, tellings=tellings
     )
     if visual.screen is not None and networks.aligner is None:
         placed = with_clicks(placed, inside.transcript, visual.screen, duration)
     if settings.writing.llm.pictures:
-        placed = replace(placed, steps=_with_checked_amounts(run, placed.steps, inside, visual))
+        checked = _with_checked_amounts(run, placed.steps, inside, visual)
+        placed = replace(placed, steps=checked)
+
+    # what the pictures alone show
     descriptions = describe_pictures(
         networks.describer,
         visual.features,
@@ -219,8 +228,12 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
         descriptions = describe_by_witness(request, visual, settings, duration, descriptions)
         checked = _with_checked_amounts(run, descriptions.steps, inside, visual)
         descriptions = replace(descriptions, steps=checked)
-    transcript, judge = inside.transcript, None
+
+    # which sentences are shown
+    transcript = inside.transcript
+    judge = None
     if run.info.has_picture:
+        whole_file = request.path if request.part is None else None
         transcript, judge = judge_sentences(
             inside.transcript,
             placed.steps,
@@ -228,7 +241,7 @@ def _find_steps(run: VideoRun, evidence: SoundAndPicture, duration: float) -> St
             visual,
             settings.judge,
             networks.detector,
-            request.path if request.part is None else None,
+            whole_file,
         )
     return StageResults(evidence, inside, placed, descriptions, transcript, judge)
 
@@ -244,11 +257,13 @@ def _picture_warnings(visual: VisualFeatures, duration: float) -> list[str]:
     """Return what the user should know of seconds without a picture."""
     from stepline.grounding.evidence import picture_warning
 
-    if visual.activity is None or visual.screen is not None:  # a screen stands still
+    if visual.activity is None or visual.screen is not None:  # a screen stays still
         return []
     lines = visual.cues.lines if visual.cues is not None else ()
     warning = picture_warning(visual.activity, math.ceil(duration), lines)
-    return [] if warning is None else [warning]
+    if warning is None:
+        return []
+    return [warning]
 
 
 def _build_record(
@@ -260,13 +275,15 @@ def _build_record(
     placed = results.placed
     descriptions = results.descriptions
     evidence = results.evidence
+
+    # the warnings, in the order of the stages
     warnings = [*run.info.warnings, *evidence.speech.warnings, *evidence.visual.warnings]
     warnings += evidence.written.notes
     seconds = run.info.duration if run.request.part else video.duration or 0.0
     without_picture = _picture_warnings(evidence.visual, seconds)
     warnings += without_picture
     is_placed = any(step.spans for step in placed.steps)
-    # where nothing can be shown, that the pictures do not fit the words goes without saying; the
+    # where nothing can be shown, that the pictures do not fit the words goes without saying. The
     # clicks of a screen recording fit them
     is_clicked = any(step.target is not None for step in placed.steps)
     is_comparable = (is_placed or not without_picture) and not is_clicked
@@ -277,16 +294,19 @@ def _build_record(
     warnings += [*results.inside.warnings, *descriptions.notes]
     if evidence.visual.screen is not None:
         warnings.append(SCREEN_NOTE)
+
+    # what was left out, and what the work needs
     dropped = evidence.speech.dropped + evidence.written.dropped + results.inside.dropped
-    needed = _needed_things(results)
+    narration = evidence.narration
+    needed = needed_things(narration, results.transcript)
     return Record(
         id=run.request.id,
         video=video,
         transcript=results.transcript,
         materials=needed.materials,
         tools=needed.tools,
-        yields=_yields(results, video.title or ""),
-        times=_times(results),
+        yields=work_yields(narration, results.transcript, video.title or ""),
+        times=work_times(narration, results.transcript),
         steps=placed.steps or part_neighbours(descriptions.steps),
         recipe=run.request.texts,
         captions=descriptions.captions,
@@ -297,47 +317,18 @@ def _build_record(
     )
 
 
-def _needed_things(results: StageResults) -> "NeededThings":
-    """Return what the speaker says that the work needs, in the sentences that the video holds."""
-    from stepline.writing.materials import NeededThings, find_materials, materials_within
-
-    if results.evidence.narration is None:
-        return NeededThings()
-    needed, count = find_materials(results.evidence.narration), len(results.transcript.sentences)
-    return NeededThings(
-        materials_within(needed.materials, count), materials_within(needed.tools, count)
-    )
-
-
-def _yields(results: StageResults, title: str) -> tuple[Material, ...]:
-    """Return how much the work makes, where the speaker says so."""
-    from stepline.writing.materials import find_yields, materials_within
-
-    if results.evidence.narration is None:
-        return ()
-    yields = find_yields(results.evidence.narration, title)
-    return materials_within(yields, len(results.transcript.sentences))
-
-
-def _times(results: StageResults) -> tuple[WorkTime, ...]:
-    """Return how long the work takes, where the speaker says so."""
-    from stepline.writing.materials import find_times, times_within
-
-    if results.evidence.narration is None:
-        return ()
-    times = find_times(results.evidence.narration)
-    return times_within(times, len(results.transcript.sentences))
-
-
 def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
     """Return what recognised, wrote, encoded, placed and judged, the device where it is not a CPU
     and the sound track where there are several, as a record names them."""
-    placed, backbone = results.placed, results.evidence.visual.backbone
-    unwritten = run.request.texts or run.settings.procx.when == "alone"
+    placed = results.placed
+    backbone = results.evidence.visual.backbone
+    writer: str | None = run.settings.writing.writer
+    if run.request.texts or run.settings.procx.when == "alone":
+        writer = None
     models: dict[str, JsonValue] = {
         "stepline": __version__,
         "asr": results.transcript.recogniser,
-        "writer": None if unwritten else run.settings.writing.writer,
+        "writer": writer,
         "vision": backbone.name if backbone else None,
         "grounding": asdict(placed.grounding.report) if placed.grounding else None,
         "judge": results.judge,
@@ -357,20 +348,23 @@ def _models_used(run: VideoRun, results: StageResults) -> dict[str, JsonValue]:
 def _read_sound_and_picture(
     run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
 ) -> SoundAndPicture:
-    """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C
+    """Recognise, write and look side by side. What fails on one side stops the other, as Ctrl-C
     stops both.
 
-    Hours of sound in which nobody speaks end the look too: no step is sought in the pictures then.
+    Hours of sound in which no one speaks end the look too: no step is sought in the pictures then.
     """
     from stepline.writing import WrittenSteps
 
-    request, info, settings = run.request, run.info, run.settings
+    request = run.request
+    info = run.info
+    settings = run.settings
     stop = Event()
 
     def stop_if_failed(look: "Future[VisualFeatures]") -> None:
         if look.exception() is not None:
             stop.set()
 
+    # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = LookOptions(
             screens=True, progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
@@ -387,6 +381,8 @@ def _read_sound_and_picture(
                 stop=stop,
             )
             trim_memory()  # the recogniser's memory, before the grammar is loaded
+
+            # nothing to look for in the pictures: the look ends
             if speech.end > 0 and not _pictures_are_needed(run, speech):
                 stop.set()
                 with contextlib.suppress(StoppedError):
@@ -417,9 +413,10 @@ def _pictures_are_needed(run: VideoRun, speech: Speech) -> bool:
 
 
 def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:
-    """Return what captions on a screen say in place of speech, and the steps of it; None where
-    somebody speaks, or no captions are read."""
-    screen, request = evidence.visual.screen, run.request
+    """Return what captions on a screen say in place of speech, and the steps of it. None where
+    someone speaks, or no captions are read."""
+    screen = evidence.visual.screen
+    request = run.request
     if screen is None or evidence.speech.transcript.sentences or request.texts:
         return None
     if run.settings.procx.when == "alone":
@@ -437,7 +434,7 @@ def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPi
 def _read_narration(
     request: Request, transcript: Transcript, settings: StepsSettings
 ) -> "NarrationReading | None":
-    """Return the reading of what is said; None where there is nothing in English to read, or where
+    """Return the reading of what is said. None where there is nothing in English to read, or where
     what reads it is not installed and no writer needs it."""
     if not transcript.sentences or settings.procx.when == "alone":
         return None
@@ -476,7 +473,10 @@ def propose_steps(
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
-    pictures, llm = None, settings.writing.llm
+
+    # pictures, for a language model that is shown some
+    pictures = None
+    llm = settings.writing.llm
     if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
         from stepline.chat.pictures import VideoPictures
         from stepline.vision_language.pictures import picture_reader
@@ -485,7 +485,9 @@ def propose_steps(
             request.path, llm.picture_size, start=request.start, media=settings.media
         )
         pictures = VideoPictures(reader, info.duration, request.start)
-    title = (request.origin.title if request.origin else None) or ""
+    title = ""
+    if request.origin:
+        title = request.origin.title or ""
     return write_steps(
         transcript, settings.writing, pictures=pictures, title=title, narration=narration
     )

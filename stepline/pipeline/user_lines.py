@@ -1,4 +1,4 @@
-"""The user's own lines, a recipe say, as the steps of a video: where the narration tells each."""
+"""The user's own lines, a recipe say, as the steps of a video: where the narration names each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class UserLines(WrittenSteps):
-    """tellings: (K, S) P(sentence s tells line k); rows sum to P(the line is said)."""
+    """tellings: (K, S) P(sentence s tells line k). Rows sum to P(the line is said)."""
 
     tellings: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
 

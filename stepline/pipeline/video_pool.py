@@ -1,4 +1,4 @@
-"""Several videos at the same time, each in a process of its own; what dies is replaced.
+"""Several videos at the same time, each in a process of its own. What dies is replaced.
 
     with VideoPool(setup, size=4) as pool:
         for outcome in pool.run(find_sources(["films"], out, settings)):
@@ -82,9 +82,11 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
 
 
 def _cgroup_number(file: Path) -> int | None:
-    """Return the number in a file of a cgroup; None where it is "max" or there is none."""
+    """Return the number in a file of a cgroup. None where it is "max" or there is none."""
     text = file.read_text().strip() if file.is_file() else ""
-    return int(text) if text.isdecimal() else None
+    if text.isdecimal():
+        return int(text)
+    return None
 
 
 class VideoWorker:
@@ -115,7 +117,7 @@ class VideoWorker:
         self._send(source)
 
     def receive(self) -> VideoOutcome | None:
-        """Return what became of its video, where that is the news; log what it logs.
+        """Return what became of its video, where that is the news. Log what it logs.
 
         Raises SteplineError where the process cannot start.
         """
@@ -123,6 +125,8 @@ class VideoWorker:
             message: object = self.connection.recv()
         except (EOFError, ConnectionResetError):
             return self._death()
+
+        # an outcome, a line of its log, or that it is ready
         if isinstance(message, VideoOutcome):
             self.source = None
             return message
@@ -172,7 +176,7 @@ class VideoWorker:
 
 
 class VideoPool:
-    """Worker processes that do the main job; started when there is work for them."""
+    """Worker processes that do the main job. Started when there is work for them."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
         self._setup = setup
@@ -191,7 +195,7 @@ class VideoPool:
         self.close()
 
     def run(self, sources: Sequence[VideoSource]) -> Iterator[VideoOutcome | None]:
-        """Yield what became of each video, in the order in which they end; None now and then while
+        """Yield what became of each video, in the order in which they end. None now and then while
         there is no news.
 
         Raises SteplineError where no worker can start.
@@ -203,6 +207,8 @@ class VideoPool:
             news = wait(connections, POLL_SECONDS)
             if not news:
                 yield None
+
+            # news of those that work, and the end of those that died
             for worker in [*self._workers]:
                 if worker.connection not in news:
                     continue
@@ -224,7 +230,7 @@ class VideoPool:
             self._workers.append(VideoWorker(self._setup, self._threads))
 
     def close(self) -> None:
-        """End every process; one that works on a video has some seconds to leave nothing
+        """End every process. One that works on a video has some seconds to leave nothing
         half-written."""
         end = time.monotonic() + END_SECONDS
         try:

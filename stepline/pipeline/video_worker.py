@@ -31,7 +31,7 @@ INTERRUPTED_EXIT_CODE = 130  # as a shell reports a program that Ctrl-C ended
 
 
 class PipeMessages(QueueHandler):
-    """The sending end of a worker's pipe, which several threads use; what they log goes there
+    """The sending end of a worker's pipe, which several threads use. What they log goes there
     too."""
 
     def __init__(self, connection: Connection) -> None:
@@ -72,7 +72,7 @@ def main(pipe: int) -> None:
 
 
 def finish_video(source: VideoSource, setup: VideoWorkerSetup, networks: Networks) -> VideoOutcome:
-    """Do the main job on a video; an error is part of the outcome."""
+    """Do the main job on a video. An error is part of the outcome."""
     try:
         opened = source.open(setup.output.out, setup.settings, **setup.request_parts)
         with opened as request:
@@ -97,6 +97,6 @@ def portable_error(error: Exception) -> Exception:
 
 
 if __name__ == "__main__":
-    # Only the process that started this one is asked by Ctrl-C; it passes the signal on.
+    # Only the process that started this one is asked by Ctrl-C. It passes the signal on.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     main(int(sys.argv[1]))

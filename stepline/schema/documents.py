@@ -66,7 +66,7 @@ def events_schema() -> Schema:
     schema = _described(LiveEvent)
     for name, definition in _definitions(schema, LiveEvent):
         always = [*definition["properties"]]
-        # its serializer drops what is None; the objects within keep theirs
+        # its serializer drops what is None. The objects within keep theirs
         if name == LiveEvent.__name__:
             for key, field in LiveEvent.model_fields.items():
                 if field.default is None:
@@ -142,7 +142,7 @@ def _described(kind: type[BaseModel]) -> Schema:
     schema = kind.model_json_schema(mode="validation")
     classes = nested_classes(kind)
     for name, definition in _definitions(schema, kind):
-        # its first paragraph; the next ones are about single fields
+        # its first paragraph. The next ones are about single fields
         docstring = definition.get("description", "")
         summary, _, _ = docstring.partition("\n\n")
         words = summary.split()

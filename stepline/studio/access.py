@@ -2,7 +2,7 @@
 or with a key for programs, whose role says what it may do.
 
 The token is new at each start. A browser gets it once, in the address, and keeps it in a cookie
-that no script reads and no page of another site sends; programs send it as `Authorization: Bearer`.
+that no script reads and no page of another site sends. Programs send it as `Authorization: Bearer`.
 """
 
 import hashlib
@@ -137,7 +137,7 @@ class Access:
 
     def refuse(self, request: Request) -> Response | None:
         """Return the reply to a request without the token or a key, with several, or with a key
-        whose role does not suffice; None for one that may go on."""
+        whose role does not suffice. None for one that may go on."""
         path = request.url.path
         is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)
         if is_page and self._has_token_in_address(request):
@@ -171,7 +171,7 @@ class Access:
 
     def _role(self, request: Request) -> Role | None:
         """Return what a request may do: all with the token in header and cookie and no other text
-        there, what its role says with one key in the header alone; None without either."""
+        there, what its role says with one key in the header alone. None without either."""
         headers = request.headers
         tokens = [value.removeprefix("Bearer ") for value in headers.getlist("Authorization")]
         for pair in ";".join(headers.getlist("Cookie")).split(";"):
@@ -184,14 +184,16 @@ class Access:
             return None
         scheme, _, secret = headers["Authorization"].partition(" ")
         key = self._keys.find(secret) if scheme == "Bearer" else None
-        return None if key is None else key.role
+        if key is None:
+            return None
+        return key.role
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
 
 
 def _role_refusal(role: Role, request: Request) -> Response | None:
-    """Return the refusal (403) of a request that needs more than a role allows; None for one that
+    """Return the refusal (403) of a request that needs more than a role allows. None for one that
     may go on."""
     needed = needed_role(request.method, request.url.path)
     if role_includes(role, needed):

@@ -33,7 +33,7 @@ CLIPS_FOLDER = ".stepline-annotate"  # in the library: the clips that were watch
 
 
 class View(ABC):
-    """An ASGI application for all paths below `at`; its routes are made again when their subject
+    """An ASGI application for all paths below `at`. Its routes are made again when their subject
     has changed."""
 
     at: ClassVar[str]
@@ -62,7 +62,7 @@ class View(ABC):
 
     @abstractmethod
     def _changed_routes(self) -> list[Route] | None:
-        """Return the routes; None where their subject has not changed."""
+        """Return the routes. None where their subject has not changed."""
 
 
 class AnnotationView(View):
@@ -79,7 +79,7 @@ class AnnotationView(View):
         self._clips_of: dict[LibraryVideo, tuple[Video, list[AnnotationClip]]] = {}
 
     def library_clips(self) -> list[AnnotationClip]:
-        """Return the clips of all videos; ids: the video's, and the sentence's."""
+        """Return the clips of all videos. ids: the video's, and the sentence's."""
         library = self._studio.library
         clips = []
         for card in library.videos():
@@ -111,7 +111,7 @@ class StoredVerdicts:
     """The verdicts on a sample, in the library's database and in the file of `stepline curate
     audit`, which its reports read.
 
-    Verdicts of that command are taken in. The file gets a verdict first; what is lost of the file,
+    Verdicts of that command are taken in. The file gets a verdict first. What is lost of the file,
     the database restores.
     """
 

@@ -121,7 +121,7 @@ class StudioApi:
         return JSONResponse({"id": identity, "audit": self._audit.has_dataset})
 
     async def search(self, request: Request) -> Response:
-        """Return moments; without the weights of MiniLM they are found by their words alone."""
+        """Return moments. Without the weights of MiniLM they are found by their words alone."""
         query = request.query_params.get("q", "")
         most = request.query_params.get("most", "10")
         is_count = is_whole_number(most) and 1 <= int(most) <= MAX_MOMENTS
@@ -182,7 +182,7 @@ class StudioApi:
 
     def health(self, _: Request) -> Response:
         """Return that the database answers; 503 where it does not, without the reason, since
-        anybody may ask."""
+        anyone may ask."""
         try:
             self._studio.database.row("SELECT 1 FROM library")
         except StoreError as error:

@@ -30,12 +30,12 @@ HEARTBEAT_EVENT = ":\n\n"
 MAX_WAITING_EVENTS = 1000  # of a slow listener, which is then cut off and connects again
 MIN_KEY_BYTES = 16  # of a webhook's key
 MAX_KEY_FILE_BYTES = 4096
-FIRST_PAUSE_SECONDS = 1.0  # before a webhook's second try; doubles with each try
+FIRST_PAUSE_SECONDS = 1.0  # before a webhook's second try. Doubles with each try
 MAX_PAUSE_SECONDS = 600.0
 MAX_REFUSALS = 10  # of one event, then it is given up: some 9 minutes
 MAX_EVENT_AGE_SECONDS = 86400.0  # then an event without any answer is given up
-MAX_WEBHOOK_SECONDS = 60.0  # for an answer; one that never ends holds up what waits
-MAX_WEBHOOK_BYTES = 65536  # of an answer; its status alone counts
+MAX_WEBHOOK_SECONDS = 60.0  # for an answer. One that never ends holds up what waits
+MAX_WEBHOOK_BYTES = 65536  # of an answer. Its status alone counts
 MAX_FAULT_CHARS = 200  # of what a server says of a fault
 CLOSE_SECONDS = 2.0  # to send what waits when the server ends
 
@@ -50,7 +50,7 @@ class Listener:
     )
 
     def put(self, event: str) -> None:
-        """Add an event; end the connection where too many wait."""
+        """Add an event. End the connection where too many wait."""
         if not self.events.full():
             self.events.put_nowait(event)
             return
@@ -80,6 +80,8 @@ class Broadcast:
             self._listeners.add(listener)
         try:
             yield "retry: 2000\n\n"
+
+            # a line now and then shows both ends that the connection holds
             silence = 0.0
             while not is_stopping():
                 try:
@@ -128,7 +130,7 @@ class Webhook:
         self._thread.start()
 
     def close(self, patience: float = CLOSE_SECONDS) -> None:
-        """Send what waits, for at most so many seconds; the next start sends the rest."""
+        """Send what waits, for at most that many seconds. The next start sends the rest."""
         self._closed.set()
         self._wakes.set()
         if self._thread is not None:
@@ -146,6 +148,8 @@ class Webhook:
                     fault = self._send_or_give_up(outbox, event)
             except StoreError as error:
                 fault = str(error)
+
+            # how long to wait for the next try
             if fault is not None:
                 if pause == self._pause:  # one warning, however long it lasts
                     log.warning(
@@ -165,7 +169,7 @@ class Webhook:
                 self._wakes.wait()
 
     def _send_or_give_up(self, outbox: EventOutbox, event: OutboxEvent) -> str | None:
-        """Post an event and remove it once it is received or given up; return the fault
+        """Post an event and remove it once it is received or given up. Return the fault
         otherwise."""
         try:
             self._send(event)
@@ -174,6 +178,8 @@ class Webhook:
             fault = str(error)[:MAX_FAULT_CHARS]
             if isinstance(error, HTTPError):
                 error.close()
+
+            # an event is given up when it is old, or refused too often
             is_old = event.created <= time.time() - MAX_EVENT_AGE_SECONDS
             if not is_old and not (is_refusal and event.refusals + 1 >= MAX_REFUSALS):
                 if is_refusal:
@@ -199,6 +205,8 @@ class Webhook:
             "X-Stepline-Time": when,
             "X-Stepline-Signature": signature(self._key, when, body),
         }
+
+        # a receiver may be as slow as a link, and not send much
         limits = TransferLimits(
             most_bytes=MAX_WEBHOOK_BYTES,
             seconds=MAX_WEBHOOK_SECONDS,
@@ -215,7 +223,7 @@ def signature(key: bytes, when: str, body: bytes) -> str:
 
 
 def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings) -> Webhook | None:
-    """Return the webhook of a URL, None without one; the key is the first line of the file.
+    """Return the webhook of a URL, None without one. The key is the first line of the file.
 
     Raises SettingsError for an address that is not http(s), and for a key that is missing or short.
     """
@@ -225,10 +233,14 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
         raise SettingsError(
             f"--webhook {display_url(url)}: no address; it begins with http:// or https://"
         )
+
+    # an address of http(s), and not this machine's
     try:
         check_url(url)
     except MediaError as error:
         raise SettingsError(f"--webhook {error}") from error
+
+    # the key that signs what is sent
     if key_file is None:
         raise SettingsError(
             "--webhook needs --webhook-secret, a file with the key that signs what is told"

@@ -1,7 +1,7 @@
 """The jobs of a library: each video in a process of its own, kept in the database, so a restart
 continues them.
 
-A job that ran when the server ended is begun again; the main job itself finds what was finished. Of
+A job that ran when the server ended is begun again. The main job itself finds what was finished. Of
 the jobs that wait, the one of the highest priority comes first, then the oldest.
 """
 
@@ -34,7 +34,7 @@ from stepline.studio.worker import JobOptions, JobTask
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0  # s before the next try of a job that the system had no room for
-READING_SHARE = 0.95  # of a job is done when its sound and picture are read; a rough guess
+READING_SHARE = 0.95  # of a job is done when its sound and picture are read. A rough guess
 MIN_SHARE_DONE = 0.02  # of a job, before the time that is left is estimated
 MAX_MESSAGE_CHARS = 400  # of a worker's last line
 PUBLISHED_FIELDS = ("id", "state", "stage", "done", "left_s", "error", "video")
@@ -103,7 +103,7 @@ class JobRunner:
             thread.start()
 
     def stop(self) -> None:
-        """End the processes; the next `start` begins their jobs again."""
+        """End the processes. The next `start` begins their jobs again."""
         with self._changed:
             self._is_stopping = True
             for running in self._running.values():
@@ -131,7 +131,7 @@ class JobRunner:
         self._publish(id)
 
     def cancel(self, id: int) -> bool:
-        """End a job that waits or runs; return whether it did."""
+        """End a job that waits or runs. Return whether it did."""
         is_cancelled = self._jobs.change(
             id, expected=("waiting", "running"), state="cancelled", ended=time.time()
         )
@@ -142,7 +142,7 @@ class JobRunner:
         return is_cancelled
 
     def retry(self, id: int) -> bool:
-        """Let a job that ended wait again; return whether it had ended."""
+        """Let a job that ended wait again. Return whether it had ended."""
         ends: tuple[JobState, ...] = ("done", "failed", "cancelled")
         is_waiting = self._jobs.change(
             id, expected=ends, state="waiting", begun=None, ended=None, error=None
@@ -151,7 +151,7 @@ class JobRunner:
         return is_waiting
 
     def prioritise(self, id: int, priority: int) -> bool:
-        """Change the priority of a job that waits; return whether it waited."""
+        """Change the priority of a job that waits. Return whether it waited."""
         is_changed = self._jobs.change(id, expected=("waiting",), priority=priority)
         self._publish(id)
         return is_changed
@@ -170,7 +170,7 @@ class JobRunner:
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
 
     def _work(self) -> None:
-        """Run one job after the other; one that the system has no room for is tried again."""
+        """Run one job after the other. One that the system has no room for is tried again."""
         while not self._is_stopping:
             job = None
             try:
@@ -187,7 +187,7 @@ class JobRunner:
                         self._put_back(job)
 
     def _next(self) -> Job | None:
-        """Wait for the next job and mark it as running; None at the end."""
+        """Wait for the next job and mark it as running. None at the end."""
         with self._changed:
             while not self._is_stopping:
                 # Those that run may have been put back, and wait until their processes end.
@@ -278,7 +278,8 @@ class JobRunner:
             self._broadcast.publish("job", state | running.progress())
 
     def _finish(self, running: RunningJob, *, is_killed: bool) -> None:
-        """Report the videos of a job and keep how it ended; a killed one is begun again later."""
+        """Report the videos of a job and keep how it ended. A killed one is begun again later."""
+        # videos that were finished count, also of a job that failed
         videos = [video_id(name) for name in running.records]
         for video in videos:
             with contextlib.suppress(LookupError):  # its record was removed since
@@ -335,10 +336,14 @@ def _end_group(process: Process) -> None:
 
 
 def _exit_words(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+    if code < 0:
+        return f"signal {-code}"
+    return f"exit code {code}"
 
 
 def _last_line(messages: IO[str]) -> str:
     messages.seek(0)
     lines = messages.read().strip().splitlines()
-    return f": {error_line(lines[-1])[:MAX_MESSAGE_CHARS]}" if lines else ""
+    if lines:
+        return f": {error_line(lines[-1])[:MAX_MESSAGE_CHARS]}"
+    return ""

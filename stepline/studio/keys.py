@@ -28,7 +28,7 @@ Role: TypeAlias = Literal["read", "edit", "admin"]
 
 KEY_ROLES: tuple[Role, ...] = ("read", "edit", "admin")  # each may do what those before it may
 KEY_PREFIX = "stepline_"  # by which scanners of published code can find a key
-KEY_BYTES = 32  # random bytes of a key; a hash without salt suffices for so many
+KEY_BYTES = 32  # random bytes of a key. A hash without salt suffices for that many
 MAX_KEY_FILE_BYTES = 2**20
 MAX_KEYS = 1000
 READING_METHODS = ("GET", "HEAD")
@@ -68,7 +68,7 @@ def role_includes(role: Role, needed: Role) -> bool:
 
 
 class KeyFile:
-    """The keys in a file; a change counts for a studio that runs, from its next request on.
+    """The keys in a file. A change counts for a studio that runs, from its next request on.
 
     Raises SettingsError where the file is not Stepline's, or others can read it.
     """
@@ -79,7 +79,7 @@ class KeyFile:
         self._keys: tuple[ApiKey, ...] = ()
 
     def all(self) -> tuple[ApiKey, ...]:
-        """Return the keys, the oldest first; none where there is no file yet."""
+        """Return the keys, the oldest first. None where there is no file yet."""
         try:
             state = self.path.stat()
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class KeyFile:
         return self._keys
 
     def add(self, name: str, role: Role) -> str:
-        """Make a key and return it; it cannot be read again. Raises SettingsError for a name that
+        """Make a key and return it. It cannot be read again. Raises SettingsError for a name that
         is taken, or is no name."""
         secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
         try:
@@ -123,7 +123,7 @@ class KeyFile:
             self._write(others)
 
     def find(self, secret: str) -> ApiKey | None:
-        """Return the key that a text is; None where it is none."""
+        """Return the key that a text is. None where it is none."""
         digest = _digest(secret)
         match = None
         for key in self.all():
@@ -147,7 +147,7 @@ class KeyFile:
 
     def _write(self, keys: tuple[ApiKey, ...]) -> None:
         check_own_file(self.path)
-        # `write_atomic` would give the file the rights of others; this one is its owner's alone.
+        # `write_atomic` would give the file the rights of others. This one is its owner's alone.
         descriptor, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
         partial = Path(name)
         try:

@@ -20,7 +20,7 @@ DECODER_SLOTS = Semaphore(
     2
 )  # videos that are decoded at a time: there are many viewers and few cores
 
-# Types that browsers play; they would offer to save a file of any other type.
+# Types that browsers play. They would offer to save a file of any other type.
 BROWSER_TYPES = {
     ".mp4": "video/mp4",
     ".m4v": "video/mp4",

@@ -6,6 +6,7 @@ Source: https://prometheus.io/docs/specs/om/open_metrics_spec/
 import threading
 import time
 from collections import Counter
+from typing import TypeAlias
 
 from starlette.requests import Request
 
@@ -17,23 +18,30 @@ JOB_STATES = ("waiting", "running", "done", "failed", "cancelled")
 COUNTED_METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")  # any other one is counted as "other"
 
 
+# Counts by method and status.
+CountsByRequest: TypeAlias = dict[tuple[str, int], int]
+
+
 class RequestCounts:
     """How many requests a server has answered since its start, and in how many seconds."""
 
     def __init__(self) -> None:
         self.started = time.time()  # UTC, seconds since 1970
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, int]] = Counter()  # by method and status
+        self._counts: CountsByRequest = Counter()
         self._seconds = 0.0
 
     def add(self, request: Request, status: int, seconds: float) -> None:
         """Count a request. seconds: until its reply began."""
-        method = request.method if request.method in COUNTED_METHODS else "other"
+        method = request.method
+        if method not in COUNTED_METHODS:
+            method = "other"
+        key = (method, status)
         with self._lock:
-            self._counts[method, status] += 1
+            self._counts[key] += 1
             self._seconds += seconds
 
-    def snapshot(self) -> tuple[dict[tuple[str, int], int], float]:
+    def snapshot(self) -> "tuple[CountsByRequest, float]":
         """Return the requests by method and status, and the seconds that all took."""
         with self._lock:
             return dict(self._counts), self._seconds
@@ -43,26 +51,38 @@ def studio_metrics(studio: Studio, counts: RequestCounts) -> str:
     """Return the figures of a studio, the last line `# EOF`."""
     requests, seconds = counts.snapshot()
     states = studio.jobs.count_states()
-    corrections = studio.database.rows("SELECT count(*) FROM correction")[0][0]
-    cards = studio.library.videos()
+    rows = studio.database.rows("SELECT count(*) FROM correction")
+    correction_count = rows[0][0]
+    video_count = len(studio.library.videos())
     text = MetricsText()
+
+    # the server
     text.family("stepline", "info", "The version of Stepline.")
     text.sample("stepline_info", 1, version=__version__)
     text.family("stepline_start_time_seconds", "gauge", "When the studio was started.", "seconds")
-    text.sample("stepline_start_time_seconds", round(counts.started, 3))
+    start_time = round(counts.started, 3)
+    text.sample("stepline_start_time_seconds", start_time)
+
+    # the library
     text.family("stepline_videos", "gauge", "Videos of the library.")
-    text.sample("stepline_videos", len(cards))
+    text.sample("stepline_videos", video_count)
     text.family("stepline_corrections", "gauge", "Corrections of the library.")
-    text.sample("stepline_corrections", corrections)
+    text.sample("stepline_corrections", correction_count)
     text.family("stepline_jobs", "gauge", "Jobs of the library by their state.")
     for state in JOB_STATES:
-        text.sample("stepline_jobs", states.get(state, 0), state=state)
+        jobs = states.get(state, 0)
+        text.sample("stepline_jobs", jobs, state=state)
+
+    # the requests
     text.family("stepline_requests", "counter", "Requests answered since the start.")
     for (method, status), count in sorted(requests.items()):
-        text.sample("stepline_requests_total", count, method=method, status=str(status))
+        labels = {"method": method, "status": str(status)}
+        text.sample("stepline_requests_total", count, **labels)
     text.family("stepline_request_seconds", "summary", "Until a reply began.", "seconds")
-    text.sample("stepline_request_seconds_count", sum(requests.values()))
-    text.sample("stepline_request_seconds_sum", round(seconds, 6))
+    request_count = sum(requests.values())
+    text.sample("stepline_request_seconds_count", request_count)
+    request_seconds = round(seconds, 6)
+    text.sample("stepline_request_seconds_sum", request_seconds)
     return text.finish()
 
 
@@ -74,16 +94,23 @@ class MetricsText:
 
     def family(self, name: str, kind: str, meaning: str, unit: str | None = None) -> None:
         """Begin a family. unit: its name ends with it."""
-        self._lines.append(f"# TYPE {name} {kind}")
+        lines = [f"# TYPE {name} {kind}"]
         if unit is not None:
-            self._lines.append(f"# UNIT {name} {unit}")
-        self._lines.append(f"# HELP {name} {meaning}")
+            lines.append(f"# UNIT {name} {unit}")
+        lines.append(f"# HELP {name} {meaning}")
+        self._lines += lines
 
     def sample(self, name: str, value: float, **labels: str) -> None:
-        """Add a sample of the family; labels hold neither quotes nor line ends."""
-        pairs = ",".join(f'{label}="{text}"' for label, text in labels.items())
-        self._lines.append(f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}")
+        """Add a sample of the family. Labels hold neither quotes nor line ends."""
+        pairs = []
+        for label, text in labels.items():
+            pairs.append(f'{label}="{text}"')
+        if pairs:
+            joined = ",".join(pairs)
+            name = f"{name}{{{joined}}}"
+        self._lines.append(f"{name} {value}")
 
     def finish(self) -> str:
         """Return all of it."""
-        return "\n".join([*self._lines, "# EOF", ""])
+        lines = [*self._lines, "# EOF", ""]
+        return "\n".join(lines)

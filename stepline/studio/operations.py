@@ -47,7 +47,7 @@ PAGE_PARAMETERS = {
 @dataclass(frozen=True)
 class Operation:
     """A row of the API. parameters: those of the query, with their meaning. body: the model of
-    what is sent. reads_video: whether it may take long; other operations do not wait for it."""
+    what is sent. reads_video: whether it may take long. Other operations do not wait for it."""
 
     method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
     path: str
@@ -111,6 +111,8 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
             schema = operation.body.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {})
             schemas[operation.body.__name__] = schema
+
+    # the document around them
     return {
         "openapi": "3.1.0",
         "info": {

@@ -36,10 +36,10 @@ def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
 
 
 def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
-    """Remove a video's record, those outputs that Stepline wrote, and its corrections; return the
+    """Remove a video's record, those outputs that Stepline wrote, and its corrections. Return the
     names of the files, below the library's folder.
 
-    The video's own file stays, and so does an output that somebody has changed. Raises LookupError
+    The video's own file stays, and so does an output that someone has changed. Raises LookupError
     for an unknown id, StoreError for a record that is a link.
     """
     files = removed_files(library, id)

@@ -1,6 +1,6 @@
 """The studio's server: its pages, the API behind them, access, and the jobs.
 
-The guards are those of web/local_server.py; access.py decides who may use it.
+The guards are those of web/local_server.py. The file access.py decides who may use it.
 """
 
 import logging
@@ -47,7 +47,7 @@ CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
-MAX_CONNECTIONS = 400  # at a time; fifty viewers have some six each
+MAX_CONNECTIONS = 400  # at a time. Fifty viewers have some six each
 MAX_BODY_BYTES = 2**20  # of a request, except for the pieces of uploads
 MAX_LOGIN_BYTES = 4096  # of a request to /login, which needs no token
 PAGE_FILES = {
@@ -115,7 +115,7 @@ class StudioOptions:
     port: None for the port of the last time, or any free one if the library has none. A browser
     keeps there what it could not send yet. password: required for a host that others can reach.
     certificate: None for plain http. at_once: jobs at a time. settings: of the main job. audit: the
-    OUT of `stepline curate` whose dataset people check at /audit/; None: the library's own folder.
+    OUT of `stepline curate` whose dataset people check at /audit/. None: the library's own folder.
     keys: of programs.
     """
 
@@ -163,6 +163,7 @@ class StudioServer(LocalServer):
 
     def _bind(self, audit: AuditView, options: StudioOptions) -> None:
         """Take the port that the options name, that of the last time, or any free one."""
+        # what is served, and who may ask
         routes = [operation.route() for operation in self.api.operations()]
         guards = Guards(
             HEADER_VALUE,
@@ -184,6 +185,8 @@ class StudioServer(LocalServer):
             connections=MAX_CONNECTIONS,
             certificate=options.certificate,
         )
+
+        # the port of the last time, where it is free
         last_port = self.studio.database.port
         try:
             bind(last_port if options.port is None else options.port)
@@ -197,7 +200,7 @@ class StudioServer(LocalServer):
             bind(0)
 
     def run(self) -> None:
-        """Serve, and run jobs, until `stop` is called or Ctrl-C; the next start continues the
+        """Serve, and run jobs, until `stop` is called or Ctrl-C. The next start continues the
         jobs."""
         if self.webhook is not None:
             self.webhook.start(self.studio.events)
@@ -215,4 +218,6 @@ class StudioServer(LocalServer):
 def _max_bytes(request: Request) -> int:
     if request.url.path == "/login":  # which needs no token
         return MAX_LOGIN_BYTES
-    return MAX_PIECE_BYTES if request.method == "PATCH" else MAX_BODY_BYTES
+    if request.method == "PATCH":
+        return MAX_PIECE_BYTES
+    return MAX_BODY_BYTES

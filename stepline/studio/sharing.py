@@ -25,7 +25,7 @@ INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 
 def write_output(record: Record, name: str, video: Path | None) -> Path:
-    """Write one output of a record into a temporary folder, which the caller removes; return its
+    """Write one output of a record into a temporary folder, which the caller removes. Return its
     file, a zip of several files.
 
     Raises SettingsError for an unknown output, or one that this record or a missing video does not
@@ -69,11 +69,11 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
 def share(
     library: CorrectedLibrary, ids: Sequence[str], out: Path, *, with_videos: bool = False
 ) -> Path:
-    """Write the pages and usual outputs of corrected videos into a folder, with an index; return
+    """Write the pages and usual outputs of corrected videos into a folder, with an index. Return
     the index.
 
     with_videos: whether their videos are copied too. Raises StoreError for a folder that `share`
-    did not make, that is not allowed, or that lies in the library, where its copies could be taken
+    did not make, that is not allowed, or that is in the library, where its copies could be taken
     for videos.
     """
     folder = library.resolve_allowed(out)
@@ -85,12 +85,14 @@ def share(
 
 
 def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
-    """Write corrected videos into one file in a temporary folder, which the caller removes; return
+    """Write corrected videos into one file in a temporary folder, which the caller removes. Return
     it: the page of a single video, else a zip with an index, pages and usual outputs."""
     folder = Path(tempfile.mkdtemp(prefix="stepline-share-"))
     try:
         if len(set(ids)) == 1 and not with_videos:
             return _write_page(library, ids[0], folder)
+
+        # a folder of pages, packed
         pages = folder / "videos-and-steps"
         pages.mkdir()
         _write_share(library, ids, pages, with_videos=with_videos)
@@ -128,6 +130,7 @@ def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
 def _write_share(
     library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
 ) -> Path:
+    # a page per video
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record
@@ -156,6 +159,8 @@ def _write_share(
                 "steps": [step_line(step) for step in record.steps],
             }
         )
+
+    # the page that leads to them
     page_file = files("stepline.studio") / "pages" / "shared.html"
     page = page_file.read_text(encoding="utf-8")
     style_file = files("stepline.outputs.page") / "style.css"

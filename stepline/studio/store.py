@@ -167,7 +167,7 @@ class AnswerStore(Generic[Entry]):
 class EventOutbox:
     """The events that a webhook has not received yet, in their order.
 
-    on_event: called when an event is added; None where nobody wants events, and none is kept.
+    on_event: called when an event is added. None where no one wants events, and none is kept.
     """
 
     def __init__(self, database: LibraryDatabase) -> None:
@@ -194,10 +194,12 @@ class EventOutbox:
         self, connection: sqlite3.Connection, name: EventName, data: dict[str, JsonValue]
     ) -> None:
         """Keep an event in the transaction of the change that it reports."""
-        if self.on_event is not None:
-            row = (uuid.uuid4().hex, name, json.dumps({"event": name, **data}), time.time())
-            connection.execute("INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, ?)", row)
-            self.on_event()
+        if self.on_event is None:
+            return
+        body = json.dumps({"event": name, **data})
+        row = (uuid.uuid4().hex, name, body, time.time())
+        connection.execute("INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, ?)", row)
+        self.on_event()
 
     def add_video(self, connection: sqlite3.Connection, id: str, revision: int) -> None:
         """Keep the event that a video was made or corrected."""
@@ -235,11 +237,13 @@ class JobStore:
     def in_state(self, state: JobState, most: int | None = None) -> list[Job]:
         """Return the jobs of a state, in their turn. most: only the first so many."""
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
-        return self._select(query, state, -1 if most is None else most)
+        limit = -1 if most is None else most
+        return self._select(query, state, limit)
 
     def has_source(self, source: str) -> bool:
         """Return whether there ever was a job for a source."""
-        return self._database.row("SELECT 1 FROM job WHERE source = ?", source) is not None
+        row = self._database.row("SELECT 1 FROM job WHERE source = ?", source)
+        return row is not None
 
     def get(self, id: int) -> Job:
         """Return a job. Raises LookupError for an unknown id."""
@@ -264,7 +268,7 @@ class JobStore:
         options: dict[str, JsonValue],
         priority: int = 0,
     ) -> int:
-        """Keep a job that waits in a transaction of the caller's; return its id."""
+        """Keep a job that waits in a transaction of the caller's. Return its id."""
         row = (source, json.dumps(options), "waiting", priority, time.time())
         cursor = connection.execute(
             "INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row
@@ -274,7 +278,7 @@ class JobStore:
         return id
 
     def change(self, id: int, *, expected: Sequence[JobState], **values: Any) -> bool:
-        """Set fields of a job that is in one of the expected states; return whether it was."""
+        """Set fields of a job that is in one of the expected states. Return whether it was."""
         fields = ", ".join(f"{name} = ?" for name in values)
         marks = ", ".join("?" * len(expected))
         with self._database.change() as connection:
@@ -288,7 +292,7 @@ class JobStore:
         return is_changed
 
     def remove(self, id: int) -> bool:
-        """Remove a job that has ended; return whether it had."""
+        """Remove a job that has ended. Return whether it had."""
         with self._database.change() as connection:
             cursor = connection.execute(
                 "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
@@ -297,12 +301,18 @@ class JobStore:
 
     def count_states(self) -> dict[str, int]:
         """Return how many jobs are in each state."""
-        return dict(self._database.rows("SELECT state, count(*) FROM job GROUP BY state"))
+        rows = self._database.rows("SELECT state, count(*) FROM job GROUP BY state")
+        return dict(rows)
 
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
         job = self.get(id)
-        data: dict[str, JsonValue] = {"id": id, "state": job.state}
-        self._events.add(connection, "job", data | {"error": job.error, "video": job.video})
+        data: dict[str, JsonValue] = {
+            "id": id,
+            "state": job.state,
+            "error": job.error,
+            "video": job.video,
+        }
+        self._events.add(connection, "job", data)
 
 
 class UploadStore:
@@ -331,7 +341,7 @@ class UploadStore:
         return _checked_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
-        """Keep an upload of which no byte has come yet, and return it."""
+        """Keep an upload before its first byte has come, and return it."""
         upload = Upload(
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )
@@ -341,7 +351,7 @@ class UploadStore:
         return upload
 
     def finish(self, id: str, source: str) -> int:
-        """Begin the job of a whole upload, whose file will be at `source`; return the job's id."""
+        """Begin the job of a whole upload, whose file will be at `source`. Return the job's id."""
         upload = self.get(id)
         with self._database.change() as connection:
             job = self._jobs.insert(connection, source, upload.options)
@@ -354,7 +364,7 @@ class UploadStore:
             connection.execute("DELETE FROM upload WHERE id = ?", (id,))
 
 
-OPTIONS = TypeAdapter(dict[str, JsonValue])
+STORED_OPTIONS = TypeAdapter(dict[str, JsonValue])
 
 
 def _checked_rows(
@@ -371,11 +381,12 @@ def _checked_rows(
 
 
 def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
-    """Return what a row holds; its fields are the columns of its table, in their order.
+    """Return what a row holds. Its fields are the columns of its table, in their order.
 
     Raises ValidationError, a ValueError, for a row that Stepline did not write.
     """
     fields = dict(zip(kind.model_fields, row, strict=True))
     if "options" in fields:
-        fields["options"] = OPTIONS.validate_python(parse_json(fields["options"]))
+        options = parse_json(fields["options"])
+        fields["options"] = STORED_OPTIONS.validate_python(options)
     return kind.model_validate(fields)

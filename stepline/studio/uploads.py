@@ -51,7 +51,7 @@ class UploadBody(FrozenModel):
 
 
 class Uploads:
-    """The uploads of a library; one that is whole becomes a job.
+    """The uploads of a library. One that is whole becomes a job.
 
     Raises StoreError where links lead from the folders of uploads out of what is allowed.
     """
@@ -110,7 +110,7 @@ class Uploads:
     async def take(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
     ) -> Upload:
-        """Add a piece of `length` bytes at an offset; return the upload, with its job once it is
+        """Add a piece of `length` bytes at an offset. Return the upload, with its job once it is
         whole.
 
         The part of an interrupted piece that came is kept. Raises HTTPException (409) for an offset
@@ -119,6 +119,8 @@ class Uploads:
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
+
+        # one piece at a time: the offset is checked while no other one is written
         self._busy.add(upload.id)
         try:
             self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
@@ -151,6 +153,7 @@ class Uploads:
         # The disk may be slow, and the event loop waits for nothing.
         file = await run_in_threadpool(_open_pieces, path)
         try:
+            # what came is on disk, also where the rest does not come
             block = bytearray()
             try:
                 async for part in parts:

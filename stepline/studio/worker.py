@@ -25,7 +25,7 @@ from stepline.records import FrozenModel
 
 WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
 # Linux ends the process with the highest score where memory ends: the job, not the studio.
-MEMORY_SCORE = 500  # of 1000; an ordinary process has 0
+MEMORY_SCORE = 500  # of 1000. An ordinary process has 0
 PROGRESS_SECONDS = 1.0  # between two lines about one stage
 FAULT_EXIT_CODE = 70
 
@@ -79,6 +79,7 @@ class ProgressLines:
 
 def run_task(task: JobTask, lines: ProgressLines) -> None:
     """Write the files of each video of a task, and a line for each. Raises SteplineError."""
+    # what is asked
     settings = task.settings
     options = task.options
     out = Path(task.out)
@@ -88,10 +89,14 @@ def run_task(task: JobTask, lines: ProgressLines) -> None:
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]
     check_links(out, allowed)
+
+    # the videos, none of them outside the folders that are allowed
     sources = find_sources([task.source], out, settings, force=options.force)
     for source in sources:
         if isinstance(source.place, Path):
             check_place(source.place, allowed)
+
+    # one after the other
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         opened = source.open(
@@ -123,7 +128,7 @@ def _end_with_input() -> None:
 
 
 def main() -> None:
-    """Do the task; the last line is an error that a user can cure (exit code 1), or a fault
+    """Do the task. The last line is an error that a user can cure (exit code 1), or a fault
     (70)."""
     _yield_to_others()
     lines = ProgressLines()

@@ -14,7 +14,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAX_CONNECTIONS = 64  # at a time; a browser opens six
+MAX_CONNECTIONS = 64  # at a time. A browser opens six
 # in which a TLS handshake and a request must have come whole
 MAX_READING_SECONDS = 10.0
 MAX_CLOSING_SECONDS = 3.0  # in which a client must answer the end of TLS
@@ -81,7 +81,7 @@ class LimitedProtocol(H11Protocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
-        # what came behind a handshake before HTTP began; None: HTTP has begun
+        # what came behind a handshake before HTTP began. None: HTTP has begun
         self._early: bytes | None = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,7 +101,7 @@ class LimitedProtocol(H11Protocol):
             self._handshake = self.loop.create_task(handshake)
 
     async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        """Begin HTTP over TLS; a client that does not speak it is left without a word."""
+        """Begin HTTP over TLS. A client that does not speak it is left without a word."""
         try:
             encrypted = await self.loop.start_tls(
                 transport,
@@ -136,7 +136,7 @@ class LimitedProtocol(H11Protocol):
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came; it waits while the end of a handshake is not known yet."""
+        """Take in what came. It waits while the end of a handshake is not known yet."""
         if self._early is None:
             super().data_received(data)
         else:

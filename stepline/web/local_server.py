@@ -37,7 +37,7 @@ LOCAL_HOST = "127.0.0.1"
 # The Host header of a request to this machine.
 THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
 MAX_BODY_BYTES = 4096  # of a request
-MAX_LENGTH_DIGITS = 18  # of a number of bytes; no file has more
+MAX_LENGTH_DIGITS = 18  # of a number of bytes. No file has more
 MAX_STOPPING_SECONDS = 3  # that requests in work have to end once the server stops
 ASSET_TYPES = {
     ".html": "text/html",
@@ -113,7 +113,7 @@ class Guards:
         return self.refuse(request)
 
     def _fault_of_sender(self, request: Request) -> str | None:
-        """Return why a request that sends something is refused; None for one that may go on."""
+        """Return why a request that sends something is refused. None for one that may go on."""
         if request.headers.get("X-Stepline") != self.token:
             if not self.tells_header:
                 return "not an answer of this page"
@@ -187,7 +187,7 @@ def error_reply(status: int, reason: str) -> Response:
 
 
 def post(path: str, kind: type[Model], take: Callable[[Model], None]) -> Route:
-    """Return the route that gives a POST's body, as a model, to `take`; its reply is empty."""
+    """Return the route that gives a POST's body, as a model, to `take`. Its reply is empty."""
 
     async def endpoint(request: Request) -> Response:
         body = await request.body()
@@ -318,7 +318,7 @@ class LocalServer:
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Serve until `stop` is called; Ctrl-C raises KeyboardInterrupt once requests in work are
+        """Serve until `stop` is called. Ctrl-C raises KeyboardInterrupt once requests in work are
         answered."""
         self._server.run(sockets=[self._socket])
 
@@ -335,5 +335,5 @@ class LocalServer:
 def serve_page(
     routes: Sequence[BaseRoute], port: int = 0, *, token: str, policy: str
 ) -> LocalServer:
-    """Return a server of one page on this machine; token, policy: see Guards."""
+    """Return a server of one page on this machine. token, policy: see Guards."""
     return LocalServer(local_application(routes, Guards(token, policy)), port)

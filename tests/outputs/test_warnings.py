@@ -9,7 +9,7 @@ import pytest
 from output_samples import make_step
 
 from stepline.outputs import OUTPUTS, OutputExtras, step_table, storyboard
-from stepline.outputs.text import WARNING, step_line
+from stepline.outputs.text import WARNING_MARK, step_line
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import from_json, to_json
 from stepline.writing.types import instruction_kind
@@ -51,7 +51,7 @@ def test_every_output_marks_what_is_not_to_be_done(warned, name):
     lines = read_lines(name, OUTPUTS[name].write(warned, OutputExtras()))
     told = [line for line in lines if "burst the blisters" in line.lower()]
     assert told
-    mark = "⚠ Avoid" if name == "html" else WARNING.strip()
+    mark = "⚠ Avoid" if name == "html" else WARNING_MARK.strip()
     if name in ("html", "labelstudio"):
         assert any(mark in line for line in lines)
     else:
@@ -63,11 +63,11 @@ def test_every_output_marks_what_is_not_to_be_done(warned, name):
 
 
 def test_the_terminal_and_the_storyboard_mark_it_too(warned):
-    assert f"{WARNING}Don't burst the blisters" in step_table(warned)
+    assert f"{WARNING_MARK}Don't burst the blisters" in step_table(warned)
     board = storyboard(
         warned, [SummarySegment(Span(20.0, 40.0), warned.steps[1:2], 1.0)], keyframes={}
     )
-    assert f"{WARNING}Don&#39;t burst" in board
+    assert f"{WARNING_MARK}Don&#39;t burst" in board
 
 
 def test_a_warning_is_a_tip_of_the_how_to(warned):

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
+from typing import Any
 
 from stepline.layout import page_html
 from stepline.outputs.html import media_link
@@ -21,7 +22,8 @@ from stepline.storage import to_json
 __all__ = ["page"]
 
 MAX_PICTURED_STEPS = 500  # steps that have pictures in the page; 12 kB each
-MAX_PAGE_LINES = 5_000  # steps, and lines of any other list, that a page holds; some 1 kB each
+LISTED_PARTS = ("steps", "captions", "reference", "dropped")  # of a record, besides its sentences
+MAX_PAGE_LINES = 5_000  # steps, and lines of any other list, that a page holds. Some 1 kB each
 
 
 def record_digest(record: Record) -> str:
@@ -41,31 +43,35 @@ def page(
     """Return the page as HTML.
 
     alignment: drawn as a picture, row = text. media: the video's path as seen from the page's
-    folder; without it the page has no player. keyframes: a JPEG for a step's id. linked_data: the
+    folder. Without it the page has no player. keyframes: a JPEG for a step's id. linked_data: the
     JSON-LD of what the page holds of a record. digest: by which the page is recognised.
     """
-    style, script = _file("style.css"), _file("script.js")
     if digest is None:
         digest = record_digest(record)
     if len(record.steps) > MAX_PICTURED_STEPS:
         keyframes = None
+
+    # what is on it
     record, alignment = _beginning(record, alignment)
-    shown = page_view(record, alignment, keyframes or {})
-    style += "".join(
-        f".step .thumb.picture-{number} {{ background: url({link}) center / contain no-repeat; "
-        "print-color-adjust: exact; }\n"
-        for number, link in enumerate(shown.pictures)
-    )
+    view = page_view(record, alignment, keyframes or {})
+
+    # pictures that several steps have, once in the style sheet
+    style = _file("style.css")
+    for number, link in enumerate(view.pictures):
+        selector = f".step .thumb.picture-{number}"
+        background = f"background: url({link}) center / contain no-repeat"
+        style += f"{selector} {{ {background}; print-color-adjust: exact; }}\n"
+    picture = None
+    if alignment is not None and alignment.scores.size:
+        picture = alignment_picture(alignment, view)
     return page_html(
         _file("page.html"),
         style=style,
-        script=script,
-        language=shown.language,
-        view=shown,
-        timeline=timeline(record, shown.total),
-        picture=alignment_picture(alignment, shown)
-        if alignment is not None and alignment.scores.size
-        else None,
+        script=_file("script.js"),
+        language=view.language,
+        view=view,
+        timeline=timeline(record, view.total),
+        picture=picture,
         media=media_link(media) if media is not None else None,
         jsonld=linked_data(record),
         record_digest=digest,
@@ -74,27 +80,18 @@ def page(
 
 def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Alignment | None]:
     """Return what of a very long record fits a page, with warnings that say what does not."""
-    count, warnings = len(record.steps), list(record.warnings)
-    heard, parts = record.transcript, ("steps", "captions", "reference", "dropped")
+    warnings = list(record.warnings)
+    count = len(record.steps)
     if count > MAX_PICTURED_STEPS:
         warnings.append(
             f"the page holds no pictures: the steps are {count}, more than {MAX_PICTURED_STEPS}"
         )
-    longest = max(len(record.sentences), *(len(getattr(record, part)) for part in parts))
+    part_lengths = [len(getattr(record, part)) for part in LISTED_PARTS]
+    longest = max(len(record.sentences), *part_lengths)
     if longest > MAX_PAGE_LINES:
-        warnings.append(
-            f"the page holds the first {MAX_PAGE_LINES} of {longest} lines; the JSON beside it has all"
-        )
-        record = record.model_copy(
-            update={part: getattr(record, part)[:MAX_PAGE_LINES] for part in parts}
-        )
-        if heard is not None:
-            heard = heard.model_copy(update={"sentences": heard.sentences[:MAX_PAGE_LINES]})
-        told = [tuple(n for n in step.sources if n < MAX_PAGE_LINES) for step in record.steps]
-        steps = tuple(
-            s.model_copy(update={"sources": n}) for s, n in zip(record.steps, told, strict=True)
-        )
-        record = record.model_copy(update={"steps": steps, "transcript": heard})
+        lines = f"the first {MAX_PAGE_LINES} of {longest} lines"
+        warnings.append(f"the page holds {lines}; the JSON beside it has all")
+        record = _first_lines(record)
         if alignment is not None:
             alignment = replace(
                 alignment,
@@ -102,6 +99,23 @@ def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Ali
                 scores=alignment.scores[:MAX_PAGE_LINES],
             )
     return record.model_copy(update={"warnings": tuple(warnings)}), alignment
+
+
+def _first_lines(record: Record) -> Record:
+    """Return a record with the first MAX_PAGE_LINES of each list, and no source beyond them."""
+    update: dict[str, Any] = {}
+    for part in LISTED_PARTS:
+        update[part] = getattr(record, part)[:MAX_PAGE_LINES]
+    steps = []
+    for step in update["steps"]:
+        sources = tuple(number for number in step.sources if number < MAX_PAGE_LINES)
+        steps.append(step.model_copy(update={"sources": sources}))
+    update["steps"] = tuple(steps)
+    transcript = record.transcript
+    if transcript is not None:
+        sentences = transcript.sentences[:MAX_PAGE_LINES]
+        update["transcript"] = transcript.model_copy(update={"sentences": sentences})
+    return record.model_copy(update=update)
 
 
 def _file(name: str) -> str:

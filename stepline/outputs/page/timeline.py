@@ -23,13 +23,14 @@ LABEL_PIXELS = 22  # pixels above the bars of a row, for its name
 ROW_GAP_PIXELS = 16  # pixels between rows
 MAX_LANES = 6  # bars that overlap deeper than this share the last lane
 MAX_PHONE_BARS = 16  # bars in a row that a phone's 330 pixels still hold with their numbers
-MIN_LABELLED_PERCENT = (
-    2.4  # per cent of the axis, about 16 pixels: a bar below it has no room for its number
-)
+# per cent of the axis, about 16 pixels: a bar below it has no room for its number
+MIN_LABELLED_PERCENT = 2.4
 MAX_TICKS = 6  # labels that fit under the axis on a phone
 TICK_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)  # s between two ticks
 
-MAX_COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
+MAX_TITLE_CHARS = 160  # of a text in the title of a bar
+
+MAX_COLUMNS = 1600  # pixels. More columns than a screen shows are pooled by their maximum
 TALL_ROW_PIXELS = 24  # of few texts
 TIGHT_ROW_PIXELS = 14  # of many texts
 MAX_TALL_ROWS = 24  # texts up to which rows are tall
@@ -53,7 +54,7 @@ class TimelineBar:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A named row of bars; its name stands at `y`."""
+    """A named row of bars. Its name is at `y`."""
 
     name: str
     y: int
@@ -72,7 +73,7 @@ class TimelineLink:
 
 @dataclass(frozen=True)
 class TimelineTick:
-    """A second on the axis; anchor is the SVG text-anchor that keeps its label inside."""
+    """A second on the axis. `anchor` is the SVG text-anchor that keeps its label inside."""
 
     x: float
     label: str
@@ -81,7 +82,7 @@ class TimelineTick:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows from top to bottom, height in pixels; crowded where a phone is too narrow and must
+    """Rows from top to bottom, height in pixels. Crowded where a phone is too narrow and must
     scroll sideways."""
 
     rows: tuple[TimelineRow, ...]
@@ -103,10 +104,12 @@ class TimelineItem:
 
 
 def timeline(record: Record, total: float) -> Timeline:
-    """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left
+    """Return the record's rows on an axis of `total` seconds. A row with nothing in it is left
     out."""
     rows: list[TimelineRow] = []
     top = 0
+
+    # the rows, from top to bottom
     for name, items, height in (
         ("Said", _said(record), 14),
         (_placed_row_name(record), _shown(record), 22),
@@ -119,30 +122,44 @@ def timeline(record: Record, total: float) -> Timeline:
     summary = ", ".join(f"{row.name.lower()}: {len(row.bars)} spans" for row in rows)
     crowded = any(len(row.bars) > MAX_PHONE_BARS for row in rows)
     return Timeline(
-        tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary, crowded
+        rows=tuple(rows),
+        ties=tuple(_ties(record, rows, total)),
+        ticks=ticks(total),
+        height=top,
+        summary=summary,
+        crowded=crowded,
     )
 
 
 def ticks(total: float) -> tuple[TimelineTick, ...]:
     """Return at most seven labelled seconds, evenly spaced from 0."""
-    stride = next(
-        (stride for stride in TICK_SECONDS if total / stride <= MAX_TICKS),
-        -(-int(total) // MAX_TICKS),
-    )
-    seconds = range(0, int(total) + 1, stride)
-    return tuple(
-        TimelineTick(percent(second, total), clock(second), _anchor(second / total))
-        for second in seconds
-    )
+    labelled_ticks = []
+    for second in range(0, int(total) + 1, _tick_stride(total)):
+        x = percent(second, total)
+        anchor = _anchor(second / total)
+        labelled_ticks.append(TimelineTick(x, clock(second), anchor))
+    return tuple(labelled_ticks)
+
+
+def _tick_stride(total: float) -> int:
+    """Return the seconds between two ticks on an axis of `total` seconds."""
+    for stride in TICK_SECONDS:
+        if total / stride <= MAX_TICKS:
+            return stride
+    return -(-int(total) // MAX_TICKS)
 
 
 def _anchor(fraction: float) -> str:
+    if fraction == 0:
+        return "start"
     # the last label would stick out
-    return "start" if fraction == 0 else "end" if fraction > 0.94 else "middle"
+    if fraction > 0.94:
+        return "end"
+    return "middle"
 
 
 def percent(second: float, total: float) -> float:
-    """Return where a second lies on the axis, in per cent."""
+    """Return where a second is on the axis, in per cent."""
     return round(100 * second / total, 3)
 
 
@@ -152,7 +169,10 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
     ends: list[float] = []
     lanes = []
     for span in spans:
-        lane = next((lane for lane, end in enumerate(ends) if end <= span.start), len(ends))
+        free_lanes = [lane for lane, end in enumerate(ends) if end <= span.start]
+        lane = free_lanes[0] if free_lanes else len(ends)
+
+        # beyond the last lane bars overlap
         lane = min(lane, MAX_LANES - 1)
         if lane == len(ends):
             ends.append(span.end)
@@ -166,68 +186,79 @@ def _row(
 ) -> tuple[TimelineRow, int]:
     """Return the row whose name starts at `top` and the top of the next."""
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
+
+    # bars that overlap go below each other
     lanes = assign_lanes(item.span for item in items)
-    bars = tuple(
-        TimelineBar(
+    lane_pixels = height + 3
+    bars_top = top + LABEL_PIXELS
+    bars = []
+    for item, lane in zip(items, lanes, strict=True):
+        width = percent(item.span.duration, total)
+        label = ""
+        if width >= MIN_LABELLED_PERCENT:
+            label = item.label
+        bar = TimelineBar(
             x=percent(item.span.start, total),
-            width=percent(item.span.duration, total),
-            y=top + LABEL_PIXELS + lane * (height + 3),
+            width=width,
+            y=bars_top + lane * lane_pixels,
             height=height,
             look=item.look,
             seek=_seek(item.span),
-            label=item.label if percent(item.span.duration, total) >= MIN_LABELLED_PERCENT else "",
+            label=label,
             title=item.title,
         )
-        for item, lane in zip(items, lanes, strict=True)
-    )
-    return TimelineRow(name, top, bars), top + LABEL_PIXELS + (max(lanes) + 1) * (
-        height + 3
-    ) + ROW_GAP_PIXELS
+        bars.append(bar)
+    bottom = bars_top + (max(lanes) + 1) * lane_pixels
+    return TimelineRow(name, top, tuple(bars)), bottom + ROW_GAP_PIXELS
 
 
 def _said(record: Record) -> list[TimelineItem]:
-    spoken = zip(record.sentences, citing_steps(record), strict=True)
-    marks = ((said, sentence_mark(said, citing.values())) for said, citing in spoken)
-    return [
-        TimelineItem(said.span, f"said-{mark}", "", _title(said.span, said.text))
-        for said, mark in marks
-    ]
+    items = []
+    for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
+        mark = sentence_mark(sentence, citing.values())
+        title = _title(sentence.span, sentence.text)
+        items.append(TimelineItem(sentence.span, f"said-{mark}", "", title))
+    return items
 
 
 def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
-    pairs = ((span, step) for step in steps for span in step.spans)
-    return [
-        TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}") for span, step in pairs
-    ]
+    items = []
+    for step in steps:
+        for span in step.spans:
+            title = f"{name} · {_title(span, step.text)}"
+            items.append(TimelineItem(span, look, "", title))
+    return items
 
 
 def _placed_row_name(record: Record) -> str:
     """Return the name of the row of steps that have a time: "Shown" where all of them are."""
-    placed = [step for step in record.steps if shown_span(step) is not None]
-    return "Shown" if all(step_verdict(step) == "shown" for step in placed) else "Steps"
+    for step in record.steps:
+        if shown_span(step) is not None and step_verdict(step) != "shown":
+            return "Steps"
+    return "Shown"
 
 
 def _shown(record: Record) -> list[TimelineItem]:
-    return [
-        TimelineItem(
-            span,
-            f"{'other' if rank else 'best'} {step_verdict(step)}",
-            str(number),
-            f"Step {number} · {VERDICT_TEXTS[step_verdict(step)]} · "
-            f"{_title(span, step_line(step))}",
-        )
-        for number, step in enumerate(record.steps, start=1)
-        if shown_span(step) is not None
-        for rank, span in enumerate(step.spans)
-    ]
+    items = []
+    for number, step in enumerate(record.steps, start=1):
+        if shown_span(step) is None:
+            continue
+        verdict = step_verdict(step)
+        for rank, span in enumerate(step.spans):
+            look = f"{'other' if rank else 'best'} {verdict}"
+            text = _title(span, step_line(step))
+            title = f"Step {number} · {VERDICT_TEXTS[verdict]} · {text}"
+            items.append(TimelineItem(span, look, str(number), title))
+    return items
 
 
 def _seek(span: Span) -> float:
-    return round(span.start, 3)  # seconds; a player knows no finer ones
+    return round(span.start, 3)  # seconds. A player knows no finer ones
 
 
 def _title(span: Span, text: str) -> str:
-    return f"{clock(span.start)}–{clock(span.end)} · {shorten(sentence_case(one_line(text)), 160)}"
+    line = shorten(sentence_case(one_line(text)), MAX_TITLE_CHARS)
+    return f"{clock(span.start)}–{clock(span.end)} · {line}"
 
 
 def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[TimelineLink]:
@@ -237,15 +268,17 @@ def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[Tim
     placed_row = _placed_row_name(record)
     if "Said" not in named or placed_row not in named:
         return
+
+    # from below the row of speech to the best bar of each step
     y1 = max(bar.y + bar.height for bar in named["Said"].bars)
     best_bars = [bar for bar in named[placed_row].bars if bar.look.startswith("best")]
     tops = {bar.seek: bar.y for bar in best_bars}
     for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:
-            yield TimelineLink(
-                percent(step.said.center, total), y1, percent(best.center, total), tops[_seek(best)]
-            )
+            x1 = percent(step.said.center, total)
+            x2 = percent(best.center, total)
+            yield TimelineLink(x1, y1, x2, tops[_seek(best)])
 
 
 @dataclass(frozen=True)
@@ -281,29 +314,35 @@ class AlignmentPicture:
 
 def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
     """Return the picture of a non-empty alignment on the page's time axis."""
-    row = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
+    row = TIGHT_ROW_PIXELS
+    if len(alignment.texts) <= MAX_TALL_ROWS:
+        row = TALL_ROW_PIXELS
+
+    # what is written and drawn over the image
+    lines = []
+    boxes = []
     steps = match_steps(alignment.texts, view.steps)
-    lines = tuple(
-        RowLabel(step.number, step.text, step.seek)
-        if step
-        else RowLabel(None, sentence_case(one_line(text)), None)
-        for text, step in zip(alignment.texts, steps, strict=True)
-    )
-    boxes = tuple(
-        SpanBox(
-            percent(step.start, view.total), percent(step.end - step.start, view.total), index * row
-        )
-        for index, step in enumerate(steps)
-        if step is not None and step.start is not None and step.end is not None
-    )
+    for index, step in enumerate(steps):
+        if step is None:
+            text = sentence_case(one_line(alignment.texts[index]))
+            lines.append(RowLabel(None, text, None))
+            continue
+        lines.append(RowLabel(step.number, step.text, step.seek))
+        if step.start is not None and step.end is not None:
+            x = percent(step.start, view.total)
+            width = percent(step.end - step.start, view.total)
+            boxes.append(SpanBox(x, width, index * row))
+
     png = scores_to_png(pool_columns(alignment.scores, MAX_COLUMNS))
+    png_text = base64.b64encode(png).decode()
+    seconds = alignment.scores.shape[1] / alignment.rate
     return AlignmentPicture(
-        source=f"data:image/png;base64,{base64.b64encode(png).decode()}",
-        width=percent(alignment.scores.shape[1] / alignment.rate, view.total),
+        source=f"data:image/png;base64,{png_text}",
+        width=percent(seconds, view.total),
         row=row,
         height=row * len(lines),
-        lines=lines,
-        boxes=boxes,
+        lines=tuple(lines),
+        boxes=tuple(boxes),
     )
 
 
@@ -312,15 +351,22 @@ def match_steps(texts: tuple[str, ...], steps: tuple[StepView, ...]) -> list[Ste
     waiting: dict[str, list[StepView]] = {}
     for step in reversed(steps):
         waiting.setdefault(step.text, []).append(step)
-    candidates = (waiting.get(sentence_case(one_line(text)), []) for text in texts)
-    return [alike.pop() if alike else None for alike in candidates]
+    matches = []
+    for text in texts:
+        same_words = waiting.get(sentence_case(one_line(text)))
+        step_of_text = same_words.pop() if same_words else None
+        matches.append(step_of_text)
+    return matches
 
 
 def pool_columns(scores: Matrix, columns: int) -> Matrix:
     """Return scores (K, T) as (K, <= columns), each column the maximum of those it stands for."""
-    group = -(-scores.shape[1] // columns)
-    starts = np.arange(0, scores.shape[1], group)
-    return np.maximum.reduceat(scores, starts, axis=1) if group > 1 else scores
+    seconds = scores.shape[1]
+    group = -(-seconds // columns)
+    if group <= 1:
+        return scores
+    starts = np.arange(0, seconds, group)
+    return np.maximum.reduceat(scores, starts, axis=1)
 
 
 def scores_to_png(scores: Matrix) -> bytes:
@@ -328,15 +374,21 @@ def scores_to_png(scores: Matrix) -> bytes:
     greatest."""
     from PIL import Image
 
-    low, high = float(scores.min()), float(scores.max())
-    levels = (scores - low) / (high - low) * 255 if high > low else np.zeros_like(scores)
+    low = float(scores.min())
+    high = float(scores.max())
+    levels = np.zeros_like(scores)
+    if high > low:
+        levels = (scores - low) / (high - low) * 255
     image = Image.fromarray(np.rint(levels).astype(np.uint8))  # (K, T)
+
+    # the colour of each level
     stops = np.linspace(0, 255, len(COLOUR_RAMP))
-    channels = [
-        np.interp(np.arange(256), stops, [colour[index] for colour in COLOUR_RAMP])
-        for index in range(3)
-    ]
-    image.putpalette(np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes())  # (256, 3)
+    channels = []
+    for index in range(3):
+        ramp = [colour[index] for colour in COLOUR_RAMP]
+        channels.append(np.interp(np.arange(256), stops, ramp))
+    palette = np.rint(np.stack(channels, axis=1)).astype(np.uint8)  # (256, 3)
+    image.putpalette(palette.tobytes())
     stream = io.BytesIO()
     image.save(stream, "PNG", optimize=True)
     return stream.getvalue()

@@ -25,7 +25,7 @@ from stepline.records import Alignment, Material, Record, Rejected, Sentence, Sp
 
 Mark = Literal["shown", "likely", "unclear", "said", "none"]
 
-MARKS: dict[Mark, str] = {
+MARK_TEXTS: dict[Mark, str] = {
     "shown": "said and shown",
     "likely": "said, likely shown",
     "unclear": "said, unclear whether shown",
@@ -108,7 +108,7 @@ class SentenceView:
 
 @dataclass(frozen=True)
 class PageView:
-    """Everything the page says. total: seconds on every time axis; score: what its per cent are,
+    """Everything the page says. total: seconds on every time axis. score: what its per cent are,
     long and short. needed: materials and tools under their headings, where there are any. marks,
     looks: the colours of sentences and of placed steps that occur, in words.
 
@@ -141,42 +141,42 @@ def page_view(
     record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]
 ) -> PageView:
     """Return what the page says of the record."""
-    sentences = record.sentences
-    seen = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
-    shared = {
-        picture: number
-        for number, picture in enumerate(p for p, count in seen.items() if count > 1)
-    }
-    first: dict[Span | None, int] = {None: 0}  # the step that has a span first
-    steps = tuple(
-        _step(
-            number,
-            step,
-            sentences,
-            keyframes.get(step.id),
-            shared,
-            first.setdefault(shown_span(step), number),
-        )
-        for number, step in enumerate(record.steps, start=1)
-    )
-    spoken = tuple(map(_sentence, sentences, citing_steps(record)))
-    marks = {sentence.mark for sentence in spoken}
+    # pictures that several steps have
+    uses = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
+    common_pictures = [picture for picture, count in uses.items() if count > 1]
+    shared = {picture: number for number, picture in enumerate(common_pictures)}
+
+    # the steps, and which of them are shown in the same seconds
+    steps = []
+    first_numbers: dict[Span | None, int] = {None: 0}  # of the step that has a span first
+    for number, step in enumerate(record.steps, start=1):
+        picture = keyframes.get(step.id)
+        first = first_numbers.setdefault(shown_span(step), number)
+        steps.append(_step(number, step, record.sentences, picture, shared, first))
+
+    # the legend has what occurs
+    sentences = tuple(map(_sentence, record.sentences, citing_steps(record)))
+    marks = {sentence.mark for sentence in sentences}
     looks = {step.kind for step in steps if step.start is not None}
+    language = None
+    if record.transcript:
+        language = record.transcript.language
+    needed = []
+    for heading, things in needed_things(record):
+        needed.append((heading, tuple(map(_thing, things))))
     return PageView(
         title=_title(record),
-        language=record.transcript.language or "" if record.transcript else "",
+        language=language or "",
         facts=_facts(record),
         total=total_seconds(record, alignment),
         counts=tuple(verdict_lines(record.steps).items()),
-        marks=tuple((mark, text) for mark, text in MARKS.items() if mark in marks),
+        marks=tuple((mark, text) for mark, text in MARK_TEXTS.items() if mark in marks),
         looks=tuple((kind, text) for kind, text in VERDICT_TEXTS.items() if kind in looks),
         score=UNCALIBRATED_SCORE if from_pictures(record) else CALIBRATED_SCORE,
-        needed=tuple(
-            (heading, tuple(map(_thing, things))) for heading, things in needed_things(record)
-        ),
-        steps=steps,
-        pictures=tuple(picture_link(picture) for picture in shared),
-        sentences=spoken,
+        needed=tuple(needed),
+        steps=tuple(steps),
+        pictures=tuple(map(picture_link, common_pictures)),
+        sentences=sentences,
         reference=_placed_texts(record.reference),
         captions=_placed_texts(record.captions),
         dropped=record.dropped,
@@ -191,11 +191,8 @@ def total_seconds(record: Record, alignment: Alignment | None) -> float:
     """Return the seconds that a time axis must hold: the duration, or more where something ends
     later."""
     ends = [record.video.duration or 0.0, 1.0]
-    ends += [
-        span.end
-        for step in (*record.steps, *record.captions, *record.reference)
-        for span in step.spans
-    ]
+    for step in (*record.steps, *record.captions, *record.reference):
+        ends += [span.end for span in step.spans]
     ends += [step.said.end for step in record.steps if step.said is not None]
     ends += [sentence.span.end for sentence in record.sentences]
     if alignment is not None:
@@ -222,7 +219,9 @@ def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
             return mark
     if verdicts:
         return "said"
-    return "shown" if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR else "none"
+    if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR:
+        return "shown"
+    return "none"
 
 
 def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> tuple[tuple[str, str], ...]:
@@ -239,7 +238,9 @@ def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> tuple[tuple[str,
 def _plain(value: JsonValue) -> str:
     if isinstance(value, list):
         return ", ".join(map(_plain, value)) or "none"
-    return "not set" if value is None else str(value)
+    if value is None:
+        return "not set"
+    return str(value)
 
 
 def _step(
@@ -251,50 +252,70 @@ def _step(
     first: int,
 ) -> StepView:
     best = shown_span(step)
-    where = best if best is not None else step.said
+    start = None
+    end = None
+    at = step.at
+    seek = None
+    times = ""
+    if best is not None:
+        start = best.start
+        end = best.end
+        seek = best.start
+        times = _range(best)
+        if at is None:
+            at = best.center
+    elif step.said is not None:
+        seek = step.said.start
+        times = f"said {_range(step.said)}"
     verdict = step_verdict(step)
-    score = step.score
-    if verdict == "likely":  # the same of all such steps: the headline has it
-        score = None
-    sources = tuple(
-        SourceView(
-            one_line(sentences[index].text),
-            sentences[index].span.start,
-            clock(sentences[index].span.start),
-        )
-        for index in step.sources
-    )
+    percent, score_text = None, ""
+    if step.score is not None and verdict != "likely":
+        percent = round(step.score * 100)
+        score_text = percent_text(step.score)
+    provenance = " · ".join(part for part in (step.source_text, step.licence) if part)
+    alternatives = [sentence_case(one_line(text)) for text in step.alternatives]
+    own_picture = None
+    shared_picture = None
+    if picture:
+        shared_picture = shared.get(picture)
+        if shared_picture is None:
+            own_picture = picture_link(picture)
     return StepView(
         number=number,
         text=sentence_case(one_line(step.text)),
         kind=verdict,
         badge=sentence_case(VERDICT_TEXTS[verdict]),
         avoid=step.kind == "avoid",
-        start=best.start if best is not None else None,
-        end=best.end if best is not None else None,
-        at=step.at if step.at is not None else best.center if best is not None else None,
-        seek=where.start if where is not None else None,
-        times=_range(best)
-        if best is not None
-        else f"said {_range(where)}"
-        if where is not None
-        else "",
+        start=start,
+        end=end,
+        at=at,
+        seek=seek,
+        times=times,
         also=_ranges(step.spans[1:]) if best is not None else (),
-        percent=None if score is None else round(score * 100),
-        percent_text="" if score is None else percent_text(score),
+        percent=percent,
+        percent_text=score_text,
         drift=_drift(step),
         together=first if first and first != number else None,
-        sources=sources,
-        provenance=" · ".join(part for part in (step.source_text, step.licence) if part) or None,
-        alternatives=tuple(sentence_case(one_line(text)) for text in step.alternatives),
+        sources=_source_views(step, sentences),
+        provenance=provenance or None,
+        alternatives=tuple(alternatives),
         seen=tuple(map(one_line, step.seen)),
-        picture=picture_link(picture) if picture and picture not in shared else None,
-        shared=shared.get(picture) if picture else None,
+        picture=own_picture,
+        shared=shared_picture,
     )
 
 
+def _source_views(step: Step, sentences: tuple[Sentence, ...]) -> tuple[SourceView, ...]:
+    sources = []
+    for index in step.sources:
+        sentence = sentences[index]
+        begin = sentence.span.start
+        sources.append(SourceView(one_line(sentence.text), begin, clock(begin)))
+    return tuple(sources)
+
+
 def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
-    """Return whether the pictures are higher than wide; the first stands for all."""
+    """Return whether the pictures are higher than wide. The first stands for all."""
     from PIL import Image
 
     for picture in keyframes.values():
@@ -316,7 +337,8 @@ def _drift(step: Step) -> str | None:
     seconds = best.center - step.said.center
     if abs(seconds) < MIN_DRIFT_SECONDS:
         return None
-    return f"shown {abs(seconds):.0f} s {'after' if seconds > 0 else 'before'} it is said"
+    side = "after" if seconds > 0 else "before"
+    return f"shown {abs(seconds):.0f} s {side} it is said"
 
 
 def _sentence(sentence: Sentence, citing: Mapping[int, Step]) -> SentenceView:
@@ -327,7 +349,7 @@ def _sentence(sentence: Sentence, citing: Mapping[int, Step]) -> SentenceView:
         end=sentence.span.end,
         clock=clock(sentence.span.start),
         mark=mark,
-        meaning=MARKS[mark],
+        meaning=MARK_TEXTS[mark],
         steps=tuple(citing),
     )
 
