@@ -17,7 +17,8 @@ from stepline.cli import main
 from stepline.grounding.settings import GroundSettings
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+ROOT_PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+PAGES = sorted([*ROOT_PAGES, *(ROOT / "docs").rglob("*.md")])
 
 
 def command_lines(page):
