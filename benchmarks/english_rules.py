@@ -33,7 +33,7 @@ _EXCEPTIONS = (
     r"there (?:is|are|was|were) no",
     r"(?:is|are|was|were) no (?:longer|doubt|more than|less than)",
     r"at once and",
-    rf"a {_UNIT} of",
+    rf"an? {_UNIT} (?:of|earlier|later|before|after|ago|behind)",
 )
 
 # (pattern, what to write instead). A space is any white space, also the end of a line.

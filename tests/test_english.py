@@ -65,6 +65,7 @@ def test_a_word_of_the_list_is_found(text, words):
         'The paper says "it is told anew".',
         "The value is None.",
         "It gives a video a title.",
+        "It took 729 MiB a day earlier.",
         "The folder lists a row of words.",
         "See [the page](docs/told.md).",
         "He understands besides.",
