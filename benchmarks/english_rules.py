@@ -33,6 +33,7 @@ _EXCEPTIONS = (
     r"there (?:is|are|was|were) no",
     r"(?:is|are|was|were) no (?:longer|doubt|more than|less than)",
     r"at once and",
+    r"(?:lies|lie) in(?= \[)",  # an interval
     rf"an? {_UNIT} (?:of|earlier|later|before|after|ago|behind)",
 )
 

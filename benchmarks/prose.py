@@ -24,6 +24,7 @@ TABLE_ROW = re.compile(r"^\s*\|.*\|\s*$")
 TABLE_RULE = re.compile(r"^[\s|:-]+$")
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
+INDENTED_CODE = re.compile(r"^(?: {4}|\t)")
 HEADING = re.compile(r"^#{1,6}\s")
 TOOL_COMMENT = re.compile(r"#\s*(?:!|noqa|type:|fmt:|pragma|mypy:|ruff:|-\*-|%%)")
 # A name in front of what it means, as a docstring lists arguments: "path: from the root".
@@ -88,8 +89,10 @@ def markdown_passages(path: str, text: str) -> Iterator[Passage]:
     """Yield the paragraphs, items of lists and cells of a Markdown page, without blocks of code."""
     paragraph: NumberedLines = []
     fence = ""
+    is_in_list = False
     for number, line in enumerate(text.splitlines(), 1):
         mark = FENCE.match(line)
+        is_in_list = LIST_ITEM.match(line) is not None or (is_in_list and line[:1] in ("", " "))
         if fence:
             if mark and mark[1].startswith(fence):
                 fence = ""
@@ -101,6 +104,8 @@ def markdown_passages(path: str, text: str) -> Iterator[Passage]:
             paragraph = []
         if mark:
             fence = mark[1]
+        elif INDENTED_CODE.match(line) and not paragraph and not is_in_list:
+            continue
         elif is_row:
             yield from _cells(path, number, line)
         elif HEADING.match(line):

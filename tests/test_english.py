@@ -65,6 +65,7 @@ def test_a_word_of_the_list_is_found(text, words):
         'The paper says "it is told anew".',
         "The value is None.",
         "It gives a video a title.",
+        "The second lies in [start, end).",
         "It took 729 MiB a day earlier.",
         "The folder lists a row of words.",
         "See [the page](docs/told.md).",
@@ -95,6 +96,12 @@ def test_items_of_a_list_and_paragraphs_are_sentences_of_their_own():
     half = words(15)[:-1]
     assert found(pages(f"- {half}\n- {half}\n\n{half}\n\n{half}\n")) == []
     assert found(pages(f"{half}\n{half}\n")) != []
+
+
+def test_an_indented_block_is_code_outside_of_a_list():
+    assert found(pages("Run this:\n\n    stepline tells; anew\n")) == []
+    assert found(pages("- One.\n\n    It is told.\n")) == [(3, "told")]
+    assert found(pages("It is\n    told.\n")) == [(2, "told")]
 
 
 def test_an_abbreviation_and_a_decimal_end_no_sentence():
