@@ -43,17 +43,19 @@ def prose_files(project: Path) -> list[Path]:
     return files
 
 
-def files_below(project: Path, paths: Iterable[Path]) -> list[Path]:
-    """Return the checked files among paths and in the folders among them; all without a path."""
-    wanted = [path.resolve() for path in paths]
-    files = prose_files(project)
-    if not wanted:
-        return files
-    chosen = []
-    for file in files:
-        if any(file == path or path in file.parents for path in wanted):
-            chosen.append(file)
-    return chosen
+def checkout_of(path: Path) -> Path:
+    """Return the checkout that a path is in: the nearest folder above with a pyproject.toml."""
+    for folder in (path, *path.parents):
+        if (folder / "pyproject.toml").is_file():
+            return folder
+    return PROJECT_FOLDER
+
+
+def files_below(path: Path) -> list[Path]:
+    """Return the file, or the checked files of a folder, in whatever checkout it is."""
+    if path.is_file():
+        return [path]
+    return [file for file in prose_files(checkout_of(path)) if path in file.parents]
 
 
 def find_places(project: Path, files: Iterable[Path]) -> list[Place]:
@@ -125,7 +127,10 @@ def main() -> int:
         lines = departures(read_bounds(), count_places(PROJECT_FOLDER))
         print(*lines, sep="\n", end="\n" if lines else "")
         return 1 if lines else 0
-    found = find_places(PROJECT_FOLDER, files_below(PROJECT_FOLDER, options.paths))
+    found: list[Place] = []
+    for path in options.paths or [PROJECT_FOLDER]:
+        absolute = path.resolve()
+        found += find_places(checkout_of(absolute), files_below(absolute))
     for place in found:
         print(place)
     files = {place.path for place in found}

@@ -103,7 +103,7 @@ SENTENCE_END = re.compile(
 PART_END = re.compile(r";\s+")
 IN_PARTS = {"message", "label"}
 MAX_MESSAGE_SEMICOLONS = 1
-JUDGED_BY_WORDS_ALONE = {"cell"}
+JUDGED_BY_WORDS_ALONE = {"cell", "string"}
 
 
 @dataclass(frozen=True)

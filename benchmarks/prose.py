@@ -1,8 +1,9 @@
 """The prose of a checkout: what Markdown pages and Python files say to people, with line numbers.
 
 A passage is text that is read in one go: a paragraph, an item of a list, a cell of a table, a
-docstring's paragraph, a comment, a help text, or a message. Code is masked by MASK, sign by sign,
-so that a span of code counts as one word and every place keeps its line.
+docstring's paragraph, a comment, a help text, a message, or another string of some words. Code is
+masked by MASK, sign by sign, so that a span of code counts as one word and every place keeps its
+line.
 """
 
 import ast
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-Kind = Literal["paragraph", "cell", "docstring", "comment", "label", "help", "message"]
+Kind = Literal["paragraph", "cell", "docstring", "comment", "label", "help", "message", "string"]
 NumberedLines = list[tuple[int, str]]
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -135,23 +136,29 @@ def python_passages(path: str, text: str) -> Iterator[Passage]:
     tree = ast.parse(text)
     lines = text.splitlines()
     string_lines: dict[int, list[tuple[int, int]]] = {}
+    # ast.walk goes from the outside inwards, so a string of a message is met first as that.
+    read_nodes: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, Definition):
-            yield from _docstring(path, node, lines)
+            yield from _docstring(path, node, lines, read_nodes)
         elif isinstance(node, ast.Call):
-            yield from _spoken_by_call(path, node)
+            yield from _spoken_by_call(path, node, read_nodes)
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             for argument in node.exc.args:
-                yield from _strings(path, "message", argument)
+                yield from _strings(path, "message", argument, read_nodes)
         if isinstance(node, ast.JoinedStr | ast.Constant):
             _note_string(string_lines, node, lines)
+            yield from _strings(path, "string", node, read_nodes)
     yield from _comments(path, lines, string_lines)
 
 
-def _docstring(path: str, node: Definition, lines: list[str]) -> Iterator[Passage]:
+def _docstring(
+    path: str, node: Definition, lines: list[str], read_nodes: set[int]
+) -> Iterator[Passage]:
     if ast.get_docstring(node, clean=False) is None:
         return
     statement = node.body[0]
+    read_nodes.update(id(child) for child in ast.iter_child_nodes(statement))
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     texts = lines[first - 1 : last]
     texts[0] = re.sub(r'^\s*[rRuU]?("""|\'\'\'|"|\')', "", texts[0])
@@ -192,35 +199,40 @@ def _is_code_line(line: str, indent: int, paragraph: NumberedLines, is_first: bo
     return is_indented and (not paragraph or paragraph[-1][1].endswith(":"))
 
 
-def _spoken_by_call(path: str, call: ast.Call) -> Iterator[Passage]:
+def _spoken_by_call(path: str, call: ast.Call, read_nodes: set[int]) -> Iterator[Passage]:
     function = call.func
     name = getattr(function, "attr", getattr(function, "id", ""))
     owner = getattr(getattr(function, "value", None), "id", "")
     for keyword in call.keywords:
         if keyword.arg in HELP_KEYWORDS:
-            yield from _strings(path, "help", keyword.value)
+            yield from _strings(path, "help", keyword.value, read_nodes)
     if name.endswith(OPTION_MAKERS):
         for argument in call.args:
-            yield from _strings(path, "help", argument)
+            yield from _strings(path, "help", argument, read_nodes)
     if name in MESSAGE_CALLS or (name == "append" and owner == "warnings"):
         for argument in call.args:
-            yield from _strings(path, "message", argument)
+            yield from _strings(path, "message", argument, read_nodes)
 
 
-def _strings(path: str, kind: Kind, node: ast.expr) -> Iterator[Passage]:
-    """Yield each text below a node; what an f-string fills in is masked."""
+def _strings(path: str, kind: Kind, node: ast.expr, read_nodes: set[int]) -> Iterator[Passage]:
+    """Yield each text below a node that was not read before; what an f-string fills in is masked."""
+    if id(node) in read_nodes:
+        return
+    read_nodes.add(id(node))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
     elif isinstance(node, ast.JoinedStr):
+        read_nodes.update(id(part) for part in node.values)
         text = "".join(
             str(part.value) if isinstance(part, ast.Constant) else MASK for part in node.values
         )
     else:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                yield from _strings(path, kind, child)
+                yield from _strings(path, kind, child, read_nodes)
         return
-    if len(text.split()) >= LEAST_MESSAGE_WORDS:
+    is_pattern = "(?:" in text
+    if len(text.split()) >= LEAST_MESSAGE_WORDS and not is_pattern:
         for paragraph in re.split(r"\n\s*\n", text):
             yield passage(path, kind, [(node.lineno, " ".join(paragraph.split()))])
 

@@ -144,12 +144,16 @@ def f(path):
     """
     print_message(f"{path} is told of; see there")
     raise ValueError(f"{path}: no file; check it; then go" " on beside it")
+
+
+REASON = "hardly a sentence tells a step; so it is"
+PATTERN = "(?:it is told|it is not told)"
 '''
 
 
 def test_a_python_file_is_read_by_docstrings_comments_helps_and_messages():
     kinds = {passage.kind for passage in module(CODE)}
-    assert kinds == {"docstring", "comment", "label", "help", "message"}
+    assert kinds == {"docstring", "comment", "label", "help", "message", "string"}
     assert sorted(found(module(CODE))) == [
         (1, "It is told;"),
         (1, "told"),
@@ -161,6 +165,7 @@ def test_a_python_file_is_read_by_docstrings_comments_helps_and_messages():
         (21, "told"),
         (22, "beside"),
         (22, "¤: no file; check it;"),
+        (25, "tells"),
     ]
 
 
@@ -188,9 +193,8 @@ def helps(command):
 def test_every_help_text_is_read():
     """Up to the first mark: the rest may be put together by code."""
     texts = []
-    for file in english.prose_files(ROOT):
-        if file.suffix == ".py":
-            texts += [passage.text for passage in english.read_passages(ROOT, file)]
+    for file in english.files_below(ROOT / "stepline" / "cli"):
+        texts += [passage.text for passage in english.read_passages(ROOT, file)]
     together = " ".join(" ".join(texts).split())
     openings = {re.split("[.,;:(]", " ".join((text or "").split()))[0] for text in helps(main)}
     openings = {opening.strip() for opening in openings}
@@ -198,6 +202,17 @@ def test_every_help_text_is_read():
     missing = {text for text in long_openings if text not in together}
     # The first is click's own, the other is chosen by a condition.
     assert missing == {"Show the version and exit", "Values of the paper"}
+
+
+def test_a_path_of_another_checkout_is_read_there(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("")
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text("It is told.\n")
+    assert english.files_below(tmp_path / "docs") == [page]
+    assert english.checkout_of(page) == tmp_path
+    (place,) = english.find_places(tmp_path, [page])
+    assert (place.path, place.line) == ("docs/page.md", 1)
 
 
 def test_bounds_only_fall():
