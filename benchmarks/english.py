@@ -1,11 +1,12 @@
 """Plain English, checked: python benchmarks/english.py [PATH ...]
 
-It lists each place in the documents and in the texts of the package that breaks a rule, with its
-line and what to write instead. PATH is a file or a folder; without one everything is read. The
-rules are in english_rules.py: at most 25 words a sentence, no semicolon in prose, no word of a
-list. english_bounds.json holds how many places each file still has. These numbers may only fall:
---check, which `make lint` runs, fails where a file has more, and where its number is higher than
-what is measured. --tighten lowers the numbers to what is measured.
+It lists each place in the documents and in the texts of the code that breaks a rule. Each comes
+with its line and what to write instead. PATH is a file or a folder. Without one everything is read.
+
+The rules are in english_rules.py. A sentence has at most 25 words, prose has no semicolon, and some
+words are replaced. english_bounds.json holds how many places each file still has. These numbers may
+only fall. `make lint` runs --check. It fails if a file has more places than its number, or fewer.
+--tighten lowers the numbers to what is measured.
 """
 
 import argparse
@@ -20,8 +21,8 @@ from prose import Passage, markdown_passages, python_passages
 
 PROJECT_FOLDER = Path(__file__).resolve().parents[1]
 BOUNDS_PATH = PROJECT_FOLDER / "benchmarks" / "english_bounds.json"
-PAGES = ("*.md", "docs/**/*.md")
-PYTHON_FILES = ("stepline/**/*.py",)
+PAGE_PATTERNS = ("*.md", "docs/**/*.md")
+PYTHON_FILES = ("stepline/**/*.py", "research/**/*.py", "benchmarks/*.py")
 
 Counts = dict[str, int]  # places by file
 
@@ -38,7 +39,7 @@ def read_passages(project: Path, path: Path) -> list[Passage]:
 def prose_files(project: Path) -> list[Path]:
     """Return every page and Python file whose English is checked."""
     files: list[Path] = []
-    for pattern in (*PAGES, *PYTHON_FILES):
+    for pattern in (*PAGE_PATTERNS, *PYTHON_FILES):
         files += sorted(project.glob(pattern))
     return files
 
@@ -60,13 +61,13 @@ def files_below(path: Path) -> list[Path]:
 
 def find_places(project: Path, files: Iterable[Path]) -> list[Place]:
     """Return the places that break a rule, in the order of files and lines."""
-    found: list[Place] = []
+    all_places: list[Place] = []
     for file in files:
-        in_file: list[Place] = []
+        file_places: list[Place] = []
         for passage in read_passages(project, file):
-            in_file += places(passage)
-        found += sorted(in_file, key=lambda place: place.line)
-    return found
+            file_places += places(passage)
+        all_places += sorted(file_places, key=lambda place: place.line)
+    return all_places
 
 
 def departures(bounds: Counts, counts: Counts) -> list[str]:
@@ -102,8 +103,8 @@ def read_bounds() -> Counts:
 
 def count_places(project: Path) -> Counts:
     """Return path -> how many places its file has, of files with one or more."""
-    found = find_places(project, prose_files(project))
-    return dict(Counter(place.path for place in found))
+    all_places = find_places(project, prose_files(project))
+    return dict(Counter(place.path for place in all_places))
 
 
 def tighten() -> None:
@@ -114,7 +115,7 @@ def tighten() -> None:
 
 
 def main() -> int:
-    """List the places, or do what an option asks for; return the exit code."""
+    """List the places, or do what an option asks for. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Check that documents and texts are plain.")
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
     parser.add_argument("--check", action="store_true", help="fail where a file breaks its bound")
@@ -127,14 +128,14 @@ def main() -> int:
         lines = departures(read_bounds(), count_places(PROJECT_FOLDER))
         print(*lines, sep="\n", end="\n" if lines else "")
         return 1 if lines else 0
-    found: list[Place] = []
+    all_places: list[Place] = []
     for path in options.paths or [PROJECT_FOLDER]:
         absolute = path.resolve()
-        found += find_places(checkout_of(absolute), files_below(absolute))
-    for place in found:
+        all_places += find_places(checkout_of(absolute), files_below(absolute))
+    for place in all_places:
         print(place)
-    files = {place.path for place in found}
-    print(f"{len(found):,} places in {len(files):,} files", file=sys.stderr)
+    files = {place.path for place in all_places}
+    print(f"{len(all_places):,} places in {len(files):,} files", file=sys.stderr)
     return 0
 
 

@@ -1,44 +1,46 @@
 """The rules of our English: words to replace, semicolons, and sentences that are too long.
 
-Each rule gives what to write instead. A text in quotation marks belongs to somebody else, and code
-is masked before (prose.py), so neither is judged by its words.
+Each rule gives what to write instead. A text in quotation marks belongs to another author, and
+code is masked before (prose.py). So neither is judged by its words.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prose import MASK, Passage, mask
+from prose import MASK_SIGN, Passage, mask
 
 MAX_SENTENCE_WORDS = 25
 SHOWN_CHARS = 60  # of a place
 
 # Words that are counted: "videos a worker" means videos per worker.
-_UNITS_TEXT = """
+_COUNTED_NOUNS_TEXT = """
 answer batch byte call card category chunk class clip column command core day document entry epoch
 event file folder frame GPU gradient hour image item key kind label language line machine method
 metric minute model month page paper part person picture piece pixel process question query reason
 record recipe reply request row run second seed segment sentence setting shard shot span step system
 table task test text thread token update video week window word worker year
 """
-UNITS = tuple(_UNITS_TEXT.split())
-_UNIT = f"(?:{'|'.join(UNITS)})"
-_WHERE = "(?:in|below|beside|above|there|at|on|with|outside|within|between|next)"
-_COUNTED = rf"(?:{_UNIT}s|boxes|bytes|queries|times|ms|s|KB|MB|GB|KiB|MiB|GiB|\d[\d.,]*)"
+COUNTED_NOUNS = tuple(_COUNTED_NOUNS_TEXT.split())
+_UNIT_PATTERN = f"(?:{'|'.join(COUNTED_NOUNS)})"
+_PLACE_WORDS = "(?:in|below|beside|above|there|at|on|with|outside|within|between|next)"
+_COUNTED_PATTERN = (
+    rf"(?:{_UNIT_PATTERN}s|boxes|bytes|queries|times|ms|s|KB|MB|GB|KiB|MiB|GiB|\d[\d.,]*)"
+)
 
-# Words that are plain where they are used like this; they are masked before the rules look.
-_EXCEPTIONS = (
+# Words that are plain where they are used like this. They are masked before the rules look.
+_PLAIN_USES = (
     r"tells? (?:\S+ ){1,4}apart",
     r"\w+ stands? (?:mixer|still|for|out)|(?:cake|mixer|music|tripod) stands?",
     r"there (?:is|are|was|were) no",
     r"(?:is|are|was|were) no (?:longer|doubt|more than|less than)",
     r"at once and",
     r"(?:lies|lie) in(?= \[)",  # an interval
-    rf"an? {_UNIT} (?:of|earlier|later|before|after|ago|behind)",
+    rf"an? {_UNIT_PATTERN} (?:of|earlier|later|before|after|ago|behind)",
 )
 
 # (pattern, what to write instead). A space is any white space, also the end of a line.
-WORDS: tuple[tuple[str, str], ...] = (
+WORD_CURES: tuple[tuple[str, str], ...] = (
     (r"tells|told", "reports, says, shows"),
     (r"(?:do|does|did|can|could|will|would)(?: not|n't) tell", "does not show"),
     (r"stands?|stood", "is, was"),
@@ -56,7 +58,7 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r"to be had", "available, possible"),
     (r"for ever", "forever, without end"),
     (r"of (?:no|some|any) use", "useless, useful"),
-    (rf"(?:lies|lie|lay) {_WHERE}", "is in"),
+    (rf"(?:lies|lie|lay) {_PLACE_WORDS}", "is in"),
     (r"meanwhile", "during this"),
     (r"nobody|somebody|anybody", "no one, someone, anyone"),
     (r"at once", "together, at the same time, immediately"),
@@ -70,8 +72,8 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r"hitherto|henceforth|whence|thence|hence", "so far, from now on, from there, so"),
     (r"whilst|amongst|lest|ere", "while, among, so that not, before"),
     (r"for (?:it|they|there|he|she|we) (?:is|are|was|were|has|have|can)", "because"),
-    (rf"(?:{_COUNTED}|once|twice) an? {_UNIT}", "per"),
-    (rf"(?:an?|one) {_UNIT} an? {_UNIT}", "per"),
+    (rf"(?:{_COUNTED_PATTERN}|once|twice) an? {_UNIT_PATTERN}", "per"),
+    (rf"(?:an?|one) {_UNIT_PATTERN} an? {_UNIT_PATTERN}", "per"),
 )
 
 
@@ -89,15 +91,15 @@ def whole_words(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])(?:{spaced})(?![\w-])", re.IGNORECASE)
 
 
-RULES = [Rule(whole_words(pattern), cure) for pattern, cure in WORDS]
-ANY_WORD = whole_words("|".join(pattern for pattern, _ in WORDS))  # asked first, to be quick
-EXCEPTION = whole_words("|".join(_EXCEPTIONS))
-QUOTATION = re.compile(r"\"[^\"]{1,300}\"|“[^”]{1,300}”|‘[^’]{1,300}’")
-WORD = re.compile(rf"\S*[\w{MASK}]\S*")
-_CLOSING = r"[\"')\]*_”’]*"
+WORD_RULES = [Rule(whole_words(pattern), cure) for pattern, cure in WORD_CURES]
+ANY_WORD = whole_words("|".join(pattern for pattern, _ in WORD_CURES))  # asked first, to be quick
+PLAIN_USE = whole_words("|".join(_PLAIN_USES))
+QUOTATION_PATTERN = re.compile(r"\"[^\"]{1,300}\"|“[^”]{1,300}”|‘[^’]{1,300}’")
+WORD_PATTERN = re.compile(rf"\S*[\w{MASK_SIGN}]\S*")
+_CLOSING_SIGNS = r"[\"')\]*_”’]*"
 SENTENCE_END = re.compile(
     rf"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bal)(?<!\bFig)(?<!\bSec)(?<!\bcf)"
-    rf"[.!?]{_CLOSING}\s+(?=[\"'(\[*_“‘]*[A-Z0-9{MASK}.])"
+    rf"[.!?]{_CLOSING_SIGNS}\s+(?=[\"'(\[*_“‘]*[A-Z0-9{MASK_SIGN}.])"
 )
 # A message or label may have two parts, "what is wrong; what to do": the second is a sentence.
 PART_END = re.compile(r";\s+")
@@ -108,7 +110,11 @@ JUDGED_BY_WORDS_ALONE = {"cell", "string"}
 
 @dataclass(frozen=True)
 class Place:
-    """A place to rewrite. text: the words that a rule found; cure: what to do."""
+    """A place to rewrite.
+
+    text: the words that a rule found
+    cure: what to do
+    """
 
     path: str
     line: int
@@ -121,7 +127,7 @@ class Place:
 
 def places(passage: Passage) -> Iterator[Place]:
     """Yield the places of a passage that break a rule."""
-    text = QUOTATION.sub(mask, passage.masked)
+    text = QUOTATION_PATTERN.sub(mask, passage.masked)
     yield from _words(passage, text)
     if passage.kind in JUDGED_BY_WORDS_ALONE:
         return
@@ -136,14 +142,14 @@ def _place(passage: Passage, offset: int, words: str, cure: str) -> Place:
 def _words(passage: Passage, text: str) -> Iterator[Place]:
     if ANY_WORD.search(text) is None:
         return
-    text = EXCEPTION.sub(mask, text)
-    for rule in RULES:
+    text = PLAIN_USE.sub(mask, text)
+    for rule in WORD_RULES:
         for match in rule.pattern.finditer(text):
             yield _place(passage, match.start(), match[0], f"write {rule.cure}")
 
 
 def _semicolons(passage: Passage, text: str) -> Iterator[Place]:
-    """Yield each semicolon; a message has one between what is wrong and what to do."""
+    """Yield each semicolon. A message may have one, between what is wrong and what to do."""
     offsets = [match.start() for match in re.finditer(";", text)]
     if passage.kind == "label":
         offsets = []
@@ -168,7 +174,7 @@ def sentences(passage: Passage) -> Iterator[tuple[int, str]]:
 
 def _long_sentences(passage: Passage) -> Iterator[Place]:
     for offset, sentence in sentences(passage):
-        count = len(WORD.findall(sentence))
+        count = len(WORD_PATTERN.findall(sentence))
         if count > MAX_SENTENCE_WORDS:
             words = " ".join(passage.text[offset : offset + SHOWN_CHARS].split())
             cure = f"a sentence of {count} words, write at most {MAX_SENTENCE_WORDS} each"

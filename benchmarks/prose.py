@@ -1,9 +1,9 @@
 """The prose of a checkout: what Markdown pages and Python files say to people, with line numbers.
 
-A passage is text that is read in one go: a paragraph, an item of a list, a cell of a table, a
-docstring's paragraph, a comment, a help text, a message, or another string of some words. Code is
-masked by MASK, sign by sign, so that a span of code counts as one word and every place keeps its
-line.
+A passage is text that is read in one go. On a page it is a paragraph, an item of a list or a cell
+of a table. In code it is a docstring's paragraph, a comment, a help text, a message, or another
+string of some words. Code is masked by MASK_SIGN, sign by sign. So a span of code counts as one word and
+every place keeps its line.
 """
 
 import ast
@@ -17,16 +17,16 @@ Kind = Literal["paragraph", "cell", "docstring", "comment", "label", "help", "me
 NumberedLines = list[tuple[int, str]]
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
-MASK = "¤"  # in place of every sign of code
+MASK_SIGN = "¤"  # in place of every sign of code
 CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 LINK_TARGET = re.compile(r"(?<=\])\([^()\s]*\)|(?<=\])\[[^\]]*\]|<[^<>\s][^<>]*>|https?://\S+")
-FENCE = re.compile(r"^\s*(```+|~~~+)")
+FENCE_PATTERN = re.compile(r"^\s*(```+|~~~+)")
 TABLE_ROW = re.compile(r"^\s*\|.*\|\s*$")
 TABLE_RULE = re.compile(r"^[\s|:-]+$")
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
 INDENTED_CODE = re.compile(r"^(?: {4}|\t)")
-HEADING = re.compile(r"^#{1,6}\s")
+HEADING_PATTERN = re.compile(r"^#{1,6}\s")
 TOOL_COMMENT = re.compile(r"#\s*(?:!|noqa|type:|fmt:|pragma|mypy:|ruff:|-\*-|%%)")
 # A name in front of what it means, as a docstring lists arguments: "path: from the root".
 FIELD_LINE = re.compile(r"^(?:`[^`]+`|[\w*.]+(?:, [\w*.]+)*)(?: \([^)]*\))?: ")
@@ -67,8 +67,8 @@ class Passage:
 
 
 def mask(match: re.Match[str]) -> str:
-    """Return a match with MASK for each sign but the ends of lines."""
-    return re.sub(r"[^\n]", MASK, match[0])
+    """Return a match with MASK_SIGN for each sign but the ends of lines."""
+    return re.sub(r"[^\n]", MASK_SIGN, match[0])
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -92,14 +92,14 @@ def markdown_passages(path: str, text: str) -> Iterator[Passage]:
     fence = ""
     is_in_list = False
     for number, line in enumerate(text.splitlines(), 1):
-        mark = FENCE.match(line)
+        mark = FENCE_PATTERN.match(line)
         is_in_list = LIST_ITEM.match(line) is not None or (is_in_list and line[:1] in ("", " "))
         if fence:
             if mark and mark[1].startswith(fence):
                 fence = ""
             continue
         is_row = TABLE_ROW.match(line) is not None
-        is_border = not line.strip() or mark or is_row or HEADING.match(line)
+        is_border = not line.strip() or mark or is_row or HEADING_PATTERN.match(line)
         if paragraph and (is_border or LIST_ITEM.match(line)):
             yield passage(path, "paragraph", paragraph)
             paragraph = []
@@ -109,8 +109,8 @@ def markdown_passages(path: str, text: str) -> Iterator[Passage]:
             continue
         elif is_row:
             yield from _cells(path, number, line)
-        elif HEADING.match(line):
-            yield passage(path, "cell", [(number, HEADING.sub("", line))])
+        elif HEADING_PATTERN.match(line):
+            yield passage(path, "cell", [(number, HEADING_PATTERN.sub("", line))])
         elif line.strip():
             item = LIST_ITEM.match(line)
             words = line[item.end() :] if item else line.strip().removeprefix("> ")
@@ -215,7 +215,7 @@ def _spoken_by_call(path: str, call: ast.Call, read_nodes: set[int]) -> Iterator
 
 
 def _strings(path: str, kind: Kind, node: ast.expr, read_nodes: set[int]) -> Iterator[Passage]:
-    """Yield each text below a node that was not read before; what an f-string fills in is masked."""
+    """Yield each text below a node that was not read before. Filled-in values are masked."""
     if id(node) in read_nodes:
         return
     read_nodes.add(id(node))
@@ -224,7 +224,7 @@ def _strings(path: str, kind: Kind, node: ast.expr, read_nodes: set[int]) -> Ite
     elif isinstance(node, ast.JoinedStr):
         read_nodes.update(id(part) for part in node.values)
         text = "".join(
-            str(part.value) if isinstance(part, ast.Constant) else MASK for part in node.values
+            str(part.value) if isinstance(part, ast.Constant) else MASK_SIGN for part in node.values
         )
     else:
         for child in ast.iter_child_nodes(node):
@@ -281,7 +281,7 @@ def _comments(
 
 
 def _comment_column(line: str, strings: list[tuple[int, int]]) -> int | None:
-    """Return the column of the hash that begins a comment; None without one."""
+    """Return the column of the hash that begins a comment, or None."""
     column = line.find("#")
     while column >= 0:
         if not any(start <= column < end for start, end in strings):
