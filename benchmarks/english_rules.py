@@ -106,6 +106,9 @@ PART_END = re.compile(r";\s+")
 IN_PARTS = {"message", "label"}
 MAX_MESSAGE_SEMICOLONS = 1
 JUDGED_BY_WORDS_ALONE = {"cell", "string"}
+# A docstring that begins like this hides its verb: "Have a thread end" ends a thread.
+INDIRECT_OPENING = "Have "
+INDIRECT_CURE = "begin with the verb of what is done, as in: End a thread"
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,9 @@ def places(passage: Passage) -> Iterator[Place]:
     yield from _words(passage, text)
     if passage.kind in JUDGED_BY_WORDS_ALONE:
         return
+    if passage.kind == "docstring" and passage.text.startswith(INDIRECT_OPENING):
+        opening = " ".join(passage.text.split()[:4])
+        yield _place(passage, 0, opening, INDIRECT_CURE)
     yield from _semicolons(passage, text)
     yield from _long_sentences(passage)
 

@@ -169,6 +169,12 @@ def test_a_python_file_is_read_by_docstrings_comments_helps_and_messages():
     ]
 
 
+def test_a_docstring_begins_with_the_verb_of_what_is_done():
+    (place,) = found(module('def f():\n    """Have a thread end."""\n'))
+    assert place == (2, "Have a thread end.")
+    assert found(module('def f():\n    """End a thread."""\n')) == []
+
+
 def test_a_hash_within_a_string_is_no_comment():
     assert module('colour = "#told; ü"  # a colour\n')[0].text == "a colour"
     assert [passage.text for passage in module('x = """\n# told\n"""\n')] == []
