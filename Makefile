@@ -47,6 +47,7 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/python benchmarks/english.py --check
 
 setup: $(VENV)/.ready       ## what a user needs
 setup-dev: $(VENV)/.ready-dev

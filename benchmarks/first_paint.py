@@ -3,14 +3,15 @@
     python benchmarks/first_paint.py
     python benchmarks/first_paint.py --steps 1 30 300 --slowdown 4 --rounds 7
 
-Makes the page of a video of so many steps, each with a picture, from a file and without a video, and
-opens it in a headless Chromium whose CPU is slowed down as its developer tools do it
-(Emulation.setCPUThrottlingRate). The picture of each step is a JPEG of as many bytes as a key frame
-may have, so that the page is as heavy as such a page gets; half of the pages are of an upright video.
-First paint is the browser's own `first-contentful-paint`, from the start of the navigation; loaded
-is the end of its `load` event. On a machine that does other work too they are longer; so the work of
-the page's main thread until the first paint is measured as well, in a trace of its own without a
-slowdown, and multiplied by it. Also lists of shots.
+It makes pages of videos with that many steps, each with a picture, from a file and without a video.
+Half of the pages are of an upright video. A headless Chromium opens them with a slower CPU, as its
+developer tools do it (Emulation.setCPUThrottlingRate). The picture of each step is a JPEG with as
+many bytes as a key frame may have. So the page is as heavy as such a page gets.
+
+First paint is the browser's own `first-contentful-paint`, from the start of the navigation. Loaded
+is the end of its `load` event. Both are longer on a busy machine. So the work of the page's main
+thread until the first paint is measured too. It comes from a trace without a slowdown, and is
+multiplied by it. Lists of shots are measured in the same way.
 """
 
 import argparse

@@ -3,17 +3,21 @@
     python benchmarks/graph_prior.py NARRATION.json.gz [--all-steps] [--folds 5] [--cache FILE]
         [--weights WORDINGS,ORDER,SHARE ...]
 
-From each dish of at least three videos each video is left out once: the annotated steps of the
-others are compared (`stepline compare`), and the common steps are the lines that are sought in the
-narration of the left-out one. A line is there where the video has a step of the same meaning: by
-`meaning`, a cosine of MiniLM of at least .6 with one of the line's wordings, or by `words`, half of
-the smaller one's content words. Such a line is placed right where its likeliest second lies in the
-span of such a step. Also: the area under the curve of P(said) for whether a line is there.
+From each dish of at least three videos, each video is left out once. The annotated steps of the
+others are compared (`stepline compare`). Their common steps are the lines that are sought in the
+narration of the video that was left out.
+
+A line is there if the video has a step of the same meaning. By `meaning`, that is a cosine of MiniLM
+of at least .6 with one of the line's wordings. By `words`, it is half of the content words of the
+shorter one. Such a line is placed right if its best second is in the span of such a step. The area
+under the curve of P(said) is computed too, for whether a line is there.
 
 Every weight of the grid is scored. Weights are also chosen by folds: those with the best placing
-and area on the other dishes, scored on the dishes of the fold. Means are over lines, intervals by a
-bootstrap over dishes. --all-steps: lines are all steps of the graph. --cache: P(it tells a step) of
-each sentence, read and written, since the tagger takes minutes.
+and area on the other dishes are scored on the dishes of the fold. Means are over lines, and
+intervals are by a bootstrap over dishes.
+
+--all-steps: lines are all steps of the graph
+--cache: P(step) of each sentence, read and written, because the tagger takes minutes
 """
 
 import argparse

@@ -1,20 +1,23 @@
-"""A live run beside the clock: python benchmarks/live.py CLIPS --cache DIR [--only NAME ...]
+"""A live run against the clock: python benchmarks/live.py CLIPS --cache DIR [--only NAME ...]
 [--hours H | --kill]
 
-CLIPS and DIR are those of real_clips.py (labels.json; a record of each clip by the main job). Each
-clip is replayed as a run at its own pace on two cores of its own would go: pictures are looked at
-on one clock, sound is heard, written and grounded on another; whatever comes while a clock is busy
-waits, and each piece of work takes the CPU seconds that it took here. So a busy machine does not
-change the result, but for its caches. "behind": from the end of a word, or of the words that tell a
-step, to when it is told. CPU: of both cores together, decoding among it. Words: of the main job's
-transcript, how many are heard live, and how many live ones it does not have. Against the labels: as
-in real_clips.py.
+CLIPS and DIR are those of real_clips.py: labels.json, and a record of each clip by the main job.
+Each clip is replayed as a run at its own pace on two cores of its own. Pictures are read on one
+clock. Sound is recognised, written and grounded on another. What comes while a clock is busy waits,
+and each piece of work takes the CPU seconds that it took here. So a busy machine changes the result
+only by its caches.
 
---hours H plays the first clip again and again without a break, as fast as the machine goes, and
-shows how the memory grows: its real sound and pictures, the words of the main job's transcript in
-the place of a recogniser, the rows of pictures kept from the first round; voice detection, motion,
-writing and grounding are done anew, every ten seconds. --kill kills a real run over the first clip
-by its clock, and shows when the next one goes on.
+- "behind": from the end of a word, or of the words of a step, until it is reported
+- CPU: of both cores together, with decoding
+- words: how many words of the main job's transcript are recognised live, and how many others
+- against the labels: as in real_clips.py
+
+--hours H plays the first clip again and again without a break, as fast as the machine goes. It
+shows how the memory grows. Sound and pictures are real. The words of the main job's transcript
+replace the recogniser, and the rows of pictures are kept from the first round. Voice detection,
+motion, writing and grounding are computed again, every ten seconds.
+
+--kill kills a real run over the first clip by its clock, and shows when the next one continues.
 """
 
 import argparse

@@ -1,18 +1,19 @@
 """Made screencasts with true clicks: python benchmarks/screencasts.py FOLDER [--part dev|test] [--again]
 
-Films what FOLDER lacks (screencast_recorder.py: small apps in several layouts, zooms and themes,
-with and without a cursor, narrated ahead of the act, on it, and after it), and runs `stepline steps`
-on each, once as on any film (vision.screen=off) and once as by default. Records stay in FOLDER;
---again makes those anew.
+It films what FOLDER lacks with screencast_recorder.py: small apps in several layouts, zooms and
+themes, with and without a cursor. They are narrated ahead of the act, on it, and after it. Then
+`stepline steps` runs on each, once as on any film (vision.screen=off) and once by default. Records
+stay in FOLDER, and --again makes them again.
 
-An act is told by the step whose words overlap its own most. Placed right: the second of the click
-lies in the step's span, or within 2 s of its likeliest second. Within 1 s: the likeliest second
-alone. Label right: the label on the screen is the one that was clicked, up to letters misread (a
-ratio of .8). Of acts that a step tells; what is not told is the writer's or the recogniser's.
-Intervals: bootstrap over videos.
+An act belongs to the step whose words overlap its own most. Acts without a step are errors of the
+writer or the recogniser, and do not count here.
 
-The labels' weights were set with the apps of `dev` in view; those of `test` were filmed once they
-stood.
+- placed right: the second of the click is in the step's span, or within 2 s of its best second
+- within 1 s: the best second alone counts
+- label right: the label on the screen is the one that was clicked, up to misread letters (.8)
+
+Intervals are bootstrap intervals over videos. The labels' weights were set with the apps of `dev`
+in view. Those of `test` were filmed after that.
 """
 
 import argparse

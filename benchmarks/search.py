@@ -4,21 +4,22 @@
     python benchmarks/search.py --clips CLIPS --records DIR
     python benchmarks/search.py --drawn 30 --floors 0 .2 .25 .3
 
-The first makes records of how-to steps in a temporary folder, with random unit vectors (a search
-compares all of them, whatever they hold), and times queries whole: the query's own vector, words,
-meaning, the answers. Beside it, in the same run, a plain scan reads every record and keeps the
-steps that hold a word of the query. The second asks for each labelled step of CLIPS (labels.json,
-docs/real_clips.md) in a person's words; it is found where one of the answers is of that clip and
-lies in, or within 3 s of, the seconds in which the step is marked as spoken or shown. DIR: their
-records.
+The first makes records of how-to steps in a temporary folder, with random unit vectors. A search
+compares all of them, whatever they hold. It times whole queries: the query's own vector, words,
+meaning, and the answers. In the same run, a plain scan reads every record and keeps the steps that
+hold a word of the query.
 
-The third asks for the steps of so many scripts of drawn videos (`research.drawn_videos`, seeds from
-200 on) in the words of their recipe; what is searched is what the narrator says, in other words,
-and the steps that the grammar writes of it. A sentence takes SPOKEN s here; an answer is right
-where it lies in a sentence that tells a step of that wording.
+The second asks for each labelled step of CLIPS (labels.json, docs/real_clips.md) in a person's
+words. DIR holds their records. A step is right if one of the answers is of that clip and near the
+marks. That is at most 3 s from the seconds in which the step is spoken or shown.
 
-Of both, for each of --floors (least likeness by which meaning answers), also the shares of queries
-in made words, and of those about other things, that are answered by nothing.
+The third asks for the steps of that many scripts of drawn videos (`research.drawn_videos`, seeds
+from 200 on) in the words of their recipe. What is searched is what the narrator says, in other
+words, and the steps that the grammar writes of it. A sentence takes SPOKEN s here. An answer is
+right if it is in a sentence that describes a step of that wording.
+
+Both also report the shares of queries without an answer, of queries in made words and of queries
+about other things. --floors are the least likenesses by which meaning answers.
 """
 
 import argparse

@@ -1,18 +1,21 @@
-"""The studio under load: viewers and jobs at once, and a large file that is scrubbed.
+"""The studio under load: viewers and jobs together, and a large file with random reads.
 
     python benchmarks/studio.py --viewers 50 --jobs 5 --seconds 120
     python benchmarks/studio.py --scrub 5
     python benchmarks/studio.py --records 2000
 
-The first serves a library of copies of the demo, in a process of its own, to viewers that each hold
-an open line of events and, in turn and with a second's thought between, list the videos, load one,
-read a range of it, look at a picture, search and correct a step; meanwhile so many jobs run the
-whole main job on the demo, again and again. Any reply but 200 and 206 (and 409, two viewers who
-change the same) counts as an error. The second makes a sparse file of so many GiB in a library and
-asks for ranges of it at random, open-ended as a browser's player does: the time to the first 64
-KiB. The third makes so many records and asks, one after the other, for a page of the list, for those
-whose title has a word, for the corrected ones, and for a search: ms at the client, and CPU ms of the
-server.
+The first serves a library of copies of the demo, in a process of its own. Each viewer holds an open
+line of events. In turn, with a second between, it lists the videos, loads one, reads a range of it,
+fetches a picture, searches and corrects a step. At the same time, that many jobs run the whole main
+job on the demo, again and again. Any reply but 200, 206 and 409 (two
+viewers who change the same) counts as an error.
+
+The second makes a sparse file of that many GiB in a library. It asks for ranges of it at random,
+open-ended as a browser's player does, and measures the time to the first 64 KiB.
+
+The third makes that many records. One after the other, it asks for a page of the list, for videos
+with a word in the title, for the corrected ones, and for a search. It measures ms at the client,
+and CPU ms of the server.
 """
 
 import argparse

@@ -88,7 +88,7 @@ stepline \- turns narrated how\-to videos into clean, time\-aligned steps
 [\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGUMENTS\fR]
 .SH DESCRIPTION
 Gives the steps of a narrated how\-to video: what to do, and the seconds in which it is shown. Data go to standard
-output, talk and progress to standard error. \fBstepline\fR \fICOMMAND\fR \fB\-\-help\fR tells all of a command.
+output, talk and progress to standard error. \fBstepline\fR \fICOMMAND\fR \fB\-\-help\fR explains a command.
 """
 MAN_TAIL = r""".SH ENVIRONMENT
 .TP
@@ -104,7 +104,7 @@ the folder for what can be made again, instead of the user's cache folder
 .B STEPLINE_WEIGHTS
 the folder of the networks' files, instead of weights in the cache folder
 .SH EXIT STATUS
-0 done, 1 an error, told in one line, 2 wrong usage, 70 a fault of Stepline itself, 130 stopped from the keyboard
+0 done, 1 an error in one line, 2 wrong usage, 70 a fault of Stepline itself, 130 stopped from the keyboard
 """
 
 
@@ -148,19 +148,20 @@ def settings() -> str:
         for command, kind in OTHERS.items()
     )
     return (
-        f"# Settings\n\n{NOTE}\nFour places, each stronger than the one before:\n\n"
+        f"# Settings\n\n{NOTE}\nSettings come from four places. A later one overrides those before it:\n\n"
         "1. `config.toml` in your config folder (on Linux `~/.config/stepline/`), or the file that `STEPLINE_CONFIG`\n"
-        "   names; where that is set and empty, none is read.\n"
+        "   names. If that variable is set and empty, no file is read.\n"
         "2. Environment variables: `STEPLINE_ASR__BEAM=5` is `asr.beam=5`, nested by `__`.\n"
         "3. A TOML file: `--settings run.toml`.\n"
         "4. One by one: `--set asr.beam=5`.\n\n"
-        "Where `None` is a value below, `none` sets it: `--set rounds.refine.seconds=none`,\n"
-        'in TOML `seconds = "none"`. '
+        "If a default below is `None`, you can write it as `none`: `--set rounds.refine.seconds=none`,\n"
+        'or in TOML `seconds = "none"`. '
         "A file of that name is `./none`.\n\n"
-        "Between the second and the third stands `--preset paper`, where a command has it: a paper's values\n"
-        "([reproduce](reproduce.md#defaults-that-depart-from-the-paper) lists them).\n\n"
-        "An unknown key is an error that names the nearest known one. The first two places serve every command: "
-        "sections\nthat belong to another command are left to it.\n\n"
+        "Some commands have `--preset paper`, which sets a paper's values\n"
+        "([reproduce](reproduce.md#defaults-that-depart-from-the-paper) lists them). It comes between\n"
+        "the second and the third place.\n\n"
+        "An unknown key is an error that names the nearest known one. The first two places serve every command, "
+        "and a\ncommand ignores sections that belong to another one.\n\n"
         f"| key | default | meaning |\n|---|---|---|\n{rows}\n{others}"
     )
 
@@ -189,9 +190,9 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
 
 
 API_HEAD = """
-The names of `import stepline`, each imported when it is first used. Everything else is imported from its package, as
-`from stepline.features import FeatureStore`; [Design](design.md) says where what is. Times are seconds from the start
-of the video.
+The names of `import stepline`. Each is imported when it is first used. Everything else is imported from its package, as
+`from stepline.features import FeatureStore`. [Design](design.md) says where things are. Times are seconds from the
+start of the video.
 """
 
 

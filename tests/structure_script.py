@@ -1,4 +1,5 @@
-"""The scripts that measure the code's shape, as modules: benchmarks/structure.py and its parts."""
+"""The scripts that measure the code and its English, as modules: benchmarks/structure.py and
+benchmarks/english.py with their parts."""
 
 import importlib
 import sys
@@ -8,9 +9,12 @@ ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = str(ROOT / "benchmarks")
 
 sys.path.insert(0, BENCHMARKS)
+english = importlib.import_module("english")
+english_rules = importlib.import_module("english_rules")
 structure = importlib.import_module("structure")
 import_arrows = importlib.import_module("import_arrows")
 plain_code = importlib.import_module("plain_code")
+prose = importlib.import_module("prose")
 references = importlib.import_module("references")
 source_files = importlib.import_module("source_files")
 sys.path.remove(BENCHMARKS)

@@ -152,6 +152,8 @@ def test_what_is_published_is_whole(published):
     assert {
         "README.md",
         "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
         "constraints.txt",
         "docs/design.md",
         "docs/pictures/page.webp",
