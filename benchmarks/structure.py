@@ -146,7 +146,7 @@ def measure(checkout: Path) -> Measures:
     _measure_lines(measures, sources)
     _measure_names(measures, sources)
     _measure_imports(measures, modules, import_arrows.read_layers(checkout))
-    repository = Repository(checkout)
+    repository = Repository(checkout, modules)
     measures.add("references that lead nowhere", unresolved_references(repository))
     measures.add("settings that nothing sets", unset_settings(repository))
     return measures

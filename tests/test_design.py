@@ -4,9 +4,11 @@ keeps."""
 import ast
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
+from made_once import made_once
 from structure_script import import_arrows, plain_code, references, source_files, structure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,9 +21,17 @@ BOUNDS = CONTENT["bounds"]
 NOT_PLAIN = CONTENT["not_plain"] + CONTENT["moved_not_plain"]
 
 
-@pytest.fixture(scope="module")
-def measures():
-    return structure.measure(ROOT)
+@pytest.fixture(scope="session")
+def measures(tmp_path_factory):
+    """What structure.py counts: 15 CPU s, so that all workers share it."""
+
+    def write(folder):
+        measures = structure.measure(ROOT)
+        tree = {"numbers": measures.numbers, "places": measures.places}
+        (folder / "measures.json").write_text(json.dumps(tree))
+
+    folder = made_once(tmp_path_factory, "measures", write)
+    return structure.Measures(**json.loads((folder / "measures.json").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +123,14 @@ def test_every_module_is_in_a_layer(modules):
     layers = import_arrows.read_layers(ROOT)
     without = {name for name in modules if import_arrows.floor_of(name, layers) is None}
     assert without == {"stepline", "stepline.__main__", "stepline.version"}
+
+
+def test_the_pages_made_from_the_code_are_up_to_date(measures, capsys):
+    pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    columns = structure.read_columns(pages["MEASURES_BEFORE"]) | {"now": measures}
+    # as structure.py prints them, without a second count
+    pages["generate"].__globals__["measures"] = lambda: structure.table(columns) + "\n"
+    assert pages["generate"](check=True) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("row", BOUNDS)
