@@ -1,10 +1,12 @@
 """Where tests reach into the package: private names of it that they read, set or import."""
 
 import ast
+import re
 
 from source_files import SourceFile, bound_names, top_level
 
 OWN_OBJECTS = {"self", "cls", "super"}
+PRIVATE_USE = re.compile(r"[\s.]_[a-z]")  # without which a file need not be parsed
 
 
 def is_private(name: str) -> bool:
@@ -27,6 +29,8 @@ def private_names(source: SourceFile) -> set[str]:
 def private_accesses(source: SourceFile, names: set[str]) -> list[str]:
     """Return where a test takes one of these names from an object or a module that is not its
     own, by an attribute or an import."""
+    if not PRIVATE_USE.search(source.text):
+        return []
     places = []
     for node in source.nodes:
         if isinstance(node, ast.Attribute) and node.attr in names:

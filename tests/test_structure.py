@@ -1,7 +1,14 @@
 """What benchmarks/structure.py counts, on small files whose counts are clear by eye."""
 
 import pytest
-from structure_script import import_arrows, plain_code, references, source_files, structure
+from structure_script import (
+    import_arrows,
+    plain_code,
+    private_names,
+    references,
+    source_files,
+    structure,
+)
 
 SourceFile = source_files.SourceFile
 
@@ -251,6 +258,20 @@ def test_a_setting_that_nothing_sets_is_found(checkout):
     )
     unset = references.unset_settings(references.Repository(folder))
     assert unset == ["stepline/settings.py: AsrSettings.pause"]
+
+
+def test_a_private_name_counts_where_another_file_takes_it():
+    package = source(
+        "_cache = {}\n\n\nclass Reader:\n    def _read(self):\n        self._rows = 1\n"
+    )
+    names = private_names.private_names(package)
+    assert names == {"_cache", "_read", "_rows"}
+    test = source(
+        "import os\nfrom stepline.example import _cache, Reader\n\n\n"
+        "def f(self):\n    os._exit(0)\n    self._rows\n    return Reader()._read()._own\n"
+    )
+    places = private_names.private_accesses(test, names)
+    assert [place.split()[-1] for place in places] == ["stepline.example._cache", "Reader()._read"]
 
 
 def test_bounds_only_fall_and_that_of_comments_only_rises():

@@ -263,7 +263,6 @@ def test_a_live_source_that_becomes_private_between_connections_is_left(
     assert asked == ["public"]
     assert "private address" not in faults[0]
     assert "127.0.0.1 is a private address" in faults[1]
-    assert source._named._may_be_private is False
 
 
 def test_the_proxy_keeps_what_the_host_is_over_connections(server, monkeypatch):

@@ -438,10 +438,10 @@ def one_of_two(rank, port, arguments):
             raise Stopped
         return step(*given, **named)
 
-    loop._step = stopped
-    with pytest.raises(Stopped):
-        run(arguments)
-    loop._step = step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, step.__name__, stopped)
+        with pytest.raises(Stopped):
+            run(arguments)
     run(arguments)
 
 
