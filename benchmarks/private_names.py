@@ -6,7 +6,7 @@ import re
 from source_files import SourceFile, bound_names, top_level
 
 OWN_OBJECTS = {"self", "cls", "super"}
-PRIVATE_USE = re.compile(r"[\s.]_[a-z]")  # without which a file need not be parsed
+PRIVATE_USE = re.compile(r"[\s.]_[A-Za-z]")  # without which a file need not be parsed
 
 
 def is_private(name: str) -> bool:
