@@ -284,10 +284,25 @@ def test_bounds_only_fall_and_that_of_comments_only_rises():
     }
 
 
+def test_the_laboratory_is_counted_apart(checkout):
+    folder = checkout({"research/a.py": "SLACK = 1\n", "benchmarks/b.py": "kept = SLACK = 1\n"})
+    measures = structure.measure(folder)
+    assert measures.laboratory == {
+        "tokens per line of code": 4.0,
+        "bare participles as variables": 1,
+        "constants of one word": 2,
+        "lines of code over 100 characters": 0,
+        "functions over 60 lines": 0,
+    }
+    assert measures.numbers["constants of one word"] == 0
+    assert "| constants of one word | 0 | 2 |" in structure.laboratory_table(measures)
+
+
 def test_the_whole_table_is_counted_for_a_small_checkout(checkout):
     measures = structure.measure(checkout({"stepline/a.py": "LONGEST = 1\n"}))
     assert measures.numbers["constants of one word"] == 1
     assert measures.numbers["files"] == 3
+    assert measures.laboratory == {}
     table = structure.table({"before": structure.Measures({"files": 2}), "now": measures})
     assert "| files | 2 | 3 |" in table
     assert "| constants of one word |  | 1 |" in table
