@@ -173,7 +173,7 @@ def test_login_takes_no_endless_body(tmp_path, small_video):
         b"GET / HTTP/1.1\r\nHost: a",
     ],
 )
-def test_one_framing_passes(head):
+def test_a_request_with_one_clear_length_passes(head):
     check_framing(head)
 
 

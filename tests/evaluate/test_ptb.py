@@ -67,7 +67,7 @@ def test_a_folder_without_the_tokenizer_is_refused_with_the_cure(tmp_path):
         Tokenizer(tmp_path)
 
 
-def test_another_jar_is_refused(tmp_path):
+def test_a_jar_that_is_not_stanford_corenlp_is_refused(tmp_path):
     (tmp_path / "tokenizer").mkdir()
     (tmp_path / "tokenizer" / "stanford-corenlp-3.4.1.jar").write_bytes(b"not a jar")
     with pytest.raises(ModelError, match="not Stanford CoreNLP"):

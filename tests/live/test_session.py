@@ -496,7 +496,7 @@ def test_stop_ends_a_run_with_all_it_knows(small_video, tmp_path, plain_settings
     assert told[-1].reason == "stopped"
 
 
-def test_signs_come_from_a_queue(small_video, tmp_path, plain_settings):
+def test_done_signals_come_from_a_queue(small_video, tmp_path, plain_settings):
     seen = []
     run(LiveJob(str(small_video), tmp_path, speed=1000), plain_settings, begin_signals=seen.append)
     assert isinstance(seen[0], queue.SimpleQueue)

@@ -188,7 +188,9 @@ def test_several_sources_are_told_one_after_another(stepline, network, silent, t
     assert read_record(tmp_path / "out" / "ready.json").video.duration == 20.0
 
 
-def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, tmp_path):
+def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one_line(
+    stepline, network, silent, small_video, tmp_path
+):
     other = tmp_path / "other.safetensors"
     words = train_vocabulary(["cut"], VocabularySettings(size=300))
     write_model(ProcX(SIZES, len(words)), words, other, TrainingFeatures("s3d", unit=True))

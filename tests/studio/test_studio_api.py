@@ -229,7 +229,7 @@ def test_events_tell_of_corrections(own):
     line.close()
 
 
-def test_moments_are_found(server):
+def test_a_search_gives_the_text_second_and_link_of_a_moment(server):
     (first, *_) = server.read("/api/search?q=slice+lemons")["moments"]
     assert (first["text"], first["start"], first["link"]) in [
         ("Slice the lemons", 3.5, f"/video/{video_id(name)}#t=3.5")

@@ -206,7 +206,7 @@ def test_a_checkpoint_that_is_no_state_dict_is_refused_unrun(content, tmp_path, 
     assert not (tmp_path / "evil").exists()
 
 
-def test_rubbish_is_refused(tmp_path):
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     (tmp_path / "x.pth").write_bytes(b"rubbish")
     with pytest.raises(ModelError, match=r"x\.pth"):
         EfficientNetLite0(tmp_path / "x.pth")
