@@ -246,16 +246,9 @@ def test_several_videos_share_one_network_which_is_read_and_hashed_once(
     monkeypatch.setattr(checkpoint, "load_model", lambda path: loads.append(path) or load(path))
     for name in ("a.mp4", "b.mp4"):
         (tmp_path / name).write_bytes(silent.read_bytes())
-    job = (
-        "steps",
-        tmp_path / "a.mp4",
-        tmp_path / "b.mp4",
-        "--describe",
-        network,
-        "--format",
-        "json",
-    )
-    made = stepline(*job, "--out", tmp_path / "out")
+    videos = (tmp_path / "a.mp4", tmp_path / "b.mp4")
+    options = ("--describe", network, "--format", "json", "--jobs", "1")
+    made = stepline("steps", *videos, *options, "--out", tmp_path / "out")
     assert made.exit_code == 0, made.stderr
     digests = [
         read_record(tmp_path / "out" / f"{name}.json").settings["inputs"]["describer"]
