@@ -343,7 +343,8 @@ def run_memory(model: str, minutes: int) -> None:
     print(json.dumps({"peak_mib": peak_mib(), "before_mib": before, **counts}))
 
 
-def main() -> None:
+def read_options() -> argparse.Namespace:
+    """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clips", type=Path, help="a folder of real clips to transcribe as well")
     parser.add_argument("--base", action="store_true", help="measure Whisper base too")
@@ -368,7 +369,11 @@ def main() -> None:
     parser.add_argument(
         "--again", default="whisper-tiny.en", help="the model that reads them again"
     )
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = read_options()
     if options.labelled:
         references = json.loads(options.words.read_text(encoding="utf-8")) if options.words else {}
         if options.cache:

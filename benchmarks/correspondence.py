@@ -12,6 +12,9 @@ stepline/grounding/correspondence.json.
 
 import argparse
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +96,160 @@ def _right(pairs: list[tuple[dict[str, Any], Step]], earned: bool) -> int:
     )
 
 
+@dataclass(frozen=True)
+class Clips:
+    """Clips by name. records, vectors: of those with steps in speech; seen, means: pictures of all,
+    and the mean of their features."""
+
+    records: dict[str, Record]
+    vectors: dict[str, npt.NDArray[np.float32]]
+    seen: dict[str, VisualFeatures]
+    means: dict[str, Array]
+
+    @property
+    def names(self) -> list[str]:
+        """Those with steps in speech."""
+        return list(self.records)
+
+
+def read_clips(folder: Path, cache: Path, labels: dict[str, Any]) -> Clips:
+    """Return all clips with labels."""
+    spoken = []
+    for name, truth in labels.items():
+        if any(step.get("spoken") for step in truth["steps"]):
+            spoken.append(name)
+    written = {}
+    for name, record in records(folder, spoken, cache).items():
+        if record.steps:
+            written[name] = record
+    seen = {name: pictures(folder / name, cache) for name in labels}
+    means = {}
+    for name, visual in seen.items():
+        if visual.features:
+            means[name] = np.nan_to_num(visual.features.values).mean(axis=0)
+    vectors = {}
+    for name, record in written.items():
+        vectors[name] = embed([sentence.text for sentence in record.sentences])
+    return Clips(written, vectors, seen, means)
+
+
+def pair_cues(clips: Clips, centre_of: Callable[[str, str], Array]) -> Array:
+    """Return the cues (N, N, 3) of every clip's words over every clip's pictures.
+
+    centre_of: the mean of pictures for words and pictures of two clips.
+    """
+    names = clips.names
+    rows = np.zeros((len(names), len(names), len(CUES)))
+    for i, words in enumerate(names):
+        for j, shown in enumerate(names):
+            centre = centre_of(words, shown)
+            record = clips.records[words]
+            rows[i, j] = cues(record, clips.vectors[words], clips.seen[shown], centre)
+    return rows
+
+
+def centre_without(clips: Clips, words: str, shown: str) -> Array:
+    """Return the mean of the pictures of all other makers."""
+    makers = (maker(words), maker(shown))
+    others = [mean for name, mean in clips.means.items() if maker(name) not in makers]
+    centre: Array = np.mean(others, axis=0)
+    return centre
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """own: (N, N) whether words and pictures are of one clip. steps: (N,) written ones. pairs: (N,)
+    labelled steps that were found. right: (N, 2) of them rightly judged, if the pictures are not
+    believed, and if they are."""
+
+    own: npt.NDArray[np.bool_]
+    steps: npt.NDArray[np.int64]
+    pairs: npt.NDArray[np.int64]
+    right: npt.NDArray[np.int64]
+
+
+def judge_steps(clips: Clips, labels: dict[str, Any]) -> Judgements:
+    """Count the steps of all clips."""
+    steps = []
+    pair_counts = []
+    right = []
+    for name, record in clips.records.items():
+        pairs = matched(labels[name]["steps"], record.steps)
+        steps.append(len(record.steps))
+        pair_counts.append(len(pairs))
+        right.append([_right(pairs, False), _right(pairs, True)])
+    own = np.eye(len(steps), dtype=bool)
+    return Judgements(own, np.array(steps), np.array(pair_counts), np.array(right))
+
+
+def figures_of(
+    draw: npt.NDArray[np.int64], odds: Array, judged: Judgements, least: float
+) -> list[float]:
+    """Return AUC, the shares of steps shown over own and other pictures, and that of found steps
+    rightly judged, for a draw of clips."""
+    part = odds[np.ix_(draw, draw)]
+    own = judged.own[np.ix_(draw, draw)]
+    weight = np.repeat(judged.steps[draw][:, None], len(draw), axis=1)
+    shown = []
+    for mask in (own, ~own):
+        share = (weight * (part > least))[mask].sum() / weight[mask].sum()
+        shown.append(float(share))
+    believed = (np.diag(part) > least).astype(int)
+    right = judged.right[draw, believed].sum() / judged.pairs[draw].sum()
+    return [auc(part[own], part[~own]), *shown, float(right)]
+
+
+def print_limits(odds: Array, judged: Judgements, least: float) -> None:
+    """Print the shares of steps shown at other limits of the log odds."""
+    for limit in sorted({-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5, least}):
+        shown = []
+        for mask in (judged.own, ~judged.own):
+            weight = judged.steps[:, None] * mask
+            shown.append(float((weight * (odds > limit)).sum() / weight.sum()))
+        print(f"    log odds above {limit}: own {shown[0]:.3f}, over other films {shown[1]:.3f}")
+
+
+def print_table(names: list[str], rows: Array, judged: Judgements) -> None:
+    """Print the figures of every set of cues, with bootstrap intervals over clips."""
+    rng = np.random.default_rng(0)
+    least = GroundSettings().belong_least
+    count = len(names)
+    print("| cues | AUC | own steps shown | over other films | found steps rightly judged |")
+    print("|---|---|---|---|---|")
+    for cue_names in SUBSETS:
+        odds = left_out(names, rows, [CUES.index(cue) for cue in cue_names])
+        figures = [figures_of(np.arange(count), odds, judged, least)]
+        for draw in rng.integers(0, count, size=(DRAWS, count)):
+            figures.append(figures_of(draw, odds, judged, least))
+        low, high = np.percentile(figures[1:], [2.5, 97.5], axis=0)
+        cells = []
+        for value, bottom, top in zip(figures[0], low, high, strict=True):
+            cells.append(f"{value:.2f} [{bottom:.2f}, {top:.2f}]")
+        print(f"| {', '.join(cue_names)} | " + " | ".join(cells) + " |")
+        if cue_names == CUES:
+            print_limits(odds, judged, least)
+
+
+def write_weights(clips: Clips) -> None:
+    """Fit the weights to all pairs and write them into the package."""
+    centre = np.mean(list(clips.means.values()), axis=0)
+    rows = pair_cues(clips, lambda *_: centre)
+    own = np.eye(len(rows), dtype=bool)
+    model = fit(rows.reshape(-1, len(CUES)), own.ravel())
+    cut, topic, text = (float(weight) for weight in model.coef_[0])
+    usual = -float(model.intercept_[0]) / topic
+    weights: dict[str, Any] = {
+        "cuts": round(cut, 2),
+        "topic": round(topic, 1),
+        "usual_topic": round(usual, 3),
+        "text": round(text, 2),
+        "mean_pictures": {"conse": [round(float(value), 4) for value in centre]},
+    }
+    fitted = {"narrated": len(rows), "pairs": len(rows) ** 2, "pictures": len(clips.seen)}
+    provenance = {"made_by": "benchmarks/correspondence.py", "fitted_on": fitted}
+    OUT.write_text(json.dumps({"weights": weights, "provenance": provenance}) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -102,90 +259,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     labels = json.loads((args.clips / "labels.json").read_text())
-    spoken = [
-        name for name, truth in labels.items() if any(step.get("spoken") for step in truth["steps"])
-    ]
-    known = {
-        name: record
-        for name, record in records(args.clips, spoken, args.cache).items()
-        if record.steps
-    }
-    seen = {name: pictures(args.clips / name, args.cache) for name in labels}
-    names = list(known)
-    means = {
-        name: np.nan_to_num(rows.features.values).mean(axis=0)
-        for name, rows in seen.items()
-        if rows.features
-    }
-    vectors = {name: embed([sentence.text for sentence in known[name].sentences]) for name in names}
-    rows = np.zeros((len(names), len(names), len(CUES)))
-    for i, a in enumerate(names):
-        for j, b in enumerate(names):
-            others = [
-                mean for name, mean in means.items() if maker(name) not in (maker(a), maker(b))
-            ]
-            rows[i, j] = cues(known[a], vectors[a], seen[b], np.mean(others, axis=0))
-    own, steps = (
-        np.eye(len(names), dtype=bool),
-        np.array([len(known[name].steps) for name in names]),
-    )
-    rng, least = np.random.default_rng(0), GroundSettings().belong_least
-    found = [matched(labels[name]["steps"], known[name].steps) for name in names]
-    # (N, 2)
-    right = np.array([[_right(pairs, earned) for earned in (False, True)] for pairs in found])
-    print(
-        "| cues | AUC | own steps shown | over other films | found steps rightly judged |\n|---|---|---|---|---|"
-    )
-    for cue_names in SUBSETS:
-        odds = left_out(names, rows, [CUES.index(cue) for cue in cue_names])
-        figures = []
-        for draw in (np.arange(len(names)), *rng.integers(0, len(names), size=(DRAWS, len(names)))):
-            part, mine = odds[np.ix_(draw, draw)], own[np.ix_(draw, draw)]
-            weight = np.repeat(steps[draw][:, None], len(draw), axis=1)
-            shown = [
-                float((weight * (part > least))[mask].sum() / weight[mask].sum())
-                for mask in (mine, ~mine)
-            ]
-            judged = right[draw, (np.diag(part) > least).astype(int)].sum() / sum(
-                len(found[n]) for n in draw
-            )
-            figures.append([auc(part[mine], part[~mine]), *shown, float(judged)])
-        low, high = np.percentile(figures[1:], [2.5, 97.5], axis=0)
-        cells = [
-            f"{v:.2f} [{a:.2f}, {b:.2f}]" for v, a, b in zip(figures[0], low, high, strict=True)
-        ]
-        print(f"| {', '.join(cue_names)} | " + " | ".join(cells) + " |")
-        if cue_names == CUES:
-            for limit in sorted({-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5, least}):
-                shown = [
-                    float(
-                        (steps[:, None] * mask * (odds > limit)).sum()
-                        / (steps[:, None] * mask).sum()
-                    )
-                    for mask in (own, ~own)
-                ]
-                print(
-                    f"    log odds above {limit}: own {shown[0]:.3f}, over other films {shown[1]:.3f}"
-                )
+    clips = read_clips(args.clips, args.cache, labels)
+    rows = pair_cues(clips, partial(centre_without, clips))
+    print_table(clips.names, rows, judge_steps(clips, labels))
     if args.write:
-        centre = np.mean(list(means.values()), axis=0)
-        for i, a in enumerate(names):
-            for j, b in enumerate(names):
-                rows[i, j] = cues(known[a], vectors[a], seen[b], centre)
-        model = fit(rows.reshape(-1, len(CUES)), own.ravel())
-        cut, topic, text = (float(w) for w in model.coef_[0])
-        usual = -float(model.intercept_[0]) / topic
-        mean = {"conse": [round(float(x), 4) for x in centre]}
-        weights: dict[str, Any] = {
-            "cuts": round(cut, 2),
-            "topic": round(topic, 1),
-            "usual_topic": round(usual, 3),
-            "text": round(text, 2),
-        }
-        weights |= {"mean_pictures": mean}
-        fitted = {"narrated": len(names), "pairs": len(names) ** 2, "pictures": len(seen)}
-        provenance = {"made_by": "benchmarks/correspondence.py", "fitted_on": fitted}
-        OUT.write_text(json.dumps({"weights": weights, "provenance": provenance}) + "\n")
+        write_weights(clips)
 
 
 if __name__ == "__main__":

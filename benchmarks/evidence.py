@@ -369,14 +369,33 @@ def drawn_row(level: float | None, cache: Path) -> float:
     return grounding.summary(rows)["R@1"][1]
 
 
-def main() -> None:
+def print_cpu(clips: dict[str, Any]) -> None:
+    """Print what each look at the clips costs."""
+    cpu = (
+        60
+        * sum(clip["cpu"][:3] for clip in clips.values())
+        / sum(clip["cpu"][3] for clip in clips.values())
+    )
+    print(
+        "CPU s a minute: sounds {:.2f}, motion at 8 pictures a second {:.2f}, Lite0 (as it is) {:.2f}".format(
+            *cpu
+        )
+    )
+
+
+def read_options() -> argparse.Namespace:
+    """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument(
         "--drawn", type=Path, help="cache of grounding.py, for the looks on drawn videos"
     )
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = read_options()
     labels = json.loads((args.clips / "labels.json").read_text())
     told = [
         name
@@ -392,16 +411,7 @@ def main() -> None:
     with (find_weights("yamnet") / "yamnet_class_map.csv").open() as file:
         names = [row["display_name"] for row in csv.DictReader(file)]
     classes = slice(names.index(HEARD[0]), names.index(HEARD[1]))
-    cpu = (
-        60
-        * sum(clip["cpu"][:3] for clip in clips.values())
-        / sum(clip["cpu"][3] for clip in clips.values())
-    )
-    print(
-        "CPU s a minute: sounds {:.2f}, motion at 8 pictures a second {:.2f}, Lite0 (as it is) {:.2f}".format(
-            *cpu
-        )
-    )
+    print_cpu(clips)
 
     rows = {name: by_second(clip, spoken_of.get(name), classes) for name, clip in clips.items()}
     kinds = ("sounds of things", "motion that repeats", "motion up and down")

@@ -87,6 +87,67 @@ def split(
     return chosen, [video for video in videos if video.source not in names]
 
 
+def corrected_videos(clips: Path, cache: Path) -> list[CorrectedVideo]:
+    """Return the narrated clips as if a person had corrected each by its labels."""
+    labels = json.loads((clips / "labels.json").read_text())
+    truths = {}
+    for name, truth in labels.items():
+        if any(step.get("spoken") for step in truth["steps"]):
+            truths[name] = truth
+    written = records(clips, list(truths), cache)
+    videos = []
+    for name, truth in truths.items():
+        record = written[name]
+        if record.steps:
+            by_person = corrected(record, [correction(record, truth)]).record
+            seen = pictures(clips / name, cache)
+            videos.append(CorrectedVideo(record, by_person, seen, maker(name)))
+    return videos
+
+
+def learnt_tree(result: Any) -> dict[str, Any]:
+    """Return what was learnt as the settings of a run."""
+    ground = dict(result.settings.get("nasva.ground", {}))
+    return {"nasva": {"ground": ground}, "judge": dict(result.settings.get("judge", {}))}
+
+
+def figure_rows(figures: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the figures of each part as JSON."""
+    return {part: [asdict(row) for row in rows] for part, rows in figures.items()}
+
+
+def print_figures(start: tuple[str, ...], figures: Any, accepted: list[str]) -> None:
+    """Print the figures of a split. start: the first cells of each row."""
+    for part, rows in figures.items():
+        for row in rows:
+            change = f"{row.change:+.3f} [{row.low:+.3f}, {row.high:+.3f}]"
+            numbers = (f"{row.before:.3f}", f"{row.after:.3f}", change)
+            cells = (*start, str(part in accepted), row.name, *numbers)
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def measure_split(videos: list[CorrectedVideo], seed: int) -> dict[str, Any] | None:
+    """Learn from some makers and look at the others; None where too little was corrected."""
+    corrected_ones, others = split(videos, seed)
+    try:
+        learnt = refit(corrected_ones)
+    except DatasetError as error:
+        print(f"| {seed} | {error} |", flush=True)
+        return None
+    settings = validate(StepsSettings, learnt_tree(learnt))
+    figures = held_out_figures(others, StepsSettings(), settings)
+    accepted = [part for part in learnt.figures if part not in learnt.refusals]
+    start = (str(seed), str(len(corrected_ones)), str(learnt.sources))
+    print_figures(start, figures, accepted)
+    return {
+        "seed": seed,
+        "corrected": len(corrected_ones),
+        "held out": len(others),
+        "accepted": accepted,
+        "figures": figure_rows(figures),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -95,66 +156,19 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--splits", type=int, default=10)
     args = parser.parse_args()
-    labels = json.loads((args.clips / "labels.json").read_text())
-    truths = {
-        name: truth
-        for name, truth in labels.items()
-        if any(step.get("spoken") for step in truth["steps"])
-    }
-    known = records(args.clips, list(truths), args.cache)
-    videos = []
-    for name, truth in truths.items():
-        if known[name].steps:
-            left = corrected(known[name], [correction(known[name], truth)]).record
-            videos.append(
-                CorrectedVideo(
-                    known[name], left, pictures(args.clips / name, args.cache), maker(name)
-                )
-            )
+    videos = corrected_videos(args.clips, args.cache)
     result = refit(videos)
     print(report(result), flush=True)
     rows = []
     print("| split | corrected | makers | accepted | figure | before | after | difference [95 %] |")
     print("|---|---|---|---|---|---|---|---|")
     for seed in range(args.splits):
-        chosen, held = split(videos, seed)
-        try:
-            learnt = refit(chosen)
-        except DatasetError as error:
-            print(f"| {seed} | {error} |", flush=True)
-            continue
-        tree: dict[str, Any] = {"nasva": {"ground": dict(learnt.settings.get("nasva.ground", {}))}}
-        tree["judge"] = dict(learnt.settings.get("judge", {}))
-        figures = held_out_figures(held, StepsSettings(), validate(StepsSettings, tree))
-        accepted = [part for part in learnt.figures if part not in learnt.refusals]
-        rows.append(
-            {
-                "seed": seed,
-                "corrected": len(chosen),
-                "held out": len(held),
-                "accepted": accepted,
-                "figures": {part: [asdict(row) for row in of] for part, of in figures.items()},
-            }
-        )
-        for part, of in figures.items():
-            for row in of:
-                cells = [
-                    str(seed),
-                    str(len(chosen)),
-                    str(learnt.sources),
-                    str(part in accepted),
-                    row.name,
-                ]
-                cells += [
-                    f"{row.before:.3f}",
-                    f"{row.after:.3f}",
-                    f"{row.change:+.3f} [{row.low:+.3f}, {row.high:+.3f}]",
-                ]
-                print(f"| {' | '.join(cells)} |", flush=True)
-    figures = {part: [asdict(row) for row in of] for part, of in result.figures.items()}
+        row = measure_split(videos, seed)
+        if row is not None:
+            rows.append(row)
     out = {
         "clips": len(videos),
-        "figures": figures,
+        "figures": figure_rows(result.figures),
         "refusals": dict(result.refusals),
         "splits": rows,
     }

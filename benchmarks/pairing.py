@@ -108,21 +108,26 @@ def cpu(call):
     return time.process_time() - start, result
 
 
-def main() -> None:
+def read_options() -> argparse.Namespace:
+    """Return what the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--videos", type=int, default=10_000)
     parser.add_argument("--documents", type=int, default=200_000)
     parser.add_argument("--alone", type=Path, help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    if wanted.alone is not None:
-        pair_alone(wanted.alone)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = read_options()
+    if options.alone is not None:
+        pair_alone(options.alone)
         return
     chance = np.random.default_rng(SEED)
     settings = PairingSettings()
     vocabulary = WordVocabulary()
     real = real_sets(vocabulary)
-    documents = inflate(*real, wanted.documents, chance)
-    videos = videos_of(*documents, wanted.videos, chance)
+    documents = inflate(*real, options.documents, chance)
+    videos = videos_of(*documents, options.videos, chance)
     document_sets, video_sets = tuple(map(WordSets.of, documents)), tuple(map(WordSets.of, videos))
     python_documents = [
         (set(title), set(content)) for title, content in zip(*documents, strict=True)
@@ -132,7 +137,10 @@ def main() -> None:
         for title, content in zip(*videos, strict=True)
     ]
     sample = np.stack(
-        [chance.integers(0, wanted.videos, SAMPLED), chance.integers(0, wanted.documents, SAMPLED)],
+        [
+            chance.integers(0, options.videos, SAMPLED),
+            chance.integers(0, options.documents, SAMPLED),
+        ],
         axis=1,
     ).tolist()
     index_seconds, pairing = cpu(lambda: PairFinder(*document_sets, len(vocabulary)))
@@ -143,15 +151,15 @@ def main() -> None:
     ours.append(cpu(lambda: list(pairing.all_pairs(*video_sets, settings))))
     loops.append(cpu(lambda: pairwise(*sampled, title_first=True)))
     found = ours[0][1]
-    scale = wanted.videos * wanted.documents / SAMPLED
+    scale = options.videos * options.documents / SAMPLED
     loop_seconds = [seconds * scale for seconds, _ in loops]
     plain_seconds = [seconds * scale for seconds, _ in plain]
     our_seconds = [seconds for seconds, _ in ours]
     check(python_videos, python_documents, settings, found)
     growth = growth_with_documents(document_sets, len(vocabulary), video_sets, settings)
     report = {
-        "videos": wanted.videos,
-        "documents": wanted.documents,
+        "videos": options.videos,
+        "documents": options.documents,
         "words": len(vocabulary),
         "mean words of a document": float(np.mean(document_sets[1].sizes)),
         "mean words of a video": float(np.mean(video_sets[1].sizes)),

@@ -14,10 +14,10 @@ import sys
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-from source_files import Definition, SourceFile, bound_names, docstrings, read_sources, top_level
+from source_files import Definition, SourceFile, bound_names, read_sources, top_level
 
 PYTHON_FOLDERS = ("stepline", "research", "benchmarks", "tests", "docs", "examples")
 FOLDERS_WITH_PROSE = ("stepline", "research", "benchmarks")  # what tests say is not checked
@@ -54,11 +54,15 @@ NumberedLines = Iterator[tuple[int, str]]
 class Repository:
     """What a reference may mean: the files, modules, classes and settings of a checkout."""
 
-    def __init__(self, checkout: Path) -> None:
+    def __init__(self, checkout: Path, package: dict[str, SourceFile] | None = None) -> None:
+        """package: the files of `stepline`, where they were read and parsed before."""
         self.checkout = checkout
         self.sources: dict[str, SourceFile] = {}
         for folder in PYTHON_FOLDERS:
-            self.sources |= read_sources(checkout, folder)
+            if folder == "stepline" and package is not None:
+                self.sources |= package
+            else:
+                self.sources |= read_sources(checkout, folder)
 
     @cached_property
     def modules_by_name(self) -> dict[str, list[str]]:
@@ -231,6 +235,7 @@ def _names_of(source: SourceFile) -> Names:
     return names
 
 
+@cache
 def base_names(node: ast.ClassDef) -> list[str]:
     """Return the names of the classes that a class derives from, without module and parameters."""
     names = []
@@ -242,6 +247,7 @@ def base_names(node: ast.ClassDef) -> list[str]:
     return names
 
 
+@cache
 def _attributes(node: ast.ClassDef) -> Names:
     attributes = set()
     for part in node.body:
@@ -278,9 +284,9 @@ def variables(source: SourceFile) -> Names:
 
 def prose(source: SourceFile) -> NumberedLines:
     """Yield line number and text of the docstrings and comments of a file."""
-    for statement in docstrings(source.tree):
-        lines = ast.get_source_segment(source.text, statement) or ""
-        yield from enumerate(lines.splitlines(), start=statement.lineno)
+    for statement in source.docstrings:
+        lines = source.lines[statement.lineno - 1 : statement.end_lineno]
+        yield from enumerate(lines, start=statement.lineno)
     for token in source.tokens:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

@@ -61,7 +61,7 @@ class SourceFile:
     def code_tokens(self) -> list[tokenize.TokenInfo]:
         """The tokens of its code: no layout, no comment, nothing on the lines of a docstring."""
         docstring_lines: set[int] = set()
-        for docstring in docstrings(self.tree):
+        for docstring in self.docstrings:
             first = docstring.lineno
             docstring_lines.update(range(first, first + line_count(docstring)))
         return [
@@ -95,6 +95,15 @@ class SourceFile:
         """Every class of the file."""
         return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
 
+    @cached_property
+    def docstrings(self) -> list[ast.stmt]:
+        """The statement of every docstring, that of the file first."""
+        statements = []
+        for node in self.nodes:
+            if isinstance(node, Definition | ast.Module) and ast.get_docstring(node) is not None:
+                statements.append(node.body[0])
+        return statements
+
     def at(self, node: ast.AST, remark: str) -> str:
         """Return where a node is, with a remark on it."""
         return f"{self.path}:{getattr(node, 'lineno', 1)}: {remark}"
@@ -118,13 +127,6 @@ def line_count(node: ast.stmt) -> int:
     """Return the number of lines that a statement takes."""
     assert node.end_lineno is not None
     return node.end_lineno - node.lineno + 1
-
-
-def docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statement of every docstring."""
-    for node in ast.walk(tree):
-        if isinstance(node, Definition | ast.Module) and ast.get_docstring(node) is not None:
-            yield node.body[0]
 
 
 def top_level(statements: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -163,77 +163,139 @@ def stages(video: Path) -> dict[str, float]:
     return used
 
 
+class CpuTimer:
+    """CPU seconds of this process by name, summed over calls."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, name: str, call: Any, *arguments: Any, **options: Any) -> Any:
+        """Return what a call gives, its CPU seconds added under a name."""
+        begin = time.process_time()
+        result = call(*arguments, **options)
+        seconds = time.process_time() - begin
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        return result
+
+
+def time_speech(timer: CpuTimer, video: Path) -> Any:
+    """Hear a video part by part, and return what was recognised."""
+    from stepline.asr import AsrSettings
+    from stepline.asr.audio_windows import AudioWindower
+    from stepline.media import read_sound
+
+    # the package's own name for it is the function
+    module = importlib.import_module("stepline.asr.transcribe")
+    options = {}
+    if "models" in inspect.signature(module.transcribe).parameters:
+        options["models"] = {}
+    read_again = module.read_again
+
+    def time_second_reading(*arguments: Any, **more: Any) -> Any:
+        return timer.time("speech: second reading", read_again, *arguments, **more)
+
+    def voice_windows() -> list[Any]:
+        return list(AudioWindower(AsrSettings()).windows(blocks))
+
+    blocks = timer.time("sound: decode", lambda: list(read_sound(video)))
+    timer.time("sound: voice detection", voice_windows)
+    module.read_again = time_second_reading
+    recognition = timer.time("speech: recognition, both", module.transcribe, blocks, **options)
+    module.read_again = read_again
+    return recognition
+
+
+def time_pictures(timer: CpuTimer, video: Path, backbone: Any, rate: float) -> None:
+    """Look at a video part by part."""
+    from stepline.media import read_frames
+    from stepline.vision import VisionSettings, encode_video, measure_activity
+    from stepline.vision.cues import start_cues
+
+    def look(**cues: bool) -> None:
+        meter, _ = start_cues(VisionSettings(**{"faces": False, "screen_text": False, **cues}))
+        for frame in frames:
+            meter.add(frame)
+
+    frames = timer.time("picture: decode, scale", lambda: list(read_frames(video, rate, 256)))
+    timer.time("picture: motion, cuts", measure_activity, frames)
+    timer.time("picture: features", encode_video, frames, backbone)
+    timer.time("picture: faces", look, faces=True)
+    timer.time("picture: text", look, screen_text=True)
+
+
 def stage_seconds(videos: list[Path]) -> dict[str, float]:
     """Return the CPU seconds a minute of video of each part of the main job, one after another,
     models loaded."""
-    from stepline.asr import AsrSettings
-    from stepline.asr.audio_windows import AudioWindower
-    from stepline.media import probe, read_frames, read_sound
+    from stepline.media import probe
     from stepline.outputs import USUAL, write_outputs
     from stepline.pipeline.pictures import extract_features
     from stepline.pipeline.placing import ground_steps
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.understand import propose_steps, understand
-    from stepline.vision import VisionSettings, encode_video, load_backbone, measure_activity
-    from stepline.vision.cues import start_cues
+    from stepline.vision import load_backbone
 
-    used: dict[str, float] = {}
-    settings, length = StepsSettings(), 0.0
-    backbone, rate = load_backbone(settings.vision), 3 * settings.vision.rate
-
-    def timed(name: str, call: Any, *given: Any, **options: Any) -> Any:
-        began = time.process_time()
-        result = call(*given, **options)
-        used[name] = used.get(name, 0.0) + time.process_time() - began
-        return result
-
-    def look(frames: Any, **eyes: bool) -> None:
-        meter, _ = start_cues(VisionSettings(**{"faces": False, "screen_text": False, **eyes}))
-        for frame in frames:
-            meter.add(frame)
-
-    # the package's own name for it is the function
-    listening = importlib.import_module("stepline.asr.transcribe")
-    kept = {"models": {}} if "models" in inspect.signature(listening.transcribe).parameters else {}
-    read_again = listening.read_again
+    timer = CpuTimer()
+    settings = StepsSettings()
+    length = 0.0
+    backbone = load_backbone(settings.vision)
+    rate = 3 * settings.vision.rate
     for number, video in enumerate([videos[0], *videos]):
+        info = probe(video, settings.media)
+        request = Request(video, video.stem)
         if number == 1:  # the first is for loading
-            used.clear()
-        info, request = probe(video, settings.media), Request(video, video.stem)
-        length += info.duration if number else 0.0
-        blocks = timed("sound: decode", lambda video=video: list(read_sound(video)))
-        timed(
-            "sound: voice detection",
-            lambda blocks=blocks: list(AudioWindower(AsrSettings()).windows(blocks)),
-        )
-        listening.read_again = lambda *given, **more: timed(
-            "speech: second reading", read_again, *given, **more
-        )
-        heard = timed("speech: recognition, both", listening.transcribe, blocks, **kept)
-        listening.read_again = read_again
-        frames = timed(
-            "picture: decode, scale", lambda video=video: list(read_frames(video, rate, 256))
-        )
-        timed("picture: motion, cuts", measure_activity, frames)
-        timed("picture: features", encode_video, frames, backbone)
-        timed("picture: faces", look, frames, faces=True)
-        timed("picture: text", look, frames, screen_text=True)
+            timer.seconds.clear()
+        if number > 0:
+            length += info.duration
+        transcript = time_speech(timer, video).transcript
+        time_pictures(timer, video, backbone, rate)
         visual = extract_features(request, info, settings)
-        written = timed("writing", propose_steps, request, heard.transcript, settings)
-        if written.steps:
-            timed(
-                "grounding",
-                ground_steps,
-                written.steps,
-                info.duration,
-                heard.transcript,
-                visual,
-                settings,
-            )
+        steps = timer.time("writing", propose_steps, request, transcript, settings).steps
+        if steps:
+            inputs = (steps, info.duration, transcript, visual, settings)
+            timer.time("grounding", ground_steps, *inputs)
         record = understand(request, settings).record
         with tempfile.TemporaryDirectory() as folder:
-            timed("outputs", write_outputs, record, Path(folder), formats=USUAL)
-    return {name: 60 * seconds / length for name, seconds in used.items()}
+            timer.time("outputs", write_outputs, record, Path(folder), formats=USUAL)
+    return {name: 60 * seconds / length for name, seconds in timer.seconds.items()}
+
+
+RunCost = tuple[float, float, float]  # wall s, CPU s, peak MiB
+
+
+def run_cost(side: str, checkout: Path, videos: list[Path], python: str) -> RunCost:
+    """Return what a run of one checkout over videos costs; ends the program where it fails."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    paths = [str(video) for video in videos]
+    with tempfile.TemporaryDirectory() as out:
+        command = [python, "-m", "stepline", "-q", "steps", *paths, "--out", out]
+        begin = time.perf_counter()
+        child = subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - begin
+    if status:
+        sys.exit(f"{side}: {' '.join(command)} failed")
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def stages_of(checkout: Path, videos: list[Path], python: str) -> dict[str, float]:
+    """Return the CPU seconds a minute of video of each part, by the code of a checkout."""
+    command = [python, str(Path(__file__).resolve()), *map(str, videos), "--stages"]
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, check=True, capture_output=True, cwd=checkout, env=environment)
+    return dict(json.loads(result.stdout))
+
+
+def print_cost(job: str, side: str, runs: list[RunCost], length: float | None) -> None:
+    """Print a row: medians, all runs in brackets. length: s of video, None: no real time."""
+    columns = list(zip(*sorted(runs), strict=True))
+    cells = []
+    for column in columns:
+        values = ", ".join(f"{value:.1f}" for value in column)
+        cells.append(f"{statistics.median(column):.1f} ({values})")
+    real_time = ""
+    if length is not None:
+        real_time = f"{length / statistics.median(columns[0]):.1f}"
+    print(f"| {job} | {side} | {' | '.join(cells)} | {real_time} |", flush=True)
 
 
 def compare(
@@ -244,68 +306,22 @@ def compare(
     from stepline.media.settings import MediaSettings
 
     length = sum(probe(video, MediaSettings()).duration for video in videos)
-    jobs = {
-        f"{len(videos)} videos, {length:.0f} s, one process": videos,
-        f"{cold_video.name}, cold": [cold_video],
-    }
+    all_videos = f"{len(videos)} videos, {length:.0f} s, one process"
+    jobs = {all_videos: videos, f"{cold_video.name}, cold": [cold_video]}
     print("| | side | wall s | CPU s | peak MiB | x real time |\n|---|---|---|---|---|---|")
-    for name, given in jobs.items():
-        rows: dict[str, list[tuple[float, float, float]]] = {side: [] for side in sides}
+    for job, job_videos in jobs.items():
+        rows: dict[str, list[RunCost]] = {side: [] for side in sides}
         for _ in range(rounds):
             for side, checkout in sides.items():
-                with tempfile.TemporaryDirectory() as out:
-                    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-                    command = [
-                        python,
-                        "-m",
-                        "stepline",
-                        "-q",
-                        "steps",
-                        *map(str, given),
-                        "--out",
-                        out,
-                    ]
-                    began = time.perf_counter()
-                    child = subprocess.Popen(
-                        command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL
-                    )
-                    _, status, taken = os.wait4(child.pid, 0)
-                    wall = time.perf_counter() - began
-                if status:
-                    sys.exit(f"{side}: {' '.join(command)} failed")
-                rows[side].append((wall, taken.ru_utime + taken.ru_stime, taken.ru_maxrss / 1024))
+                rows[side].append(run_cost(side, checkout, job_videos, python))
         for side, runs in rows.items():
-            columns = list(zip(*sorted(runs), strict=True))
-            cells = [
-                f"{statistics.median(column):.1f} ({', '.join(f'{v:.1f}' for v in column)})"
-                for column in columns
-            ]
-            real = f"{length / statistics.median(columns[0]):.1f}" if given is videos else ""
-            print(f"| {name} | {side} | {' | '.join(cells)} | {real} |", flush=True)
-    stages_of = {
-        side: json.loads(
-            subprocess.run(
-                [python, str(Path(__file__).resolve()), *map(str, videos), "--stages"],
-                check=True,
-                capture_output=True,
-                cwd=checkout,
-                env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
-            ).stdout
-        )
-        for side, checkout in sides.items()
-    }
-    print(
-        "\n| CPU s a minute of video, one thread | "
-        + " | ".join(sides)
-        + " |\n|---|"
-        + "---|" * len(sides)
-    )
-    for name in stages_of["now"]:
-        print(
-            f"| {name} | "
-            + " | ".join(f"{stages_of[side].get(name, 0.0):.2f}" for side in sides)
-            + " |"
-        )
+            print_cost(job, side, runs, length if job == all_videos else None)
+    stages = {side: stages_of(checkout, videos, python) for side, checkout in sides.items()}
+    print(f"\n| CPU s a minute of video, one thread | {' | '.join(sides)} |")
+    print("|---|" + "---|" * len(sides))
+    for name in stages["now"]:
+        cells = [f"{stages[side].get(name, 0.0):.2f}" for side in sides]
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def memory(video: Path, folder: Path) -> dict[str, float]:

@@ -1,9 +1,10 @@
 """How hard the code is to enter, counted: python benchmarks/structure.py [FOLDER ...]
 
 Each FOLDER is a checkout, or a file of numbers that --json printed for one; several are set side by
-side, as in docs/design.md. Counted is the package `stepline` alone. --worst lists the ten densest
-files, --show ROW the places behind a row, --json prints the numbers, --tighten lowers the bounds of
-structure_bounds.json to what is measured.
+side, as in docs/design.md. Counted is the package `stepline` alone. --laboratory shows some rows of
+research/ and benchmarks/ next to it. --worst lists the ten densest files, --show ROW the places
+behind a row, --json prints the numbers, --tighten lowers the bounds of structure_bounds.json to
+what is measured.
 
 "Unexplained" names are those of public classes and functions that hold a word of RIDDLE_WORDS:
 metaphors, and words that stood for many things. A file that is not plain misses a goal of a new
@@ -66,6 +67,15 @@ CIRCLE_ROWS = {
     "import circles, also for type checkers": 3,
     "import circles, also hidden by a string": 4,
 }
+# What is not in the package and is held to bounds of its own, in some rows.
+LABORATORY_FOLDERS = ("research/", "benchmarks/")
+DENSITY_ROW = "tokens per line of code"
+LABORATORY_ROWS = (
+    "bare participles as variables",
+    "constants of one word",
+    "lines of code over 100 characters",
+    "functions over 60 lines",
+)
 UPWARD_ROW = "upward imports, of every kind"
 MODULES_IN_CIRCLES = "modules in import circles of any kind"
 COMMENT_ROW = "comment lines per 100 lines"  # the one row that should rise
@@ -78,10 +88,12 @@ PlaceLister = Callable[[SourceFile], list[str]]
 
 @dataclass
 class Measures:
-    """What is counted of a checkout. numbers: by row; places: where what a row counts is."""
+    """What is counted of a checkout. numbers: by row; places: where what a row counts is;
+    laboratory: some rows, of research/ and benchmarks/."""
 
     numbers: Numbers = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
+    laboratory: Numbers = field(default_factory=dict)
 
     def add(self, row: str, places: Iterable[str]) -> None:
         """Count the places of a row."""
@@ -146,10 +158,26 @@ def measure(checkout: Path) -> Measures:
     _measure_lines(measures, sources)
     _measure_names(measures, sources)
     _measure_imports(measures, modules, import_arrows.read_layers(checkout))
-    repository = Repository(checkout)
+    repository = Repository(checkout, modules)
     measures.add("references that lead nowhere", unresolved_references(repository))
     measures.add("settings that nothing sets", unset_settings(repository))
+    _measure_laboratory(measures, list(repository.sources.values()))
     return measures
+
+
+def _measure_laboratory(measures: Measures, sources: Sources) -> None:
+    laboratory = [source for source in sources if source.path.startswith(LABORATORY_FOLDERS)]
+    lines = sum(len(source.code_lines) for source in laboratory)
+    if lines == 0:
+        return
+    tokens = sum(len(source.code_tokens) for source in laboratory)
+    measures.laboratory[DENSITY_ROW] = tokens / lines
+    for row in LABORATORY_ROWS:
+        places = []
+        for source in laboratory:
+            places += FILE_ROWS[row](source)
+        measures.places[f"{row}, in the laboratory"] = places
+        measures.laboratory[row] = len(places)
 
 
 def _measure_sizes(measures: Measures, sources: Sources) -> None:
@@ -175,7 +203,7 @@ def _measure_lines(measures: Measures, sources: Sources) -> None:
     numbers = measures.numbers
     tokens = sum(len(source.code_tokens) for source in sources)
     numbers["tokens"] = tokens
-    numbers["tokens per line of code"] = tokens / numbers["lines of code"]
+    numbers[DENSITY_ROW] = tokens / numbers["lines of code"]
     comments = sum(plain_code.comment_lines(source) for source in sources)
     numbers[COMMENT_ROW] = 100 * comments / numbers["lines"]
     for row, list_places in FILE_ROWS.items():
@@ -272,6 +300,7 @@ def tighten() -> None:
     content = json.loads(BOUNDS_PATH.read_text(encoding="utf-8"))
     still_dense = set(measures.places["files that are not plain"])
     content["bounds"] = tightened(content["bounds"], measures.numbers)
+    content["laboratory"] = tightened(content["laboratory"], measures.laboratory)
     for name in ("not_plain", "moved_not_plain"):
         content[name] = sorted(still_dense.intersection(content[name]))
     text = json.dumps(content, indent=1)
@@ -291,6 +320,12 @@ def table(columns: dict[str, Measures]) -> str:
         cells = [cell_text(column, row) for column in columns.values()]
         lines.append(table_line(row, *cells))
     return "\n".join(lines)
+
+
+def laboratory_table(measures: Measures) -> str:
+    """Return the rows of the laboratory, the package's next to them."""
+    package = {row: measures.numbers[row] for row in measures.laboratory}
+    return table({"stepline": Measures(package), "laboratory": Measures(measures.laboratory)})
 
 
 def read_columns(folder: Path) -> dict[str, Measures]:
@@ -314,6 +349,9 @@ def main() -> None:
     """Print the table, or what an option asks for."""
     parser = argparse.ArgumentParser(description="Count how hard the code is to enter.")
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--laboratory", action="store_true", help="show research/ and benchmarks/ too"
+    )
     parser.add_argument("--worst", action="store_true", help="list the ten densest files")
     parser.add_argument("--show", metavar="ROW", help="list the places of the rows with this text")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
@@ -333,6 +371,9 @@ def main() -> None:
     if options.show:
         for measures in columns.values():
             show(options.show, measures)
+    elif options.laboratory:
+        for measures in columns.values():
+            print(laboratory_table(measures))
     elif options.json:
         numbers = {name: measures.numbers for name, measures in columns.items()}
         print(json.dumps(numbers, indent=1))

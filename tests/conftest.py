@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from click.testing import CliRunner
+from forget import forget_file_systems
 from output_schemas import check_outputs
 from small_video import CAPTIONS, draw_video
 
@@ -71,10 +72,10 @@ def bucket(monkeypatch):
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with s3_server(monkeypatch) as faults:
-        filesystems._create.cache_clear()  # a new server on a new port
+        forget_file_systems()  # a new server on a new port
         filesystems.filesystem("s3://bucket", RemoteSettings()).mkdir("bucket")
         yield faults
-        filesystems._create.cache_clear()
+        forget_file_systems()
 
 
 @pytest.fixture
@@ -85,14 +86,12 @@ def google_bucket(monkeypatch, tmp_path):
     pytest.importorskip("gcsfs", reason="needs gcsfs: pip install 'stepline[cloud]'")
     from gcs_server import gcs_server
 
-    from stepline.remote import filesystems
-
     for emulator in ("api", "gcp_storage_emulator"):
         logging.getLogger(emulator).setLevel(logging.CRITICAL)
     with gcs_server(monkeypatch, tmp_path / "no-credentials") as faults:
-        filesystems._create.cache_clear()
+        forget_file_systems()
         yield faults
-        filesystems._create.cache_clear()
+        forget_file_systems()
 
 
 @pytest.fixture(scope="session")

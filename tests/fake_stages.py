@@ -181,3 +181,10 @@ def videos(folder: Path, texts: dict[str, str]) -> list[VideoItem]:
             VideoItem(identity, video=str(path), stamp=f"{status.st_size}-{status.st_mtime_ns}")
         )
     return items
+
+
+def status_text(status):
+    """Return what `stepline curate status` prints of a run."""
+    from stepline.cli.curate import _table
+
+    return _table(status)

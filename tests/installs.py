@@ -1,5 +1,6 @@
 """Programs that run as in an installation of Stepline with some extras and nothing else."""
 
+import functools
 import json
 import os
 import subprocess
@@ -65,6 +66,7 @@ def installed_packages(extras):
     return {name for name, *_ in names}
 
 
+@functools.cache
 def missing_names(extras):
     """The modules and the packages that are here and would not be in such an installation."""
     installed = installed_packages(extras) | {"stepline", "pip", "setuptools"}
@@ -79,7 +81,7 @@ def missing_names(extras):
 
 def install_command(extras, *arguments):
     """The command line of `stepline ARGUMENTS` in such an installation."""
-    missing = json.dumps(missing_names(extras))
+    missing = json.dumps(missing_names(tuple(extras)))
     return [sys.executable, "-c", PROGRAM, missing, *map(str, arguments)]
 
 

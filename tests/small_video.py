@@ -20,11 +20,26 @@ Now whisk the sugar into the water until it dissolves.
 """
 
 
-def draw_video(path, *, seconds=16, rate=10, size=(160, 120), sound=True, gop=None, **options):
+LIGHT_STEP = 3  # of 255, from one picture to the next
+LIGHT_PICTURES = 10  # in which the light grows, and in which it fades again
+
+
+def draw_video(
+    path,
+    *,
+    seconds=16,
+    rate=10,
+    size=(160, 120),
+    sound=True,
+    gop=None,
+    steady_light=False,
+    **options,
+):
     """Write a small video of a moving square over changing colours, with a quiet hum, and return
     its path.
 
-    gop: frames from one key frame to the next.
+    gop: frames from one key frame to the next. steady_light: whether the light stays as it is, as
+    on a screen. Stepline then reads six pictures to learn that it is none, 1.7 CPU s a run.
     """
     import av
 
@@ -36,7 +51,11 @@ def draw_video(path, *, seconds=16, rate=10, size=(160, 120), sound=True, gop=No
             picture.codec_context.gop_size = gop
         hum = out.add_stream("aac", rate=16_000, layout="mono") if sound else None
         for index in range(seconds * rate):
-            image = np.full((size[1], size[0], 3), (index // (4 * rate) * 60 + 30) % 255, np.uint8)
+            grey = (index // (4 * rate) * 60 + 30) % 255
+            if not steady_light:
+                fading = abs(index % (2 * LIGHT_PICTURES) - LIGHT_PICTURES)
+                grey = min(255, grey + LIGHT_STEP * (LIGHT_PICTURES - fading))
+            image = np.full((size[1], size[0], 3), grey, np.uint8)
             left = index * 2 % (size[0] - 40)
             image[40:80, left : left + 40] = (220, 60, 30)
             out.mux(picture.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))

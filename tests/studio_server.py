@@ -54,10 +54,16 @@ def library(folder, video, titles=("Lemonade",)):
     return folder
 
 
+def cookie_name(server):
+    """Return the name of the cookie that a browser gets where it opens the server's link."""
+    reply, _ = ask(server, "GET", f"/?token={server.access.token}")
+    return reply.headers["Set-Cookie"].partition("=")[0]
+
+
 def let_in(browser, server):
     """Give a browser the cookie that it gets where it opens the server's link; there is no page to
     load for that."""
-    cookie = {"name": server.access._cookie, "value": server.access.token, "url": server.address}
+    cookie = {"name": cookie_name(server), "value": server.access.token, "url": server.address}
     browser.send("Storage.setCookies", cookies=[cookie | {"httpOnly": True, "sameSite": "Strict"}])
 
 

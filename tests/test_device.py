@@ -431,12 +431,13 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     phase = Phase(plan, ResultStore(out), ("read", "count", "double"))
     log = RunLog(out)
     scheduler = Scheduler(phase, 2, tmp_path, log, ["cuda:0"])
-    scheduler._open, scheduler._awaits_file = {}, False
+    videos = {}
+    scheduler._open, scheduler._awaits_file = videos, False
     for name in ("a", "b"):
         item = VideoItem(name, video=str(tmp_path / name), captions=str(tmp_path / name))
-        scheduler._open[name] = OpenVideo(plan, phase.results, item, phase.stages)
+        videos[name] = OpenVideo(plan, phase.results, item, phase.stages)
         scheduler._fetcher.prefetch(item, ["captions"])
-    scheduler._open["b"].states.update(read="done", count="done")
+    videos["b"].states.update(read="done", count="done")
 
     def task_for(worker):
         (request,) = scheduler._requests_for(worker, ahead=False)

@@ -1,6 +1,7 @@
 """Every command starts in the installation that docs/install.md names for it, and nothing else is
 needed."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -8,28 +9,34 @@ import signal
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 from installs import ENVIRONMENT, ROOT, install_command, run_installed
 
-from stepline.cli import COMMANDS
+from stepline.cli import COMMANDS, main
 
 VIDEO = "media/small.mp4"
 CAPTIONS = ("--captions", "captions/small.srt")
+STEPS = ("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")
+FEATURES = ("features", "import", "features", "--out", "store", "--backbone", "conse")
+TEXT_BASE = ("text-base", "build", "recipes.json", "--out", "base", "--licence", "MIT")
 ALIGNER = ("--aligner", "networks/aligner.safetensors")
 YOUCOOK = "youcook2:references/youcook2.json"
 STORE = ("--features", "store")
-# what makes the files that a command needs: command -> command lines
+# what makes the folder that a command needs, and the folder
 PREPARATIONS = {
-    "search": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
-    "compare": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
-    "mcp": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
-    "learn": [("steps", VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out")],
-    "train": [("features", "import", "features", "--out", "store", "--backbone", "conse")],
-    "refine": [("features", "import", "features", "--out", "store", "--backbone", "conse")],
-    "sieve-swap": [("text-base", "build", "recipes.json", "--out", "base", "--licence", "MIT")],
+    "search": (STEPS, "out"),
+    "compare": (STEPS, "out"),
+    "mcp": (STEPS, "out"),
+    "learn": (STEPS, "out"),
+    "studio": (STEPS, "out"),
+    "annotate": (STEPS, "out"),
+    "train": (FEATURES, "store"),
+    "refine": (FEATURES, "store"),
+    "sieve-swap": (TEXT_BASE, "base"),
 }
 # a cheap call of each command; those that serve are ended by Ctrl-C
 CALLS = {
-    "steps": (VIDEO, *CAPTIONS, "--backbone", "none", "--out", "out"),
+    "steps": STEPS[1:],
     "demo": ("--out", "out"),
     "ground": ("features/a1.npy", "--texts", "lines.txt", *ALIGNER),
     "judge": (VIDEO, *CAPTIONS, "--out", "out"),
@@ -65,7 +72,7 @@ CALLS = {
         "references/vnd.json",
     ),
     "annotate": ("vnd", "out/small.json", "--out", "vnd", "--port", "0"),
-    "features": ("import", "features", "--out", "store", "--backbone", "conse"),
+    "features": FEATURES[1:],
     "excluded": ("youcook2=references/youcook2.json", "--out", "excluded.txt"),
     "sieve-swap": (
         *("narrations", "--text-base", "base", "--out", "swapped"),
@@ -77,7 +84,7 @@ CALLS = {
     ),
     "refine": (YOUCOOK, *STORE, "--out", "refined"),
     "curate": ("media", "--recipe", "features", "--out", "dataset"),
-    "text-base": ("build", "recipes.json", "--out", "base", "--licence", "MIT"),
+    "text-base": TEXT_BASE[1:],
     "learn": ("out", "--export", "corrected"),
 }
 
@@ -104,16 +111,48 @@ def documented_installs():
 INSTALLS = documented_installs()
 
 
+def write_inputs(folder):
+    """Write the inputs of the golden cases, and two files made of them."""
+    shutil.copytree(ROOT / "tests" / "golden" / "inputs", folder, dirs_exist_ok=True)
+    (folder / "media" / "broken.mp4").unlink()
+    (folder / "lines.txt").write_text("Whisk the batter\n")
+    videos = json.loads((folder / "references" / "youcook2.json").read_text())
+    recipes = [{"id": id, "title": id, "steps": v["sentences"]} for id, v in videos.items()]
+    (folder / "recipes.json").write_text(json.dumps(recipes))
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A folder with the inputs of the golden cases."""
-    shutil.copytree(ROOT / "tests" / "golden" / "inputs", tmp_path, dirs_exist_ok=True)
-    (tmp_path / "media" / "broken.mp4").unlink()
-    (tmp_path / "lines.txt").write_text("Whisk the batter\n")
-    videos = json.loads((tmp_path / "references" / "youcook2.json").read_text())
-    recipes = [{"id": id, "title": id, "steps": v["sentences"]} for id, v in videos.items()]
-    (tmp_path / "recipes.json").write_text(json.dumps(recipes))
+    write_inputs(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Make the folder that a command needs, once for all that need it: prepared(command) -> path.
+
+    It is made in this process: that its own command starts in its installation has a test.
+    """
+    folder = tmp_path_factory.mktemp("prepared")
+    write_inputs(folder)
+
+    def prepare(command):
+        arguments, name = PREPARATIONS[command]
+        if not (folder / name).exists():
+            with contextlib.chdir(folder):
+                result = CliRunner().invoke(main, arguments)
+            assert result.exit_code == 0, result.output
+        return folder / name
+
+    return prepare
+
+
+def copy_prepared(command, prepared, folder):
+    """Copy what a command needs into its folder, where it needs anything."""
+    if command in PREPARATIONS:
+        path = prepared(command)
+        shutil.copytree(path, folder / path.name)
 
 
 def test_the_docs_name_an_installation_for_every_command():
@@ -121,10 +160,9 @@ def test_the_docs_name_an_installation_for_every_command():
 
 
 @pytest.mark.parametrize("command", sorted(CALLS.keys() - SERVERS.keys()))
-def test_a_command_starts_in_its_installation(command, folder):
+def test_a_command_starts_in_its_installation(command, folder, prepared):
     extras = [INSTALLS[command]] if INSTALLS[command] else []
-    for preparation in PREPARATIONS.get(command, ()):
-        assert run_installed(["train"], *preparation, cwd=folder).returncode == 0
+    copy_prepared(command, prepared, folder)
     call = (command, *CALLS[command])
     result = run_installed(extras, *call, cwd=folder, stdin=subprocess.DEVNULL)
     assert "not installed" not in result.stderr
@@ -135,9 +173,8 @@ def test_a_command_starts_in_its_installation(command, folder):
 
 
 @pytest.mark.parametrize("command", sorted(SERVERS))
-def test_a_server_starts_in_its_installation(command, folder):
-    for preparation in PREPARATIONS["search"]:
-        assert run_installed([], *preparation, cwd=folder).returncode == 0
+def test_a_server_starts_in_its_installation(command, folder, prepared):
+    copy_prepared(command, prepared, folder)
     program = install_command([], command, *CALLS[command])
     pipe = subprocess.PIPE
     with subprocess.Popen(program, cwd=folder, env=ENVIRONMENT, stderr=pipe, text=True) as process:

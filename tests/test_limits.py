@@ -80,7 +80,7 @@ def test_json_is_taken_to_a_depth_and_no_deeper(opening, closing):
             parse_json(nested(depth))
 
 
-def test_breadth_is_no_depth():
+def test_a_wide_list_is_not_nested_too_deep():
     assert len(parse_json(json.dumps([[]] * 1000))) == 1000
 
 

@@ -50,13 +50,14 @@ def test_every_public_name_is_listed_and_documented():
 
 
 def test_what_the_type_checker_sees_is_what_is_imported():
+    modules = package._MODULES
     typed = re.search(
         r"if TYPE_CHECKING:\n(.*?)\n\n", Path(package.__file__).read_text(), re.DOTALL
     )[1]
     for module, names in re.findall(r"from (\S+) import (.+)", typed):
         for name in names.split(", "):
-            assert package._MODULES[name] == module
-    assert {*package._MODULES, "__version__"} == set(package.__all__)
+            assert modules[name] == module
+    assert {*modules, "__version__"} == set(package.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_the_known_ones():

@@ -1,7 +1,14 @@
 """What benchmarks/structure.py counts, on small files whose counts are clear by eye."""
 
 import pytest
-from structure_script import import_arrows, plain_code, references, source_files, structure
+from structure_script import (
+    import_arrows,
+    plain_code,
+    private_names,
+    references,
+    source_files,
+    structure,
+)
 
 SourceFile = source_files.SourceFile
 
@@ -253,6 +260,20 @@ def test_a_setting_that_nothing_sets_is_found(checkout):
     assert unset == ["stepline/settings.py: AsrSettings.pause"]
 
 
+def test_a_private_name_counts_where_another_file_takes_it():
+    package = source(
+        "_cache = {}\n\n\nclass Reader:\n    def _read(self):\n        self._rows = 1\n"
+    )
+    names = private_names.private_names(package)
+    assert names == {"_cache", "_read", "_rows"}
+    test = source(
+        "import os\nfrom stepline.example import _cache, Reader\n\n\n"
+        "def f(self):\n    os._exit(0)\n    self._rows\n    return Reader()._read()._own\n"
+    )
+    places = private_names.private_accesses(test, names)
+    assert [place.split()[-1] for place in places] == ["stepline.example._cache", "Reader()._read"]
+
+
 def test_bounds_only_fall_and_that_of_comments_only_rises():
     bounds = {"tokens": 100, "ternaries": 5.5, structure.COMMENT_ROW: 1.3}
     numbers = {"tokens": 90, "ternaries": 6.0, structure.COMMENT_ROW: 1.5}
@@ -263,10 +284,25 @@ def test_bounds_only_fall_and_that_of_comments_only_rises():
     }
 
 
+def test_the_laboratory_is_counted_apart(checkout):
+    folder = checkout({"research/a.py": "SLACK = 1\n", "benchmarks/b.py": "kept = SLACK = 1\n"})
+    measures = structure.measure(folder)
+    assert measures.laboratory == {
+        "tokens per line of code": 4.0,
+        "bare participles as variables": 1,
+        "constants of one word": 2,
+        "lines of code over 100 characters": 0,
+        "functions over 60 lines": 0,
+    }
+    assert measures.numbers["constants of one word"] == 0
+    assert "| constants of one word | 0 | 2 |" in structure.laboratory_table(measures)
+
+
 def test_the_whole_table_is_counted_for_a_small_checkout(checkout):
     measures = structure.measure(checkout({"stepline/a.py": "LONGEST = 1\n"}))
     assert measures.numbers["constants of one word"] == 1
     assert measures.numbers["files"] == 3
+    assert measures.laboratory == {}
     table = structure.table({"before": structure.Measures({"files": 2}), "now": measures})
     assert "| files | 2 | 3 |" in table
     assert "| constants of one word |  | 1 |" in table

@@ -9,6 +9,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from forget import forget_checked_weights, forget_parser
 
 from stepline import weights as known
 from stepline.errors import ModelError
@@ -137,7 +138,7 @@ def parted(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path / "weights"))
     use_table(monkeypatch, weights)
     yield weights
-    known._find_checked.cache_clear()
+    forget_checked_weights()
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ def use_table(monkeypatch, *rows):
     table = {row.name: row for row in rows}
     for module in (known, command):
         monkeypatch.setattr(module, "known_weights", lambda: table)
-    known._find_checked.cache_clear()
+    forget_checked_weights()
 
 
 def contents(folder):
@@ -315,12 +316,12 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
     row = REAL["en-core-web-sm"]
     files = row.files | {"lemmatizer/lookups/lookups.bin": "0" * 64}
     use_table(monkeypatch, dataclasses.replace(row, files=files))
-    english._load_parser.cache_clear()
+    forget_parser()
     with pytest.raises(
         ModelError, match=r"lookups.bin: damaged or replaced.*stepline weights get en-core-web-sm"
     ):
         english.parser()
-    known._find_checked.cache_clear()
+    forget_checked_weights()
 
 
 # ---------------------------------------------------------------- the command
@@ -423,7 +424,7 @@ def test_nobody_is_asked_without_a_terminal(
 ):
     # the tagger loads its encoder before the grammar
     use_table(monkeypatch, dataclasses.replace(REAL["minilm"], need="optional"), parted)
-    english._load_parser.cache_clear()
+    forget_parser()
     done = stepline(
         "steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path
     )

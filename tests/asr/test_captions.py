@@ -457,11 +457,11 @@ def holds(name: str, count: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_a_few_cases_hold(name: str, tmp_path: Path) -> None:
+def test_caption_properties_hold_for_a_few_random_files(name: str, tmp_path: Path) -> None:
     holds(name, FEW, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_many_cases_hold(name: str, tmp_path: Path) -> None:
+def test_caption_properties_hold_for_many_random_files(name: str, tmp_path: Path) -> None:
     holds(name, MANY, tmp_path)

@@ -143,10 +143,15 @@ ENTRIES = {
 }
 
 
+def web_server_of(server):
+    """The web server of a library within a StudioServer."""
+    return server._server
+
+
 def routes_of(server):
     """The (method, path) of every route of a StudioServer, those within its views too."""
     routes = []
-    for route in server._server.config.app.routes:
+    for route in web_server_of(server).config.app.routes:
         if isinstance(route, Route) and isinstance(route.endpoint, View):
             routes += route.endpoint._current_router().routes
         else:

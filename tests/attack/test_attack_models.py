@@ -3,6 +3,7 @@
 import sys
 import time
 
+import psutil
 import pytest
 
 from stepline.chat.servers import RequestError, open_server
@@ -81,7 +82,8 @@ def test_a_vocabulary_without_weights_is_a_model_error(tmp_path):
 
 def test_the_process_of_a_model_ends_with_it(tmp_path, tripping):
     server = model(tmp_path, b"")
+    before = psutil.Process().children()
     ask(server, "What?")
-    process = server._process._process
+    (process,) = set(psutil.Process().children()).difference(before)
     server.close()
-    assert process.poll() is not None
+    assert not process.is_running()

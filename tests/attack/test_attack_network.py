@@ -26,6 +26,7 @@ from stepline.web.local_server import Certificate
 sys.path.insert(0, str(Path(__file__).parents[1] / "studio"))
 
 from browser import CHROMIUM, Browser
+from route_table import web_server_of
 from studio_server import library, serving
 
 from stepline.cli.studio import _entry_page
@@ -172,7 +173,7 @@ def test_login_takes_no_endless_body(tmp_path, small_video):
         b"GET / HTTP/1.1\r\nHost: a",
     ],
 )
-def test_one_framing_passes(head):
+def test_a_request_with_one_clear_length_passes(head):
     check_framing(head)
 
 
@@ -227,7 +228,7 @@ def wait_until(is_true):
 
 
 def test_silent_handshakes_are_counted(encrypted, certificate, monkeypatch):
-    limited = encrypted._server.config.http
+    limited = web_server_of(encrypted).config.http
     assert issubclass(limited, LimitedProtocol)
     monkeypatch.setattr(limited, "most", 8)
     address = ("127.0.0.1", encrypted.port)
@@ -252,7 +253,7 @@ def test_a_handshake_that_never_ends_is_ended(encrypted, certificate, monkeypatc
         wait_until(lambda: all(map(is_closed, lines)))
         assert answers_over_tls(encrypted, certificate) == [200]
     assert len(caplog.text) < 2000, caplog.text[:2000]
-    connections = encrypted._server.server_state.connections
+    connections = web_server_of(encrypted).server_state.connections
     wait_until(lambda: not [other for other in connections if other.cycle is None])
     for line in lines:
         line.close()

@@ -58,12 +58,15 @@ def assert_refused(studio, *words):
 # ---------------------------------------------------------------- two studios
 
 
-def test_a_second_studio_of_a_library_is_refused_and_the_first_goes_on(folder):
+def test_a_second_studio_of_a_library_is_refused_and_the_first_goes_on(folder, stepline):
     with StudioProcess(folder) as first:
         assert correct(first, 0)[0] == 200
-        for more in ((), ("--port", "0"), ("--jobs", "2")):
-            second = StudioProcess(folder, *more)
-            assert_refused(second, f"process {first.process.pid} on")
+        owner = f"process {first.process.pid} on"
+        assert_refused(StudioProcess(folder), owner)
+        for more in (("--port", "0"), ("--jobs", "2")):
+            second = stepline("studio", folder, *more)
+            assert (second.exit_code, second.stderr.count("\n")) == (1, 1), second.stderr
+            assert owner in second.stderr
         assert correct(first, 1)[0] == 200
         assert kept_ids(first) == ["c0", "c1"]
 

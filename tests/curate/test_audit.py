@@ -59,7 +59,7 @@ def test_other_seconds_are_another_question():
     assert ids(draw_sample(RECORDS[:1]), "step") != ids(draw_sample([moved]), "step")
 
 
-def test_the_table_by_hand():
+def test_shares_of_audit_answers_are_those_counted_by_hand():
     sample = draw_sample(RECORDS[:2])
     steps, narration = ids(sample, "step"), ids(sample, "narration")
     told = [

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from exported import LEFT_OUT, contents, export, record
+from forget import forget_file_systems
 from s3_server import s3_server
 
 from stepline.curate.export.card import ReviewFacts, pairs, stage_losses, without_folders
@@ -281,7 +282,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     settings = RemoteSettings(pause=0.001, seconds=1.0)
     folder, _ = export(tmp_path)
     with s3_server(monkeypatch) as faults:
-        filesystems._create.cache_clear()
+        forget_file_systems()
         filesystems.filesystem("s3://bucket", settings).mkdir("bucket")
         faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 1.5
         place = RemotePath("s3://bucket/run/dataset", settings)
@@ -289,7 +290,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
         for found in place.list():
             (place / found.name).fetch(tmp_path / "back" / found.name)
         faults.every = faults.slow_every = 0
-        filesystems._create.cache_clear()
+        forget_file_systems()
     assert files_of(tmp_path / "back") == files_of(folder)
     assert faults.failed > 5
     assert faults.slowed >= 1

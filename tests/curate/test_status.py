@@ -2,9 +2,8 @@ import dataclasses
 from contextlib import closing
 
 import pytest
-from fake_stages import STAGES, recipe, videos
+from fake_stages import STAGES, recipe, status_text, videos
 
-from stepline.cli.curate import _table
 from stepline.curate.driver import PhaseProgress, RunRequest, run_recipe
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.status import run_status
@@ -93,4 +92,4 @@ def test_status_tells_how_busy_gpus_were_in_the_last_run(tmp_path, monkeypatch):
         log.write("end", stage="read", cpu=1.0, gpu_looks=1.0, gpu_busy=1.0)
     found = run_status(out, STAGES)
     assert found.gpu_busy == 0.625
-    assert "GPUs busy 62% of the last run" in _table(found)
+    assert "GPUs busy 62% of the last run" in status_text(found)

@@ -86,7 +86,7 @@ def test_nothing_that_people_saw_tells_nothing():
         (math.nan, math.nan, "one video"),
     ],
 )
-def test_a_refusal_says_why(low, high, reason):
+def test_a_measure_that_is_no_better_is_refused_with_its_reason(low, high, reason):
     measure = Measure("wys2", "ROC-AUC", "the grounding", 9, 3, 60.0, 62.0, low, high)
     assert not measure.is_better
     assert str(measure).startswith(f"wys2 is refused, {reason}")

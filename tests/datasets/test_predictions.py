@@ -72,7 +72,7 @@ def test_intervals_are_two_times():
         {"steps": [{"id": "1", "description": "mix", "start_time": 1, "end_time": 2.5}]},
     ],
 )
-def test_known_shapes_give_the_same_segments(tmp_path, tree):
+def test_every_published_form_of_predictions_gives_the_same_segments(tmp_path, tree):
     assert found(tmp_path / "a.json", tree) == SegmentPredictions({"a": ONE})
 
 
@@ -86,7 +86,7 @@ def test_pdvcs_prefix_is_left_out_as_from_the_annotations(tmp_path):
     assert list(mixed.segments) == ["v_LLLLLLLLLLL", "xHr8X2Wpmno"]
 
 
-def test_scores_are_kept(tmp_path):
+def test_the_score_of_a_segment_is_read_from_every_form(tmp_path):
     tree = {"results": {"a": [{"sentence": "mix", "timestamp": [1, 2.5], "proposal_score": 0.25}]}}
     assert found(tmp_path / "r.json", tree).segments["a"][0].score == 0.25
     assert found(tmp_path / "b.json", [[1, 2.5, "mix", 0.5]]).segments["b"][0].score == 0.5

@@ -36,7 +36,7 @@ def test_error_is_the_mean_gap_over_bins():
     assert calibration_error(shown, np.ones(4)) == pytest.approx(0.25)
 
 
-def test_few_texts_are_no_fit():
+def test_a_calibration_on_fewer_than_20_of_each_kind_is_refused():
     rows, shown = drawn(30)
     with pytest.raises(DatasetError, match="a calibration needs 20 of each"):
         fit_logistic(rows, shown)

@@ -212,7 +212,7 @@ def test_predictions_for_a_video_that_nasva_leaves_out_are_not_unknown(tmp_path)
         {"a": {"alignability": [1, None, 2]}},
     ],
 )
-def test_what_does_not_fit_is_an_error_that_names_its_place(scored, tree):
+def test_malformed_predictions_are_an_error_that_names_the_file(scored, tree):
     with pytest.raises(DatasetError, match=r"p\.json|null"):
         scored(tree)
 

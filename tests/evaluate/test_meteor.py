@@ -70,7 +70,7 @@ def test_with_several_references_the_best_one_counts(meteor):
 
 @needs_tables
 @needs_cases
-def test_edge_cases_are_met(meteor):
+def test_meteor_of_odd_captions_is_that_of_the_official_scorer(meteor):
     edges = case("caption_edge_cases")
     wanted = edges["meteor_agg_vs_mean"]
     scored = meteor.compare([(wanted["gts"][key], wanted["res"][key][0]) for key in wanted["gts"]])

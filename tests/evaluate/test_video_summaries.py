@@ -31,7 +31,7 @@ def test_rank_correlations_equal_scipys(row):
     assert spearman_rho(row["x"], row["y"]) == pytest.approx(row["spearman_rho"], abs=1e-12)
 
 
-def test_the_quirks_are_options():
+def test_the_official_overlap_of_soft_frames_is_an_option():
     soft, truth = [0.4, 1, 0.2, 1], [1, 1, 0, 0]
     assert frames_overlap(soft, truth).f == pytest.approx(0.5)
     assert frames_overlap(soft, truth, official=True).f == pytest.approx(0.6086957)

@@ -105,7 +105,9 @@ def survives_every_kill(task, folder, prepare=lambda folder: None):
 
 
 @pytest.mark.parametrize("clips", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_main_job(small_video, captions_file, tmp_path, monkeypatch, clips):
+def test_steps_killed_at_any_change_of_the_disk_end_with_the_same_bytes(
+    small_video, captions_file, tmp_path, monkeypatch, clips
+):
     """Also over the files of an earlier run with other settings, which are its own and go."""
     from stepline.outputs import OUTPUTS
     from stepline.pipeline import batch
@@ -132,7 +134,7 @@ def test_the_main_job(small_video, captions_file, tmp_path, monkeypatch, clips):
     survives_every_kill(run(wanted), tmp_path, lambda folder: in_a_process(run(other), folder, 0))
 
 
-def test_sieve_and_swap(tmp_path):
+def test_sieve_swap_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tmp_path):
     from small_base import SmallBase
     from test_sieve_swap_run import VIDEOS, settings, write_videos
 
@@ -144,7 +146,7 @@ def test_sieve_and_swap(tmp_path):
     )
 
 
-def test_training(tmp_path):
+def test_training_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tmp_path):
     from test_loop import QUICK, network, task
 
     from stepline.training.loop import fit
@@ -152,7 +154,7 @@ def test_training(tmp_path):
     survives_every_kill(lambda folder: fit(network(), task(), QUICK, folder), tmp_path)
 
 
-def test_an_import_of_features(tmp_path):
+def test_an_import_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tmp_path):
     import numpy as np
 
     from stepline.features import import_features
@@ -190,7 +192,7 @@ def test_curation():
 
 @pytest.mark.slow
 @pytest.mark.skipif(ALONE not in os.environ, reason="test_curation runs it, alone")
-def test_a_driver(tmp_path, monkeypatch):
+def test_a_driver_of_curate_killed_at_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch):
     """The driver is killed; its workers end with it. Those are killed at random moments by
     test_kills.py."""
     from fake_stages import STAGES, recipe, videos

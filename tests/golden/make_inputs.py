@@ -150,7 +150,7 @@ def corpus():
             write(INPUTS / "narrations" / f"{id}.json", transcript(id, rows, said))
     write(INPUTS / "captions" / "small.srt", CAPTIONS)
     (INPUTS / "media").mkdir(exist_ok=True)
-    draw_video(INPUTS / "media" / "small.mp4")
+    draw_video(INPUTS / "media" / "small.mp4", steady_light=True)
     (INPUTS / "media" / "broken.mp4").write_text("this is no video")
     lines = ["id,video,captions,features,title,task,duration"]
     for id, (rows, _, _) in made.items():

@@ -47,7 +47,7 @@ def test_a_skipped_line_is_found():
     assert state.skipped == (2,)
 
 
-def test_a_repeat_is_found():
+def test_a_line_that_is_done_again_is_followed_back():
     recipe = follow(shown([0, 1, None, 0]))
     assert recipe.state(18).line is None
     assert recipe.state().line == 0

@@ -102,7 +102,7 @@ def test_a_folder_whose_time_never_changes_is_read_again_after_a_while(folder, c
     assert "d.json" in files.files()
 
 
-def test_what_is_gone_is_gone(folder, clock):
+def test_deleted_records_are_no_longer_listed(folder, clock):
     files = settled(folder, clock)
     (folder / "a.json").unlink()
     (folder / "more" / "c.json").unlink()

@@ -201,12 +201,17 @@ def test_a_step_is_revised_once_and_then_stays(session, monkeypatch):
 
     monkeypatch.setattr("stepline.live.spoken_steps.write_steps", write)
     for _ in range(3):
-        live._spoken.update("en")
+        write_again(live)
     assert [(event.event, event.text) for event in told] == [
         ("step_said", "cut it"),
         ("revised", "cut it and stir"),
     ]
     assert live.log.steps["1"].step.text == "cut it and stir"
+
+
+def write_again(live):
+    """Have the steps of what was said so far written again."""
+    live._spoken.update("en")
 
 
 def test_a_step_that_is_written_no_more_is_taken_back(session, monkeypatch, tmp_path):
@@ -217,8 +222,8 @@ def test_a_step_that_is_written_no_more_is_taken_back(session, monkeypatch, tmp_
         "stepline.live.spoken_steps.write_steps",
         lambda *_: type("Written", (), {"steps": steps.pop(0)}),
     )
-    live._spoken.update("en")
-    live._spoken.update("en")
+    write_again(live)
+    write_again(live)
     assert kinds(told) == ["step_said", "revised"]
     assert live.log.steps["1"].withdrawn
 
@@ -491,7 +496,7 @@ def test_stop_ends_a_run_with_all_it_knows(small_video, tmp_path, plain_settings
     assert told[-1].reason == "stopped"
 
 
-def test_signs_come_from_a_queue(small_video, tmp_path, plain_settings):
+def test_done_signals_come_from_a_queue(small_video, tmp_path, plain_settings):
     seen = []
     run(LiveJob(str(small_video), tmp_path, speed=1000), plain_settings, begin_signals=seen.append)
     assert isinstance(seen[0], queue.SimpleQueue)

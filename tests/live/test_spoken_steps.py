@@ -20,6 +20,11 @@ def transcript_of(count):
     return Transcript(sentences=tuple(sentences))
 
 
+def step_probabilities(spoken, transcript, language):
+    """What is known of each sentence of a transcript so far."""
+    return spoken._read_step_probabilities(transcript, language)
+
+
 class CountingReader:
     """Says of each sentence how often it was asked for anything, and how many it was given."""
 
@@ -36,7 +41,7 @@ def test_settled_sentences_are_not_read_again(monkeypatch):
     monkeypatch.setattr(READER, reader)
     spoken = SpokenSteps(SimpleNamespace(), print, StepsSettings(), ["a line"])
     for count in range(1, 61):
-        row = spoken._read_step_probabilities(transcript_of(count), "en")
+        row = step_probabilities(spoken, transcript_of(count), "en")
         assert len(row) == count
     assert max(reader.sizes) <= CONTEXT_SENTENCES + OPEN_SENTENCES
     # sentence 10 was read last when OPEN_SENTENCES sentences, itself among them, were open
@@ -48,7 +53,7 @@ def test_all_sentences_of_a_run_that_is_resumed_are_read(monkeypatch):
     reader = CountingReader()
     monkeypatch.setattr(READER, reader)
     spoken = SpokenSteps(SimpleNamespace(), print, StepsSettings(), ["a line"])
-    assert len(spoken._read_step_probabilities(transcript_of(50), "en")) == 50
+    assert len(step_probabilities(spoken, transcript_of(50), "en")) == 50
     assert reader.sizes == [50]
 
 
@@ -58,11 +63,11 @@ def test_a_sentence_that_comes_late_is_read(monkeypatch):
     spoken = SpokenSteps(SimpleNamespace(), print, StepsSettings(), ["a line"])
     whole = transcript_of(40)
     without = Transcript(sentences=whole.sentences[:20] + whole.sentences[21:])
-    spoken._read_step_probabilities(without, "en")
-    assert spoken._read_step_probabilities(whole, "en")[20] == 2
+    step_probabilities(spoken, without, "en")
+    assert step_probabilities(spoken, whole, "en")[20] == 2
 
 
 def test_nothing_is_known_where_the_scorer_cannot_read_the_language(monkeypatch):
     monkeypatch.setattr(READER, lambda *_: None)
     spoken = SpokenSteps(SimpleNamespace(), print, StepsSettings(), ["a line"])
-    assert spoken._read_step_probabilities(transcript_of(3), "de") is None
+    assert step_probabilities(spoken, transcript_of(3), "de") is None

@@ -6,6 +6,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from forget import forget_decoder_remarks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_videos import make_video, tone
@@ -18,7 +19,6 @@ from stepline.media import (
     MediaSettings,
     cut_clip,
     frames_at,
-    opening,
     probe,
     read_frames,
     read_sound,
@@ -254,11 +254,11 @@ def test_damage_is_an_error_in_one_line_or_a_readable_part(
 @pytest.fixture
 def told(caplog):
     """What was said of the decoder, of which each reason is told once in a process."""
-    opening._tell_software.cache_clear()
+    forget_decoder_remarks()
     yield lambda: [
         record.getMessage() for record in caplog.records if "media.decoder" in record.getMessage()
     ]
-    opening._tell_software.cache_clear()
+    forget_decoder_remarks()
     device.set_device()
 
 

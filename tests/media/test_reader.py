@@ -265,7 +265,7 @@ def test_they_are_the_frames_that_the_reader_gives(clips: Path) -> None:
     assert set(read) == {2.0, 6.0, 10.0, 14.0, 18.0, 22.0, 26.0, 30.0}
 
 
-def test_width_is_kept(video: Path) -> None:
+def test_a_frame_has_the_width_that_is_asked_for(video: Path) -> None:
     (frame,) = frames_at(video, [1.0], width=32)
     assert frame is not None
     assert frame.image.shape == (24, 32, 3)

@@ -147,7 +147,7 @@ def test_no_text_gives_no_row():
         (video(9), vectors(2), [Span(0.0, 1.0)], "1 times for 2 texts"),
     ],
 )
-def test_what_does_not_fit_is_named(features, texts, said, reason):
+def test_texts_of_a_wrong_shape_are_refused_with_the_reason(features, texts, said, reason):
     with pytest.raises(ShapeError, match=reason):
         score_texts(network(), features, texts, said_spans=said)
 
@@ -292,7 +292,7 @@ def test_chances_stay_chances():
         np.testing.assert_allclose(rows.sum(axis=1), 1.0)
 
 
-def test_sums_stop_at_the_ends():
+def test_window_sums_end_where_the_video_ends():
     assert window_sums(np.array([[1.0, 2.0, 3.0, 4.0]]), 3).tolist() == [[3.0, 6.0, 9.0, 7.0]]
     assert window_sums(np.array([[1.0, 2.0]]), 8).tolist() == [[3.0, 3.0]]
 
@@ -314,7 +314,7 @@ def test_no_text_and_one_text_are_fine():
         (np.zeros((2, 3)), np.zeros(2), np.full((2, 2), 2.0), "before holds chances outside"),
     ],
 )
-def test_what_does_not_fit_is_named_order(scores, shown, before, reason):
+def test_scores_of_a_wrong_shape_are_refused_with_the_reason(scores, shown, before, reason):
     with pytest.raises(ShapeError, match=reason):
         posterior(scores, shown, before=before)
 

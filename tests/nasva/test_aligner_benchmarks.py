@@ -314,7 +314,9 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
     assert 0.35 < np.mean(scores) < 0.65  # half of an article's lines are shown
 
 
-def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
+def test_predict_refuses_networks_features_and_references_that_do_not_match(
+    stepline, world, trained, tmp_path
+):
     narrow, reference = tmp_path / "narrow.safetensors", world / "htm_align.json"
     write_aligner(Aligner(tiny()), narrow)
     (tmp_path / "empty").mkdir()

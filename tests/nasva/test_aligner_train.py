@@ -104,7 +104,7 @@ def log(folder):
     return [json.loads(line) for line in (folder / LOG_FILE).read_text().splitlines()]
 
 
-def test_it_overfits_one_batch(tmp_path, stepline):
+def test_an_aligner_overfits_one_batch(tmp_path, stepline):
     stores = write_stores(tmp_path / "stores", 2)
     settings = ("epochs=150", "batch=4", "learning_rate=3e-3", "save_every=1000")
     drop = ("--set", "model.dropout=0.0", "--set", "loss.shuffled=0.0")
@@ -115,7 +115,7 @@ def test_it_overfits_one_batch(tmp_path, stepline):
     assert recall(read_aligner(tmp_path / "run" / "aligner.safetensors"), stores) == 1.0
 
 
-def test_it_learns_under_bf16(tmp_path, stores, stepline):
+def test_an_aligner_learns_in_bf16_and_is_stored_in_float32(tmp_path, stores, stepline):
     settings = ("epochs=25", "batch=8", "learning_rate=3e-3", "bf16=true")
     assert stepline(*command(stores, tmp_path, *settings)).exit_code == 0
     losses = [line["loss"] for line in log(tmp_path)]
@@ -438,10 +438,10 @@ def one_of_two(rank, port, arguments):
             raise Stopped
         return step(*given, **named)
 
-    loop._step = stopped
-    with pytest.raises(Stopped):
-        run(arguments)
-    loop._step = step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, step.__name__, stopped)
+        with pytest.raises(Stopped):
+            run(arguments)
     run(arguments)
 
 

@@ -68,7 +68,7 @@ def both(files, run):
     return [run(files / name) for name in ("released.pth", "ours.safetensors")]
 
 
-def test_every_reader_takes_it(files, tmp_path):
+def test_the_released_network_is_loaded_as_its_copy_in_our_format(files, tmp_path):
     loaded, ours = both(files, load_aligner)
     assert loaded.aligner.settings == ours.aligner.settings == tiny(**RELEASED)
     assert not loaded.aligner.training
@@ -80,7 +80,7 @@ def test_every_reader_takes_it(files, tmp_path):
     assert read_aligner(tmp_path / "epoch-12").settings == ours.aligner.settings
 
 
-def test_predict_takes_it(stepline, files, tmp_path):
+def test_predict_answers_alike_with_the_released_network_and_its_copy(stepline, files, tmp_path):
     def run(path):
         given = (
             "--features",
@@ -116,7 +116,7 @@ def test_predict_takes_it(stepline, files, tmp_path):
     )
 
 
-def test_ground_takes_it(stepline, files):
+def test_ground_answers_alike_with_the_released_network_and_its_copy(stepline, files):
     def run(path):
         given = ("--texts", files / "lines.txt", "--text-features", files / "texts" / "one.pth")
         result = stepline(

@@ -86,7 +86,7 @@ def test_every_rule_keeps_the_second_in_the_span(rule, rate, end):
     )
 
 
-def test_spans_follow_the_rule():
+def test_a_span_begins_is_centred_or_grows_at_the_best_second():
     at = np.zeros((1, 40))
     at[0, 18:23] = 0.1, 0.2, 0.4, 0.2, 0.1
     by = {

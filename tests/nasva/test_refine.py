@@ -173,16 +173,19 @@ def test_evaluation_videos_are_in_no_round(dataset, tmp_path):
     assert {one["video"] for one in told if one["reason"] == "it is excluded"} == set(barred)
 
 
+def said_spans(record, seconds, settings=None):
+    """Where each step of a record is said, in a video of so many seconds."""
+    reader = _VideoReader(None, None, settings or RefineRunSettings())
+    return reader._said(record, seconds)
+
+
 def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
     steps = (
         Step(id="1", text="Boil", spans=(Span(3.0, 5.0), Span(8.0, 9.0))),
         Step(id="2", text="Stir"),
     )
     record = Record(id="a", video=Video(id="a"), steps=steps)
-    assert _VideoReader(None, None, RefineRunSettings())._said(record, 12.0) == (
-        Span(3.0, 5.0),
-        None,
-    )
+    assert said_spans(record, 12.0) == (Span(3.0, 5.0), None)
 
 
 def test_the_place_that_a_record_shows_a_step_at_is_the_span_around_its_best_second():
@@ -198,8 +201,8 @@ def test_such_a_dataset_has_no_narration_to_be_like():
     record = Record(
         id="v", video=Video(id="v"), steps=(Step(id="0", text="cut it", spans=(Span(2.0, 4.0),)),)
     )
-    reader = _VideoReader(None, None, RefineRunSettings(said="likeness"))
-    assert reader._said(record, 10.0) == (Span(2.0, 4.0),)
+    settings = RefineRunSettings(said="likeness")
+    assert said_spans(record, 10.0, settings) == (Span(2.0, 4.0),)
 
 
 def test_steps_without_a_place_are_linked_to_the_narration():
@@ -212,12 +215,9 @@ def test_steps_without_a_place_are_linked_to_the_narration():
         transcript=Transcript(sentences=sentences),
         steps=steps,
     )
-    said = _VideoReader(None, None, RefineRunSettings())._said(record, 12.0)
+    said = said_spans(record, 12.0)
     assert said == (Span(8.0, 9.0), Span(2.0, 4.0))
-    assert _VideoReader(None, None, RefineRunSettings())._said(record, 5.0) == (
-        None,
-        Span(2.0, 4.0),
-    )
+    assert said_spans(record, 5.0) == (None, Span(2.0, 4.0))
 
 
 def test_the_line_model_links_steps_in_their_order_where_it_is_asked_for():
@@ -238,8 +238,8 @@ def test_the_line_model_links_steps_in_their_order_where_it_is_asked_for():
         steps=(Step(id="1", text="Chop the onion"), Step(id="2", text="Boil the rice")),
     )
     settings = RefineRunSettings(coarse=CoarseSettings(matching="line-model"))
-    by_likeness = _VideoReader(None, None, RefineRunSettings())._said(record, 16.0)
-    in_order = _VideoReader(None, None, settings)._said(record, 16.0)
+    by_likeness = said_spans(record, 16.0)
+    in_order = said_spans(record, 16.0, settings)
     assert by_likeness == (Span(8.0, 11.0), Span(0.0, 3.0))
     assert in_order == (Span(8.0, 11.0), Span(12.0, 15.0))
 

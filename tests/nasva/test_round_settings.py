@@ -45,7 +45,7 @@ def test_the_rounds_of_table_9_can_be_typed():
     ]
 
 
-def test_a_file_says_the_same(tmp_path):
+def test_rounds_of_a_settings_file_are_those_of_the_options(tmp_path):
     file = tmp_path / "table_9.toml"
     file.write_text(
         "[rounds]\nrounds = 3\n"

@@ -31,22 +31,22 @@ class Elements(HTMLParser):
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
-        self.found, self._open = [], []
+        self.found, self.open_tags = [], []
 
     def handle_starttag(self, tag, attrs):
         element = {"tag": tag, "text": "", **dict(attrs)}
         self.found.append(element)
         if tag not in self.VOID:
-            self._open.append(element)
+            self.open_tags.append(element)
 
     def handle_startendtag(self, tag, attrs):
         self.found.append({"tag": tag, "text": "", **dict(attrs)})
 
     def handle_endtag(self, tag):
-        assert self._open.pop()["tag"] == tag
+        assert self.open_tags.pop()["tag"] == tag
 
     def handle_data(self, data):
-        for element in self._open:
+        for element in self.open_tags:
             element["text"] += data
 
     def all(self, tag, class_=""):
@@ -61,7 +61,7 @@ def read_page(text):
     elements = Elements()
     elements.feed(text)
     elements.close()
-    assert elements._open == []
+    assert elements.open_tags == []
     return elements
 
 

@@ -278,7 +278,7 @@ def test_a_name_that_is_not_utf8_is_one_line_and_the_rest_goes_on(
     shutil.copy(os.fsencode(small_video), folder + b"/good.mp4")
     lines = tmp_path / "lines.txt"
     lines.write_text("move the square\n")
-    common = ("--texts", lines, "--backbone", "none", "--out", tmp_path / "out")
+    common = ("--texts", lines, "--backbone", "none", "--jobs", "1", "--out", tmp_path / "out")
     result = stepline("steps", tmp_path / "videos", *common)
     assert result.exit_code == 1
     assert "its name is not UTF-8" in result.stderr
@@ -336,15 +336,6 @@ def test_the_json_of_several_videos_is_a_line_each(small_video, tmp_path, stepli
     lines.write_text("move the square\n")
     for name in ("a.mp4", "b.mp4"):
         shutil.copy(small_video, tmp_path / name)
-    result = stepline(
-        "steps",
-        tmp_path,
-        "--texts",
-        lines,
-        "--backbone",
-        "none",
-        "--out",
-        tmp_path / "out",
-        "--json",
-    )
+    options = ("--texts", lines, "--backbone", "none", "--jobs", "1", "--json")
+    result = stepline("steps", tmp_path, *options, "--out", tmp_path / "out")
     assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["a", "b"]

@@ -142,7 +142,8 @@ def test_a_folder_mixes_videos_and_captions(small_video, tmp_path, stepline):
     folder.mkdir()
     shutil.copy(small_video, folder / "film.mp4")
     write_captions(folder, ".srt")
-    result = stepline("steps", folder, "--out", tmp_path / "out", "--backbone", "none")
+    options = ("--backbone", "none", "--jobs", "1")
+    result = stepline("steps", folder, "--out", tmp_path / "out", *options)
     assert result.exit_code == 0, result.stderr
     assert "2 of 2 videos done" in result.stderr
     assert CAPTIONS_ALONE not in read_record(tmp_path / "out" / "film.json").warnings

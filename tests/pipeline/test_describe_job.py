@@ -188,7 +188,9 @@ def test_several_sources_are_told_one_after_another(stepline, network, silent, t
     assert read_record(tmp_path / "out" / "ready.json").video.duration == 20.0
 
 
-def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, tmp_path):
+def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one_line(
+    stepline, network, silent, small_video, tmp_path
+):
     other = tmp_path / "other.safetensors"
     words = train_vocabulary(["cut"], VocabularySettings(size=300))
     write_model(ProcX(SIZES, len(words)), words, other, TrainingFeatures("s3d", unit=True))
@@ -244,16 +246,9 @@ def test_several_videos_share_one_network_which_is_read_and_hashed_once(
     monkeypatch.setattr(checkpoint, "load_model", lambda path: loads.append(path) or load(path))
     for name in ("a.mp4", "b.mp4"):
         (tmp_path / name).write_bytes(silent.read_bytes())
-    job = (
-        "steps",
-        tmp_path / "a.mp4",
-        tmp_path / "b.mp4",
-        "--describe",
-        network,
-        "--format",
-        "json",
-    )
-    made = stepline(*job, "--out", tmp_path / "out")
+    videos = (tmp_path / "a.mp4", tmp_path / "b.mp4")
+    options = ("--describe", network, "--format", "json", "--jobs", "1")
+    made = stepline("steps", *videos, *options, "--out", tmp_path / "out")
     assert made.exit_code == 0, made.stderr
     digests = [
         read_record(tmp_path / "out" / f"{name}.json").settings["inputs"]["describer"]

@@ -59,7 +59,8 @@ def test_what_is_not_kept_is_gone_and_no_page_names_it(server, captions_file, tm
 def test_one_link_that_fails_ends_no_other(server, captions_file, tmp_path, stepline):
     urls = (f"{server.url}/none.mp4", f"{server.url}/small.mp4")
     server.pages["/none.mp4"] = b"no video"
-    found = stepline("steps", *urls, "--backbone", "none", *PRIVATE, "--out", tmp_path)
+    options = ("--backbone", "none", "--jobs", "1", *PRIVATE)
+    found = stepline("steps", *urls, *options, "--out", tmp_path)
     assert found.exit_code == 1
     assert "1 of 2 videos done, 1 failed" in found.stderr
     assert "none.mp4: not a video that can be read" in found.stderr

@@ -124,7 +124,8 @@ def test_captions_typed_on_a_silent_screen_become_steps(tmp_path):
 
 
 def test_a_film_has_neither_setting_nor_report_nor_target(tmp_path, captions_file):
-    record = run(draw_video(tmp_path / "film.mp4"), captions_file)
+    film = draw_video(tmp_path / "film.mp4", steady_light=True)  # as still as a screen
+    record = run(film, captions_file)
     assert "screen" not in record.models
     assert "screen" not in record.settings["vision"]
     assert "target" not in json.dumps(json.loads(to_json(record))["steps"])

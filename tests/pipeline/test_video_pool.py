@@ -94,12 +94,16 @@ def test_chapters_that_are_left_out_say_why(films, tmp_path, stepline):
     assert f"a: {reason}" in stepline(*several, "--format", "chapters").stderr.splitlines()
 
 
-def test_verbose_prints_the_table_of_each_video(films, tmp_path):
+def test_verbose_prints_the_table_of_each_video_and_the_time_of_each_line(films, tmp_path):
     command = [sys.executable, "-m", "stepline", "-v"]
     command += map(str, job(films, tmp_path / "out", *BLIND, "--jobs", "1"))
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.stdout.count("Slice the lemons") == 3
     assert f"wrote {tmp_path}/out/a.json" in result.stderr
+    logged = [line for line in result.stderr.splitlines() if " I stepline" in line]
+    assert logged
+    for line in logged:
+        time.strptime(line.partition(" ")[0][:19], "%Y-%m-%dT%H:%M:%S")
 
 
 def test_the_log_is_json_where_it_is_asked_for(films, tmp_path):
@@ -112,18 +116,6 @@ def test_the_log_is_json_where_it_is_asked_for(films, tmp_path):
     logged = [row["message"] for row in rows if "logger" in row]
     # a worker's log names the video
     assert any(message.startswith(f"{films}/a.mp4: ") for message in logged)
-
-
-def test_log_lines_have_their_time(films, tmp_path):
-    (films / "bad.mp4").unlink()
-    command = [sys.executable, "-m", "stepline", "-v"]
-    command += map(str, job(films / "a.mp4", tmp_path / "out", *BLIND))
-    command[command.index("--texts") + 1] = str(tmp_path / "lines.txt")
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    logged = [line for line in result.stderr.splitlines() if " I stepline" in line]
-    assert logged
-    for line in logged:
-        time.strptime(line.partition(" ")[0][:19], "%Y-%m-%dT%H:%M:%S")
 
 
 def living_children():

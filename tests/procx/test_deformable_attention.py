@@ -114,7 +114,7 @@ def test_beyond_the_ends_zero_padding_fades_and_border_padding_stays():
     assert read(value, where, "border") == pytest.approx([10, 10, 10, 80, 80])
 
 
-def test_levels_are_read_apart():
+def test_each_level_of_attention_reads_its_own_rows():
     value = line(1.0, 2.0, 30.0)  # a level of two positions and one of one
     locations = torch.tensor([0.75, 0.5]).view(1, 1, 1, 2, 1)
     for weights, wanted in (([1.0, 0.0], 2.0), ([0.0, 1.0], 30.0)):
@@ -150,7 +150,7 @@ def test_a_point_in_padding_takes_part_in_the_softmax():
     assert mixed.item() == pytest.approx(0.75)  # exp(ln 3) of 3 + exp(0)
 
 
-def test_recorded_values_are_met(shared):
+def test_attention_over_time_gives_the_recorded_values(shared):
     case = json.loads((shared / "metric_cases" / "deform_attn_1d.json").read_text())
     value, locations = (
         torch.tensor(case[name]) for name in ("value[N,S,M,D]", "sampling_locations[N,Lq,M,L,P]")

@@ -55,7 +55,7 @@ def proposals(count=3, likelihood=None):
         ({"choose": "apart", "count": 2}, [1, 0]),
     ],
 )
-def test_the_settings_decide(settings, chosen):
+def test_the_settings_choose_which_proposals_stay(settings, chosen):
     assert select_proposals(proposals(), DescribeSettings(**settings)) == chosen
 
 

@@ -91,7 +91,7 @@ def test_a_video_without_rows_is_zeros_and_marked():
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(broken, told):
+def test_rows_and_boxes_of_a_wrong_shape_are_refused(broken, told):
     with pytest.raises(ShapeError, match=told):
         broken()
 
@@ -113,7 +113,7 @@ def test_a_half_rounds_down():
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 255, 256, 257, 1000])
-def test_it_agrees_with_scipy(length):
+def test_resized_rows_are_those_of_scipys_nearest_interpolation(length):
     from scipy.interpolate import interp1d
 
     values = np.arange(length, dtype=np.float32)

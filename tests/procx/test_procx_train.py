@@ -256,7 +256,7 @@ def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
     assert [row["video"] for row in omitted] == ["v1"]
 
 
-def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
+def test_train_procx_refuses_sources_that_do_not_match_in_one_line(tmp_path, stores, stepline):
     store, flat, swapped = stores
     words = train_vocabulary(["cut"], VocabularySettings(size=300))
     other = tmp_path / "other.safetensors"

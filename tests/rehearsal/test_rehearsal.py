@@ -290,14 +290,14 @@ def test_the_page_has_the_walk_of_every_paper():
 
 
 @pytest.mark.parametrize("paper", official_files.PAPERS)
-def test_the_walk_in_small(paper, tmp_path):
+def test_the_commands_of_a_paper_run_on_a_small_corpus(paper, tmp_path):
     walk(paper, tmp_path, whole=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("paper", official_files.PAPERS)
-def test_the_whole_walk(paper, tmp_path):
+def test_the_commands_of_a_paper_run_as_its_page_types_them(paper, tmp_path):
     walk(paper, tmp_path, whole=True)
 
 

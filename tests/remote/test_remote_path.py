@@ -5,6 +5,7 @@ import shutil
 import time
 
 import pytest
+from forget import forget_file_systems
 from s3_server import SECRET
 
 from stepline.errors import StoreError
@@ -168,13 +169,11 @@ def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(
 
 
 def test_missing_credentials_are_told_with_their_names(bucket, monkeypatch, tmp_path):
-    from stepline.remote import filesystems
-
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    filesystems._create.cache_clear()
+    forget_file_systems()
     with pytest.raises(StoreError, match="no credentials were found; set AWS_ACCESS_KEY_ID"):
         RemotePath("s3://bucket/a.bin", QUICK).read()
 
@@ -199,12 +198,10 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch)
 
 
 def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
-    from stepline.remote import filesystems
-
     def lacks(*arguments, **options):
         raise ImportError("Install s3fs to access S3")
 
-    filesystems._create.cache_clear()
+    forget_file_systems()
     monkeypatch.setattr("fsspec.filesystem", lacks)
     with pytest.raises(
         StoreError, match=r"s3:// needs the package s3fs; pip install 'stepline\[cloud\]'"

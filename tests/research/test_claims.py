@@ -120,7 +120,7 @@ def test_a_reversal_with_a_known_cause_says_so_and_no_other_verdict(results):
     assert "| cannot be told |" in line({**reversed_claim, "videos": ["wide"]}, ["S"])
 
 
-def test_verdicts_are_counted(results):
+def test_a_row_counts_the_verdicts_of_its_paper(results):
     lines = [
         line(UNMEASURED),
         "| P | a | +1 | +1 [0, 2] | +1 | **reproduces** | why | N |",

@@ -70,7 +70,7 @@ def recalls() -> dict[str, dict[str, float]]:
         ("abs_offset_p95", 28.8, 4.0),  # WhenAct: 28.8 s
     ],
 )
-def test_short_videos_are_like(
+def test_short_simulated_videos_have_the_statistics_of_real_ones(
     measured: dict[str, dict[str, float]], name: str, expected: float, tolerance: float
 ):
     assert measured["short"][name] == pytest.approx(expected, abs=tolerance)
@@ -92,7 +92,7 @@ def test_short_videos_are_like(
         ("abs_offset_p50", 4.5, 1.0),  # WhenAct
     ],
 )
-def test_long_videos_are_like(
+def test_long_simulated_videos_have_the_statistics_of_youcook2(
     measured: dict[str, dict[str, float]], name: str, expected: float, tolerance: float
 ):
     assert measured["youcook2"][name] == pytest.approx(expected, abs=tolerance)
@@ -132,7 +132,7 @@ def test_backbones_differ_in_what_they_see(recalls: dict[str, dict[str, float]])
         assert recalls["usual"][style] > recalls["dull"][style] + 0.05
 
 
-def test_difficulty_is_a_dial() -> None:
+def test_recall_falls_as_the_difficulty_rises() -> None:
     found = [
         zero_shot_recall(stream(0, SHORT.model_copy(update={"difficulty": dial}), count=60))[
             "recipe"

@@ -51,7 +51,9 @@ def page_file(tmp_path_factory, small_video):
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_the_page_can_be_used(page_file, tmp_path, width, dark):
+def test_the_page_of_shots_shows_its_pictures_and_links_to_their_seconds(
+    page_file, tmp_path, width, dark
+):
     browser = Browser(tmp_path / "profile")
     try:
         page = browser.open(page_file, width=width, dark=dark)

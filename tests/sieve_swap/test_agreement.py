@@ -116,7 +116,7 @@ def test_a_step_that_says_the_same_changes_nothing(said, step):
         ("without the lid on never stir", "Cook with the lid on, do not cover.", CHANGED_NEGATION),
     ],
 )
-def test_a_change_is_named(said, step, reason):
+def test_a_step_that_changes_what_is_said_is_refused_with_the_reason(said, step, reason):
     assert change(said, step) == reason
 
 

@@ -63,7 +63,7 @@ def test_text_is_never_markup(tmp_path):
     assert not {"script", "img"} & set(seen)
 
 
-def test_statistics_add_up():
+def test_statistics_of_parts_are_summed():
     parts = [
         Statistics(videos={"train": 2}, steps_a_video={"3": 2}, seconds=4.5),
         Statistics(videos={"train": 1, "it is too long": 1}, steps_a_video={"1": 1}, seconds=0.5),

@@ -16,7 +16,7 @@ import pytest
 from browser import CHROMIUM
 from http_client import ask
 from starlette.exceptions import HTTPException
-from studio_server import library, serving
+from studio_server import cookie_name, library, serving
 
 from stepline.errors import SettingsError
 from stepline.library.corrected_library import video_id
@@ -294,7 +294,7 @@ REQUESTS = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_hostile_request_is_answered(server, name):
     method, path, body, headers, answers = REQUESTS[name]
-    known = {"token": server.access.token, "cookie": server.access._cookie}
+    known = {"token": server.access.token, "cookie": cookie_name(server)}
 
     def filled(text):
         return (

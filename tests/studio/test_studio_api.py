@@ -35,6 +35,7 @@ def own(tmp_path, small_video):
 
 
 LEMONADE = video_id("v0.json")
+INDEX_AGE = "stepline.studio.api.INDEX_AGE_SECONDS"
 
 
 def change(base, by="ann", **fields):
@@ -228,7 +229,7 @@ def test_events_tell_of_corrections(own):
     line.close()
 
 
-def test_moments_are_found(server):
+def test_a_search_gives_the_text_second_and_link_of_a_moment(server):
     (first, *_) = server.read("/api/search?q=slice+lemons")["moments"]
     assert (first["text"], first["start"], first["link"]) in [
         ("Slice the lemons", 3.5, f"/video/{video_id(name)}#t=3.5")
@@ -236,14 +237,14 @@ def test_moments_are_found(server):
     ]
 
 
-def test_what_people_corrected_is_found_by_every_door(own, stepline):
+def test_what_people_corrected_is_found_by_every_door(own, stepline, monkeypatch):
     from stepline.library.mcp_server import LibraryTools
 
     assert "Grate the zest" not in [
         moment["text"] for moment in own.read("/api/search?q=zest")["moments"]
     ]
     own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Grate the zest"))
-    own.api._indexed = 0.0  # as if some seconds had gone by
+    monkeypatch.setattr(INDEX_AGE, -1.0)  # as if some seconds had gone by
     found = own.read("/api/search?q=zest")["moments"][0]
     assert (found["text"], found["file"]) == ("Grate the zest", "v0.json")
     shown = stepline("search", own.studio.library.folder, "zest", "--json")
@@ -273,7 +274,9 @@ def titles(server, query):
     return [card["title"] for card in server.read(f"/api/videos?{query}")["videos"]]
 
 
-def test_tags_and_metadata_filter_the_list_the_search_and_the_other_doors(two, stepline):
+def test_tags_and_metadata_filter_the_list_the_search_and_the_other_doors(
+    two, stepline, monkeypatch
+):
     from stepline.library.mcp_server import LibraryTools
 
     assert two.read("/api/search?q=pour&tag=safety")["moments"] == []
@@ -286,7 +289,7 @@ def test_tags_and_metadata_filter_the_list_the_search_and_the_other_doors(two, s
     for query in ("tag=safety&tag=x", "metadata=course:b2", "q=b2"):
         assert titles(two, query) == []
     assert two.read("/api/labels") == {"tags": {"Safety": 1}, "metadata": {"Course": 1}}
-    two.api._indexed = 0.0  # as if some seconds had gone by
+    monkeypatch.setattr(INDEX_AGE, -1.0)  # as if some seconds had gone by
     for query in ("q=pour&tag=SAFETY", "q=pour&metadata=Course:A1"):
         moments = two.read(f"/api/search?{query}")["moments"]
         assert {moment["file"] for moment in moments} == {"v1.json"}

@@ -6,7 +6,7 @@ import re
 import stat
 
 import pytest
-from studio_server import library, serving
+from studio_server import cookie_name, library, serving
 
 from stepline.errors import SettingsError
 from stepline.library.corrected_library import video_id
@@ -129,7 +129,8 @@ def test_a_key_outlives_a_restart_and_ends_when_it_is_revoked(tmp_path, small_vi
 def test_a_key_counts_in_the_header_alone_and_as_it_is(own, keys):
     secret = keys.add("shop", "admin")
     digest = keys.all()[0].digest
-    cookie = {"Cookie": f"{own.access._cookie}={secret}"}
+    name = cookie_name(own)
+    cookie = {"Cookie": f"{name}={secret}"}
     wrong = (
         {"Authorization": f"Basic {secret}"},
         {"Authorization": secret},
@@ -137,7 +138,7 @@ def test_a_key_counts_in_the_header_alone_and_as_it_is(own, keys):
         bearer(secret[:-1]),
         {"Authorization": None} | cookie,
         bearer(secret) | cookie,
-        bearer(secret) | {"Cookie": f"{own.access._cookie}=x"},
+        bearer(secret) | {"Cookie": f"{name}=x"},
     )
     for headers in wrong:
         assert own.ask("GET", "/api/videos", **headers)[0].status == 401, headers

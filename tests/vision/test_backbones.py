@@ -1,5 +1,6 @@
 """The contract that every row of BACKBONES keeps. A new backbone needs one row in MAKERS here."""
 
+import functools
 import subprocess
 import sys
 
@@ -53,8 +54,16 @@ def test_settings_and_commands_offer_exactly_the_backbones_of_the_table():
 SEEING = [name for name in BACKBONES if name != "precomputed"]
 
 
-def make(name, folder):
-    return load_backbone(MAKERS[name](folder))
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """Load a backbone, once for all tests: make(name)."""
+    return functools.cache(lambda name: load_backbone(MAKERS[name](tmp_path_factory.mktemp(name))))
+
+
+@pytest.fixture(scope="module")
+def noise_rows(make):
+    """The rows of NOISE by a backbone: noise_rows(name)."""
+    return functools.cache(lambda name: make(name).encode_images(NOISE))
 
 
 def test_every_backbone_is_under_contract():
@@ -62,8 +71,8 @@ def test_every_backbone_is_under_contract():
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_texts_become_unit_rows_alike_each_time(name, tmp_path):
-    backbone = make(name, tmp_path)
+def test_texts_become_unit_rows_alike_each_time(name, make):
+    backbone = make(name)
     rows = backbone.encode_texts(TEXTS)
     width = 512 if name == ROWS_ALONE else backbone.dim
     assert rows.shape == (len(TEXTS), width)
@@ -77,9 +86,11 @@ def test_texts_become_unit_rows_alike_each_time(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", SEEING)
-def test_pictures_become_rows_alike_each_time_of_unit_length_where_texts_are(name, tmp_path):
-    backbone = make(name, tmp_path)
-    rows = backbone.encode_images(NOISE)
+def test_pictures_become_rows_alike_each_time_of_unit_length_where_texts_are(
+    name, make, noise_rows
+):
+    backbone = make(name)
+    rows = noise_rows(name)
     assert rows.shape == (len(NOISE), backbone.dim)
     assert rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5) == (name != ROWS_ALONE)
@@ -87,17 +98,17 @@ def test_pictures_become_rows_alike_each_time_of_unit_length_where_texts_are(nam
 
 
 @pytest.mark.parametrize("name", SEEING)
-def test_batch_size_does_not_matter(name, tmp_path):
-    backbone = make(name, tmp_path)
+def test_batch_size_does_not_matter(name, make, noise_rows):
+    backbone = make(name)
     alone = np.concatenate(
         [backbone.encode_images(NOISE[row : row + 1]) for row in range(len(NOISE))]
     )
-    assert_allclose(alone, backbone.encode_images(NOISE), atol=1e-5)
+    assert_allclose(alone, noise_rows(name), atol=1e-5)
     assert backbone.encode_images(NOISE[:0]).shape == (0, backbone.dim)
 
 
-def test_ready_features_have_the_contract_of_features(tmp_path):
-    backbone = make("precomputed", tmp_path)
+def test_ready_features_have_the_contract_of_features(make):
+    backbone = make("precomputed")
     assert backbone.features("v").values.shape == (3, backbone.dim)
     with pytest.raises(ModelError):
         backbone.encode_images(NOISE)

@@ -82,7 +82,7 @@ def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
     assert len(asked) == report["requests"] == 2
 
 
-def test_the_request_is_held():
+def test_a_single_request_holds_evenly_spread_pictures():
     *_, asked = describe(words(*TEXTS), requests=1)
     (body,) = asked
     # evenly spread ones, for the requests allow no more

@@ -8,6 +8,7 @@ import av
 import pytest
 from llm_fakes import Answers, FakeServer
 from pydantic import ValidationError
+from small_video import draw_video
 
 from stepline.chat.pictures import with_pictures
 from stepline.records import Alignment, Step
@@ -83,9 +84,10 @@ def test_a_place_in_silence_is_described_from_its_clip():
     assert found.report["clips"]["pictures"] == 4
 
 
-def test_a_clip_holds_the_pictures_around_its_second_and_no_sound(small_video):
+def test_a_clip_holds_the_pictures_around_its_second_and_no_sound(tmp_path):
+    video = draw_video(tmp_path / "steady.mp4", steady_light=True)
     settings = VisionLanguageSettings(picture_size=64, **CLIPS)
-    read = question_pictures(small_video, settings, duration=16.0)
+    read = question_pictures(video, settings, duration=16.0)
     clips = read([5.0, 15.9])
     assert list(clips) == [5.0, 15.9]
     assert read([5.0]) == {5.0: clips[5.0]}  # the same bytes each time: answers are kept by them

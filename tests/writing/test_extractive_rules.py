@@ -153,7 +153,7 @@ def test_what_qualifies_an_action_stays_and_the_rest_goes(text: str, step: str) 
         ("Never mix bleach with ammonia.", "never mix bleach with ammonia"),
     ],
 )
-def test_a_warning_keeps_its_no(text: str, step: str) -> None:
+def test_a_warning_keeps_its_negation(text: str, step: str) -> None:
     assert steps_of(text) == [step]
 
 

@@ -164,7 +164,7 @@ def test_a_step_with_an_amount_of_its_own_takes_no_other():
         ("add half a cup of milk", "add half a cup of milk"),
     ],
 )
-def test_halves_are_digits(said, read):
+def test_spoken_halves_become_digits(said, read):
     assert with_digits(said) == read
 
 

@@ -162,7 +162,7 @@ def test_no_word_stops_the_reading(odd):
 
 @given(st.lists(st.text(max_size=40), max_size=4))
 @settings(max_examples=40, deadline=None)
-def test_any_text_is_read(texts):
+def test_materials_of_any_text_have_a_name_and_their_sentences(texts):
     spoken = [text for text in texts if text.strip()]
     for thing in (*needed(*spoken).materials, *needed(*spoken).tools):
         assert thing.name.strip()

@@ -38,7 +38,7 @@ def test_a_numbered_list_is_read_without_its_decoration(reply: str) -> None:
 
 
 @pytest.mark.parametrize("reply", ["none", "None.", "NONE", "1. none", "(none)"])
-def test_none_is_an_empty_list(reply: str) -> None:
+def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
     assert read_reply(reply) == ParsedReply()
 
 

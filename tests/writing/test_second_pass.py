@@ -129,7 +129,7 @@ def test_it_is_asked_once_and_read_from_the_cache_then() -> None:
     assert len(first.steps) == 3
 
 
-def test_it_is_off_by_default() -> None:
+def test_the_second_pass_is_off_by_default() -> None:
     with FakeServer(Answers.says(LIST)) as server:
         write_steps(SPEECH, WritingSettings(writer="llm", llm={"base_url": server.url}))
         assert len(server.asked) == 1

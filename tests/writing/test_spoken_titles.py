@@ -55,6 +55,6 @@ def test_what_is_said_after_the_work_has_begun_is_no_title() -> None:
 
 @given(st.lists(st.text(max_size=40), max_size=4))
 @settings(max_examples=40, deadline=None)
-def test_any_text_is_read(texts: list[str]) -> None:
+def test_a_title_from_any_text_is_none_or_holds_a_word(texts: list[str]) -> None:
     title = title_of(*(text for text in texts if text.strip()))
     assert title is None or title.strip()

@@ -241,7 +241,7 @@ def test_which_rivals_follows_from_the_seed():
     assert mean(nce_loss(scores, ContrastSettings())) != first
 
 
-def test_one_clip_has_no_rival():
+def test_a_contrastive_loss_of_one_clip_is_refused():
     with pytest.raises(ShapeError, match="no rival"):
         nce_loss(torch.zeros(1, 1), ContrastSettings())
     with pytest.raises(ShapeError, match="B, B, P"):

@@ -164,7 +164,7 @@ def test_a_length_that_is_none_is_refused(text):
         read_length(text)
 
 
-def test_lengths_are_read():
+def test_a_length_is_read_as_a_clock_or_a_percentage():
     from stepline.cli.one_video import read_length
 
     assert read_length("1:30").target(500.0) == 90.0

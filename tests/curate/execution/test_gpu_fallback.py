@@ -3,10 +3,9 @@
 from contextlib import closing
 
 import pytest
-from fake_stages import STAGES, recipe, videos
+from fake_stages import STAGES, recipe, status_text, videos
 
 from stepline import device
-from stepline.cli.curate import _table
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.execution.messages import TaskRequest, WorkerSetup
 from stepline.curate.execution.worker import TaskRunner, try_stage
@@ -151,10 +150,10 @@ def test_status_counts_the_units_that_fell_back(tmp_path, monkeypatch):
         RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"})
     )
     assert run_status(out, STAGES).gpu_fallbacks == 0
-    assert "on the CPU" not in _table(run_status(out, STAGES))
+    assert "on the CPU" not in status_text(run_status(out, STAGES))
     with closing(RunLog(out)) as log:
         log.write("end", stage="read", cpu=1.0, gpu_fallbacks=1.0)
         log.write("end", stage="read", cpu=1.0, gpu_fallbacks=1.0)
     found = run_status(out, STAGES)
     assert found.gpu_fallbacks == 2
-    assert "2 units were done on the CPU" in _table(found)
+    assert "2 units were done on the CPU" in status_text(found)

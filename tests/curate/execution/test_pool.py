@@ -1,3 +1,5 @@
+from multiprocessing import Pipe
+
 import pytest
 from fake_stages import STAGES, recipe
 
@@ -20,13 +22,28 @@ REQUEST = TaskRequest(StageTask(VideoItem("a"), "read", "ab" * 32, {}))
 
 
 class FakeWorker:
-    """A worker as a pool sees it: what it had to do, and how often it was replaced."""
+    """A worker as a pool sees it: what it had to do, how often it was replaced, and what it says
+    next."""
 
-    def __init__(self, request_count, requests=(REQUEST,)):
+    def __init__(self, request_count, message, requests=(REQUEST,)):
         self.requests, self.request_count, self.seconds = list(requests), request_count, 1.0
         self.pid, self.is_free, self.given, self.has_gpu = 7, True, [], False
+        self.connection, self.other_end = Pipe()
+        self.message = message
+        self.other_end.send_bytes(b"a message")
 
     can_do = WorkerProcess.can_do
+
+    def receive(self):
+        self.connection.recv_bytes()
+        return self.message
+
+    def check_limits(self):
+        return None
+
+    def close(self):
+        self.connection.close()
+        self.other_end.close()
 
     def restart(self):
         self.requests, self.request_count = [], 0
@@ -35,14 +52,29 @@ class FakeWorker:
         self.given += requests
 
 
+class FakePool(WorkerPool):
+    """A pool whose processes are not started: tests say which workers it has."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.size = 0
+
+    def outcomes_of(self, worker, monkeypatch):
+        """Take a worker in, and return what its message means."""
+        monkeypatch.setattr(f"{WorkerPool.__module__}.WorkerProcess", lambda *_: worker)
+        self.size += 1
+        self.free_workers(useful=self.size)
+        return self.wait(0)
+
+
 @pytest.fixture
-def pool(tmp_path):
-    """A pool whose processes are not started."""
-    made = WorkerPool(
-        WorkerSetup(recipe(), STAGES, str(tmp_path)), 1, RunLog(RemotePath(str(tmp_path))), tmp_path
-    )
-    yield made
-    made._run_log.close()
+def pool(tmp_path, monkeypatch):
+    run_log = RunLog(RemotePath(str(tmp_path)))
+    setup = WorkerSetup(recipe(), STAGES, str(tmp_path))
+    pool = FakePool(setup, 1 + OUTSIDE_KILLS, run_log, tmp_path)
+    yield pool
+    pool.close()
+    run_log.close()
 
 
 @pytest.mark.parametrize(
@@ -53,23 +85,25 @@ def pool(tmp_path):
         (WorkerDeath(-9, "memory"), "memory", "it took more than 1024 MiB of memory"),
     ],
 )
-def test_only_a_fresh_process_tells_that_a_video_is_to_blame(pool, death, kind, reason):
-    worker = FakeWorker(request_count=2)
-    assert pool._outcomes_of(worker, death) == []
-    pool._workers = [worker]
+def test_only_a_fresh_process_tells_that_a_video_is_to_blame(
+    pool, monkeypatch, death, kind, reason
+):
+    worker = FakeWorker(2, death)
+    assert pool.outcomes_of(worker, monkeypatch) == []
     pool.free_workers(useful=0)
     assert worker.given == [REQUEST]  # the fresh one gets it before anything else
-    (outcome,) = pool._outcomes_of(FakeWorker(request_count=1), death)
+    (outcome,) = pool.outcomes_of(FakeWorker(1, death), monkeypatch)
     assert outcome.failure == StageFailure("a", "read", kind, reason)
 
 
 @pytest.mark.parametrize("code", [-9, -15], ids=["kill", "a machine that goes down"])
-def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(pool, code):
-    (hang,) = pool._outcomes_of(FakeWorker(request_count=2), WorkerDeath(-9, "time"))
+def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(pool, monkeypatch, code):
+    (hang,) = pool.outcomes_of(FakeWorker(2, WorkerDeath(-9, "time")), monkeypatch)
     assert hang.failure.kind == "hang"
+    kill = WorkerDeath(code, None)
     for _ in range(OUTSIDE_KILLS - 1):
-        assert pool._outcomes_of(FakeWorker(request_count=1), WorkerDeath(code, None)) == []
-    (killed,) = pool._outcomes_of(FakeWorker(request_count=1), WorkerDeath(code, None))
+        assert pool.outcomes_of(FakeWorker(1, kill), monkeypatch) == []
+    (killed,) = pool.outcomes_of(FakeWorker(1, kill), monkeypatch)
     assert killed.failure.kind == "memory"
 
 
@@ -87,19 +121,25 @@ OTHER = TaskRequest(StageTask(VideoItem("b"), "read", "cd" * 32, {}))
     ],
     ids=["time", "memory", "crash", "kill", "told"],
 )
-def test_of_several_together_each_is_done_by_itself_before_one_is_blamed(pool, message):
-    assert pool._outcomes_of(FakeWorker(request_count=1, requests=(REQUEST, OTHER)), message) == []
-    worker = FakeWorker(request_count=5)
-    pool._workers = [worker]
+def test_of_several_together_each_is_done_by_itself_before_one_is_blamed(
+    pool, monkeypatch, message
+):
+    worker = FakeWorker(1, message, requests=(REQUEST, OTHER))
+    assert pool.outcomes_of(worker, monkeypatch) == []
+    worker.request_count = 5  # also of a worker that is not fresh
     for _ in range(2):
         pool.free_workers(useful=0)
     assert worker.given == [REQUEST, OTHER]
-    assert not pool._kills
+    # nor does it count among the kills of one
+    for _ in range(OUTSIDE_KILLS - 1):
+        kill = WorkerDeath(-9, None)
+        assert pool.outcomes_of(FakeWorker(1, kill), monkeypatch) == []
 
 
-def test_of_several_together_each_has_its_own_reply(pool):
-    together = FakeWorker(request_count=3, requests=(REQUEST, OTHER))
-    done, failed = pool._outcomes_of(together, [TaskReply("done"), TaskReply("error", "no sound")])
+def test_of_several_together_each_has_its_own_reply(pool, monkeypatch):
+    replies = [TaskReply("done"), TaskReply("error", "no sound")]
+    together = FakeWorker(3, replies, requests=(REQUEST, OTHER))
+    done, failed = pool.outcomes_of(together, monkeypatch)
     assert (done.request, done.failure) == (REQUEST, None)
     assert (failed.request, failed.failure) == (
         OTHER,

@@ -93,7 +93,7 @@ def test_a_verb_that_nobody_said_is_a_front_verb():
     assert verb == "toast"
 
 
-def test_what_forbids_is_kept():
+def test_a_negation_is_kept_in_a_warning():
     edits, _ = edits_of("Don't touch the grill.", "Do not touch the grill", kind="warning")
     assert edits[0] == "keep"
 
