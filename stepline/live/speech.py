@@ -423,9 +423,7 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
 
     # what the end of each prefix costs, the empty one's being where the pass begins
     _, last = word_seconds(committed[-1])
-    empty_end = np.array([last])
-    if len(words):
-        empty_end = times[:1, 0]
+    empty_end = times[:1, 0] if len(words) else [last]
     ends = np.concatenate([empty_end, times[:, 1]])  # (N + 1,)
     apart_at_end = np.abs(ends - last)
     cost = distance + apart_at_end
