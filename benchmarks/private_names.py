@@ -11,13 +11,17 @@ PRIVATE_USE = re.compile(r"[\s.]_[A-Za-z]")  # without which a file need not be 
 
 def is_private(name: str) -> bool:
     """Say whether a name is private; `__init__`, `_` and IPython's `_repr_html_` are not."""
-    return name.startswith("_") and not name.startswith("__") and not name.endswith("_")
+    if name.startswith("__") or name.endswith("_"):
+        return False
+    return name.startswith("_")
 
 
 def private_names(source: SourceFile) -> set[str]:
     """Return the private names that a file of the package defines: functions, classes, variables
     of the module, and attributes."""
-    names = {node.name for node in source.definitions}
+    names = set()
+    for definition in source.definitions:
+        names.add(definition.name)
     for statement in top_level(source.tree.body):
         names.update(bound_names(statement))
     for node in source.nodes:
@@ -36,9 +40,19 @@ def private_accesses(source: SourceFile, names: set[str]) -> list[str]:
         if isinstance(node, ast.Attribute) and node.attr in names:
             owner = ast.unparse(node.value)
             if owner not in OWN_OBJECTS:
-                places.append(source.at(node, f"{owner}.{node.attr}"))
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stepline"):
-            for alias in node.names:
-                if is_private(alias.name):
-                    places.append(source.at(node, f"{node.module}.{alias.name}"))
+                place = source.at(node, f"{owner}.{node.attr}")
+                places.append(place)
+        elif isinstance(node, ast.ImportFrom):
+            places += _private_imports(source, node)
+    return places
+
+
+def _private_imports(source: SourceFile, node: ast.ImportFrom) -> list[str]:
+    module = node.module or ""
+    places = []
+    if module.startswith("stepline"):
+        for alias in node.names:
+            if is_private(alias.name):
+                place = source.at(node, f"{module}.{alias.name}")
+                places.append(place)
     return places
