@@ -486,18 +486,15 @@ def _rows(span: Span, rate: float, count: int) -> slice:
     first = math.floor(span.start * rate + 1e-6)
     last = math.ceil(span.end * rate - 1e-6)
     start = min(count, first)
-    stop = min(count, max(start, last))
-    return slice(start, stop)
+    return slice(start, min(count, max(start, last)))
 
 
 def _runs(row: Matrix, floor: float, rate: float) -> list[Span]:
-    is_high = (row >= floor).astype(np.int8)
-    padded = np.concatenate(([0], is_high, [0]))
+    padded = np.concatenate(([0], (row >= floor).astype(np.int8), [0]))
     edges = np.flatnonzero(np.diff(padded))
     # A run begins at every other edge, and ends at the next one.
     runs = []
     for start, stop in zip(edges[::2], edges[1::2], strict=True):
-        best = float(row[start:stop].max())
-        runs.append((-best, int(start), int(stop)))
+        runs.append((-float(row[start:stop].max()), int(start), int(stop)))
     runs.sort()
     return [Span(start / rate, stop / rate) for _, start, stop in runs]

@@ -281,16 +281,14 @@ def interpret(stream: IO[bytes]) -> Any:
             stack.append(_storage(*stack.pop()))
         elif name == "REDUCE":
             arguments = stack.pop()
-            callable_name = stack.pop()
-            stack.append(_put_together(callable_name, arguments))
+            stack.append(_put_together(stack.pop(), arguments))
         elif name == "BUILD":  # a state dict's `_metadata`: versions of its modules, of no use here
             stack.pop()
         elif name == "STOP":
             return stack.pop()
-        elif name == "GLOBAL":
-            raise ValueError(f"holds {value}, which no state dict has")
         elif name not in ("PROTO", "FRAME"):
-            raise ValueError(f"holds {name}, which no state dict has")
+            wrong = value if name == "GLOBAL" else name
+            raise ValueError(f"holds {wrong}, which no state dict has")
     raise ValueError("a pickle without an end")
 
 

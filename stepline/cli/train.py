@@ -494,8 +494,7 @@ def train_summarizer(
     scores = asdict(trained.scores)
     numbers = []
     for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho")):
-        number = "–" if scores[key] is None else f"{scores[key]:.3f}"
-        numbers.append(f"{name} {number}")
-    count = trained.scores.videos
-    print_message(f"{trained.videos} videos; on {count} withheld: {', '.join(numbers)}")
+        numbers.append(f"{name} –" if scores[key] is None else f"{name} {scores[key]:.3f}")
+    withheld = f"on {trained.scores.videos} withheld: {', '.join(numbers)}"
+    print_message(f"{trained.videos} videos; {withheld}")
     print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)

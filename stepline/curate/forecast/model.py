@@ -94,7 +94,7 @@ def forecast(
     """Return the forecast for N videos.
 
     sizes: (n,) of the sampled items, in the order of the costs; all_sizes: (N,). workers: of this
-    machine or cluster, each of which loads every model once. gpus: of a stage while it works.
+    machine or cluster, each loads every model once. gpus: of a stage while it works.
     """
     rng = np.random.default_rng(settings.seed)
     draws = resample(len(sizes), len(all_sizes), settings.draws, rng)
@@ -102,42 +102,31 @@ def forecast(
     def total(stage: StageCosts, quantity: str) -> Floats:
         return extrapolate_totals(stage.spent[quantity], sizes, all_sizes, draws)
 
-    # The stages of each video.
+    # The stages of each video, and those over all videos that these leave.
     video_stages: dict[str, Totals] = {}
-    requests = []
     for name, stage in costs.stages.items():
-        totals = {}
-        for quantity in COST_QUANTITIES:
-            totals[quantity] = total(stage, quantity)
-        video_stages[name] = totals
-        requests.append(total(stage, REQUEST_QUANTITY))
-
-    # The stages over all videos that the others leave.
+        video_stages[name] = {what: total(stage, what) for what in COST_QUANTITIES}
+    requests = [total(stage, REQUEST_QUANTITY) for stage in costs.stages.values()]
     remaining = _remaining_videos(costs, draws, len(all_sizes))
-    dataset_stages: dict[str, Totals] = {}
-    for name, runs in costs.dataset.items():
-        dataset_stages[name] = _dataset_totals(runs, remaining, rng)
+    dataset_stages = _dataset_stages(costs, remaining, rng)
 
     # All stages together, with the models that each worker loads.
     every_stage = {**video_stages, **dataset_stages}
     load = workers * (costs.start + _load(costs, "cpu"))
     cpu = _sum(every_stage, "cpu") + load
-    spent = _spent_cpu(costs)
-    if len(sizes) == len(all_sizes):  # no worker has models left to load
-        spent += load
+    has_loaded = len(sizes) == len(all_sizes)  # no worker has models left to load
+    spent = _spent_cpu(costs) + (load if has_loaded else 0.0)
     gpu = np.zeros(settings.draws) + _gpu_seconds(gpus or {}, every_stage)
     tokens = _sum(every_stage, "tokens")
     disk = _sum(every_stage, "bytes")
     money = _money(settings, cpu, gpu, tokens, disk)
 
     # Workers share the units and the gaps between them, but nothing else.
-    units = _units(costs) * len(all_sizes) / len(sizes)
-    shared = _sum(video_stages, "wall") + costs.gap * units
+    gaps = costs.gap * (_units(costs) * len(all_sizes) / len(sizes))
+    shared = _sum(video_stages, "wall") + gaps
     fixed = costs.lead + _load(costs, "wall")
     once = _sum(dataset_stages, "wall")
-    hours = {}
-    for count in sorted({workers, *settings.cores}):
-        hours[count] = _hours(fixed + shared / count + once)
+    worker_counts = sorted({workers, *settings.cores})
     return Forecast(
         videos=len(all_sizes),
         sampled=len(sizes),
@@ -145,7 +134,7 @@ def forecast(
         stages=_stages(costs, video_stages, dataset_stages),
         cpu_hours=_hours(cpu),
         cpu_left=_hours(np.maximum(0.0, cpu - spent)),
-        hours=hours,
+        hours={count: _hours(fixed + shared / count + once) for count in worker_counts},
         disk=_interval(disk),
         tokens=_interval(tokens),
         money=_interval(money),
@@ -155,6 +144,16 @@ def forecast(
 
 
 Totals: TypeAlias = Mapping[str, Floats]  # quantity -> (B,), the first being the sample's own
+
+
+def _dataset_stages(
+    costs: SampleCosts, remaining: Floats, rng: np.random.Generator
+) -> dict[str, Totals]:
+    """Return the totals of each stage over all videos. remaining: videos that other stages leave."""
+    stages: dict[str, Totals] = {}
+    for name, runs in costs.dataset.items():
+        stages[name] = _dataset_totals(runs, remaining, rng)
+    return stages
 
 
 def _sum(stages: Mapping[str, Totals], quantity: str) -> Floats:

@@ -209,8 +209,7 @@ def collect(
             left_out.append(_failure(record, kinds))
             continue
         sampler.add(record)
-        example = example_video(record, settings.example_steps)
-        examples.add(record.id, example)
+        examples.add(record.id, example_video(record, settings.example_steps))
         texts = [step.text for step in record.steps]
         videos.add(record.id, tuple(texts))
         _add_by_task(by_task, record, settings)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepline.curate.audit.sample import AuditSample, AuditText
 from stepline.curate.audit.verdicts import Verdict, annotator_agreements, audit_table
@@ -124,26 +124,6 @@ def render_page(
     examples: videos that are shown with some of their steps."""
     counts = findings.counts
     repeated = findings.repeated_steps
-
-    # The plots that not every dataset has.
-    task_map = findings.task_map
-    task_name = scatter_plot = cloud = task_bars = None
-    if task_map is not None:
-        task_name = task_map.task
-        label = "place of a step in its video"
-        svg = scatter(task_map.points, task_map.order, task_map.texts, label)
-        scatter_plot = _safe(svg)
-    if any(findings.keywords.values()):
-        cloud = _safe(word_cloud(findings.keywords))
-    if findings.tasks:
-        bars = []
-        for task in findings.tasks:
-            lengths = (float(task.in_documents), float(task.aligned))
-            bars.append((task.task, lengths))
-        svg = ranked_bars(bars, ("{:,.0f}", "{:,.0f}"))
-        task_bars = _safe(svg)
-
-    # The plots, tables and lists of every dataset.
     safe_histograms = []
     for title, svg, note in histograms(counts):
         safe_histograms.append((title, _safe(svg), note))
@@ -164,10 +144,7 @@ def render_page(
         audit=audit_table(findings.sample, verdicts),
         agreements=annotator_agreements(findings.sample, verdicts),
         histograms=safe_histograms,
-        cloud=cloud,
-        task=task_name,
-        task_map=scatter_plot,
-        tasks=task_bars,
+        **_plots_of_some(findings),
         repeated=repeated.texts[:MAX_ROWS],
         groups=repeated.groups[:MAX_ROWS],
         languages=counts.languages.most_common(MAX_ROWS),
@@ -181,6 +158,27 @@ def render_page(
         picture_link=picture_link,
         audit_texts=_safe(audit_json),
     )
+
+
+def _plots_of_some(findings: ReportFindings) -> dict[str, Any]:
+    """Return the plots that not every dataset has, None for one that this one has not."""
+    plots: dict[str, Any] = {"cloud": None, "task": None, "task_map": None, "tasks": None}
+    task_map = findings.task_map
+    if task_map is not None:
+        label = "place of a step in its video"
+        svg = scatter(task_map.points, task_map.order, task_map.texts, label)
+        plots["task"] = task_map.task
+        plots["task_map"] = _safe(svg)
+    if any(findings.keywords.values()):
+        plots["cloud"] = _safe(word_cloud(findings.keywords))
+    if findings.tasks:
+        bars = []
+        for task in findings.tasks:
+            lengths = (float(task.in_documents), float(task.aligned))
+            bars.append((task.task, lengths))
+        svg = ranked_bars(bars, ("{:,.0f}", "{:,.0f}"))
+        plots["tasks"] = _safe(svg)
+    return plots
 
 
 def _file(name: str) -> str:

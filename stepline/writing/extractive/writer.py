@@ -63,6 +63,7 @@ MAX_GAPS: Final = 2
 MIN_FURTHER_ACTION: Final = 0.5  # P that an action begins with a verb that the grammar passed over
 MIN_FURTHER_WORDS: Final = 3  # of its step
 MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
+NO_ACTION_REASON: Final = "tells a step, but no action was made out in its words"
 KIND_REASONS: Final = {
     "warning": "a warning",
     "option": "left to the viewer",
@@ -118,8 +119,7 @@ def write_extractive(
         if not is_likely:
             drafts = [draft for draft in drafts if draft.is_negated]
         elif not drafts:
-            reason = "tells a step, but no action was made out in its words"
-            dropped.append(Rejected(what="step", text=unit.text, reason=reason))
+            dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
 
         # those without a flaw, with names
         tokens = tokens_of_words(unit.words, docs[number])
@@ -128,18 +128,26 @@ def write_extractive(
             if flaw is not None:
                 dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
                 continue
-            step = namer.with_names(draft)
-            if step is None:
-                continue
-            names = namer.likely_names(number, draft.places)
-            listed = _listed(step)
-            is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
-            steps.append(SentenceStep(_step(step, unit), listed, is_sure, names))
+            step = _named_step(draft, unit, namer, chance)
+            if step is not None:
+                steps.append(step)
     joined = join_halves(steps, settings.detail)
     dropped += joined.refused
-    merged = merge_repeats(joined.steps)
-    folded = fold_by_meaning(merged)
+    folded = fold_by_meaning(merge_repeats(joined.steps))
     return WrittenSteps(number_steps(folded), tuple(dropped))
+
+
+def _named_step(
+    draft: DraftStep, unit: NarrationUnit, namer: StepNamer, chance: float
+) -> SentenceStep | None:
+    """Return a step with the names of its pronouns; None where only pronouns are left."""
+    step = namer.with_names(draft)
+    if step is None:
+        return None
+    names = namer.likely_names(draft.sentence, draft.places)
+    listed = _listed(step)
+    is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
+    return SentenceStep(_step(step, unit), listed, is_sure, names)
 
 
 def _flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
