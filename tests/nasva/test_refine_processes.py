@@ -119,8 +119,8 @@ def test_the_shares_of_two_processes_are_the_same_bits_as_the_whole():
         for k, one in enumerate(samples)
     ]
     size = {
-        "video_width": videos[0].read()[0].values.shape[1],
-        "text_width": videos[0].read()[1].shape[1],
+        "video_width": videos[0].read_inputs()[0].values.shape[1],
+        "text_width": videos[0].read_inputs()[1].shape[1],
     }
     network = Aligner(
         AlignerNetworkSettings(**size, width=16, heads=2, encoder_layers=1, decoder_layers=1)

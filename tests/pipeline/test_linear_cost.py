@@ -73,7 +73,7 @@ def test_one_endless_cue_is_left_out(tmp_path):
 def test_more_words_than_any_video_says_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "c.srt"
     path.write_text(srt(5))
-    monkeypatch.setattr("stepline.asr.captions.WORDS", 14)
+    monkeypatch.setattr("stepline.asr.captions.MAX_TRANSCRIPT_WORDS", 14)
     with pytest.raises(CaptionError, match="more than 14 words"):
         read_captions(path)
 
@@ -165,7 +165,7 @@ def test_logarithms_and_products_give_the_same_shares(monkeypatch):
 
 def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
     (tmp_path / "l.txt").write_text("cut\nstir\n")
-    monkeypatch.setattr("stepline.pipeline.batch.TEXTS", 1)
+    monkeypatch.setattr("stepline.pipeline.batch.MAX_TEXTS", 1)
     with pytest.raises(SettingsError, match="2 lines are more than 1"):
         read_texts(tmp_path / "l.txt")
     with pytest.raises(SettingsError, match="larger than 64 MiB"):
