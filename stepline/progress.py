@@ -5,7 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Event, get_ident
 from typing import TypeAlias, TypeVar, cast
 
 # the stage's name, the second reached, the duration
@@ -50,16 +50,24 @@ def with_progress(
 def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
     """Yield the items, of which another thread makes up to `count` ahead; what it raises is raised
     here."""
-    iterator, end = iter(items), object()
-    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
-        coming = deque(pool.submit(next, iterator, end) for _ in range(count))
-        try:
-            while (item := coming.popleft().result()) is not end:
-                coming.append(pool.submit(next, iterator, end))
-                yield cast(T, item)
-        finally:
-            for each in coming:
-                each.cancel()
+    iterator = iter(items)
+    end = object()
+    own_threads: list[int] = []
+
+    def note_thread() -> None:
+        own_threads.append(get_ident())
+
+    pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead", initializer=note_thread)
+    coming = deque(pool.submit(next, iterator, end) for _ in range(count))
+    try:
+        while (item := coming.popleft().result()) is not end:
+            coming.append(pool.submit(next, iterator, end))
+            yield cast(T, item)
+    finally:
+        # the garbage collector may end this in the thread that reads ahead, which cannot wait
+        # for itself
+        can_wait = get_ident() not in own_threads
+        pool.shutdown(wait=can_wait, cancel_futures=True)
 
 
 LARGE_BYTES = 1 << 27  # bytes; Whisper's largest arrays have 54 MB

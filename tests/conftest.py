@@ -29,6 +29,14 @@ hypothesis.settings.load_profile("untimed")
 os.environ["NO_GCE_CHECK"] = "true"
 
 
+@pytest.fixture(autouse=True)
+def log_level():
+    """A command with -v sets the level of the root logger; the next test must not see it."""
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
+
+
 def _refuse_faults(module, name, status_of):
     """Fail every test in which a command ends with the exit code of a fault of Stepline itself."""
     run = getattr(module, name)

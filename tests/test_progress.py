@@ -63,3 +63,23 @@ def test_items_of_no_more_use_are_not_made():
     count = len(made)
     assert count <= 4
     assert len(made) == count
+
+
+def test_it_may_be_ended_in_the_thread_that_reads_ahead():
+    suspended = Event()
+    ended = Event()
+    threads = []
+
+    def make():
+        yield 1
+        suspended.wait(30)
+        items.close()
+        threads.append(current_thread().name)
+        ended.set()
+        yield 2
+
+    items = read_ahead(make(), 1)
+    assert next(items) == 1
+    suspended.set()
+    assert ended.wait(30)
+    assert threads[0].startswith("read-ahead")
