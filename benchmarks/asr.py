@@ -273,10 +273,8 @@ def heard_again(
             for first, last in find_speech(
                 window.voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS
             ):
-                piece = _cut(
-                    window,
-                    (first // FRAME_SAMPLES, min(len(window.voice), -(-last // FRAME_SAMPLES))),
-                )
+                last_frame = min(len(window.voice), -(-last // FRAME_SAMPLES))
+                piece = _cut(window, (first // FRAME_SAMPLES, last_frame))
                 if not any(
                     len(w.text.strip()) > 3 and w.confidence < UNSURE
                     for w in _divide(heard, piece.start, piece.end)[1]

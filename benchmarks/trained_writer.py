@@ -26,61 +26,72 @@ from stepline.writing.training.marked import MarkedNarration, read_marked_narrat
 from stepline.writing.training.network import write_network
 from stepline.writing.training.train import TaggerTrainSettings, train_tagger
 
-RESAMPLES = 1000
-PERCENTILES = (2.5, 97.5)
+RESAMPLE_COUNT = 1000
+INTERVAL_PERCENTILES = (2.5, 97.5)
 
 
 def main() -> None:
     """Train a tagger per fold and print how well the folds are read."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("narration", type=Path)
-    options.add_argument("--also", type=Path, nargs="*", default=[], help="train on these as well")
-    options.add_argument("--folds", type=int, default=3)
-    options.add_argument("--epochs", type=int, default=3)
-    options.add_argument("--features", type=Path, help="keeps what the taggers read, as .npz")
-    chosen = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("narration", type=Path)
+    parser.add_argument("--also", type=Path, nargs="*", default=[], help="train on these as well")
+    parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--features", type=Path, help="keeps what the taggers read, as .npz")
+    options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    narrations = read_marked_narrations(chosen.narration)
+
+    # the narrations
+    narrations = read_marked_narrations(options.narration)
     others: list[MarkedNarration] = []
-    for folder in chosen.also:
+    for folder in options.also:
         others += read_marked_narrations(folder)
     groups = np.array([narration.group for narration in narrations])
-    settings = TaggerTrainSettings(epochs=chosen.epochs)
+    settings = TaggerTrainSettings(epochs=options.epochs)
+
+    # each fold by a tagger of the other folds
     fold_of_video = np.zeros(len(narrations), int)
     features: dict[int, np.ndarray] = {}
-    splits = GroupKFold(chosen.folds).split(groups, groups=groups)
+    splits = GroupKFold(options.folds).split(groups, groups=groups)
     for fold, (training, test) in enumerate(splits):
         fold_of_video[test] = fold
-        learned = others + [narrations[number] for number in training]
-        read = [narrations[number] for number in test]
-        for number, rows in zip(test, fold_features(learned, read, settings), strict=True):
-            features[number] = rows
-    videos = np.repeat(np.arange(len(narrations)), [len(features[n]) for n in range(len(features))])
+        training_narrations = others + [narrations[number] for number in training]
+        test_narrations = [narrations[number] for number in test]
+        fold_rows = fold_features(training_narrations, test_narrations, settings)
+        features.update(zip(test.tolist(), fold_rows, strict=True))
+
+    # all folds together
     rows = np.concatenate([features[number] for number in range(len(narrations))])
-    is_step = np.array([row.kind == "step" for n in narrations for row in n.sentences])
-    if chosen.features is not None:
-        np.savez(chosen.features, rows=rows, is_step=is_step, videos=videos, fold=fold_of_video)
-    alone = Reading("the tagger's step alone", rows[:, 0], is_step, videos, fold_of_video)
+    lengths = [len(features[number]) for number in range(len(narrations))]
+    videos = np.repeat(np.arange(len(narrations)), lengths)
+    sentences = [row for narration in narrations for row in narration.sentences]
+    is_step = np.array([sentence.kind == "step" for sentence in sentences])
+    if options.features is not None:
+        np.savez(options.features, rows=rows, is_step=is_step, videos=videos, fold=fold_of_video)
     calibrated = calibrated_probabilities(rows, is_step, fold_of_video[videos])
-    both = (alone, Reading("calibrated", calibrated, is_step, videos, fold_of_video))
-    print(json.dumps([reading.summary() for reading in both], indent=1))
+    summaries = []
+    for name, scores in (("the tagger's step alone", rows[:, 0]), ("calibrated", calibrated)):
+        reading = Reading(name, scores, is_step, videos, fold_of_video)
+        summaries.append(reading.summary())
+    print(json.dumps(summaries, indent=1))
 
 
 def fold_features(
-    learned: Sequence[MarkedNarration],
-    read: Sequence[MarkedNarration],
+    training_narrations: Sequence[MarkedNarration],
+    test_narrations: Sequence[MarkedNarration],
     settings: TaggerTrainSettings,
 ) -> list[np.ndarray]:
-    """Return the features of each narration that is read, by a tagger trained on the others."""
-    network, front_verbs = train_tagger(learned, settings)
+    """Return the features of each test narration, by a tagger trained on the others."""
+    network, front_verbs = train_tagger(training_narrations, settings)
     with TemporaryDirectory() as folder:
         path = Path(folder) / WEIGHTS_FILE
         write_network(network, {"front_verbs": list(front_verbs)}, path)
         tagger = NarrationTagger(path)
-        features = []
-        for narration in read:
-            texts = [sentence.text for sentence in narration.sentences]
-            features.append(score_features(tagger.read_sentences(texts), texts))
+    features = []
+    for narration in test_narrations:
+        texts = [sentence.text for sentence in narration.sentences]
+        readings = tagger.read_sentences(texts)
+        features.append(score_features(readings, texts))
     return features
 
 
@@ -117,32 +128,32 @@ class Reading:
 
     def summary(self) -> dict[str, object]:
         """Return AUC, the best F1, and F1 at the other folds' thresholds with its interval."""
-        chosen = np.zeros(len(self.scores), bool)
+        is_chosen = np.zeros(len(self.scores), bool)
         for fold in np.unique(self.fold_of_row):
             is_test = self.fold_of_row == fold
             _, threshold = best_f1(self.scores[~is_test], self.is_step[~is_test])
-            chosen[is_test] = self.scores[is_test] >= threshold
+            is_chosen[is_test] = self.scores[is_test] >= threshold
         best, _ = best_f1(self.scores, self.is_step)
-        low, high = self._interval(chosen)
+        low, high = self._interval(is_chosen)
         return {
             "score": self.name,
             "AUC": round(float(roc_auc_score(self.is_step, self.scores)), 3),
             "best F1": round(best, 3),
-            "F1": round(float(f1_score(self.is_step, chosen)), 3),
+            "F1": round(float(f1_score(self.is_step, is_chosen)), 3),
             "interval": [round(low, 3), round(high, 3)],
         }
 
-    def _interval(self, chosen: np.ndarray) -> tuple[float, float]:
+    def _interval(self, is_chosen: np.ndarray) -> tuple[float, float]:
         """Return the bounds of F1 over resampled videos."""
         count = int(self.videos.max()) + 1
-        hits = np.bincount(self.videos, chosen & self.is_step, count)
-        sizes = np.bincount(self.videos, chosen.astype(int) + self.is_step, count)
+        hits = np.bincount(self.videos, is_chosen & self.is_step, count)
+        sizes = np.bincount(self.videos, is_chosen.astype(int) + self.is_step, count)
         rng = np.random.default_rng(0)
         scores = []
-        for _ in range(RESAMPLES):
+        for _ in range(RESAMPLE_COUNT):
             sample = rng.integers(0, count, count)
             scores.append(2 * hits[sample].sum() / sizes[sample].sum())
-        low, high = np.percentile(scores, PERCENTILES)
+        low, high = np.percentile(scores, INTERVAL_PERCENTILES)
         return float(low), float(high)
 
 
