@@ -68,7 +68,7 @@ NEVER_ORDERS = word_set(
 QUESTION_WORDS = word_set("what how why who where which")
 SEQUENCE_WORDS = word_set(
     "then next now finally first second third lastly"
-)  # they tell an order of doing
+)  # they say an order of doing
 # After these a base form is not an order: it has a subject, an auxiliary, or is a noun.
 BINDING_WORDS = (
     SUBJECT_WORDS

@@ -1,6 +1,6 @@
 """What the work of a narration needs: materials with their amounts, and tools, each named once.
 
-sentences   only those that tell a step or say what is needed, by the tagger
+sentences   only those that describe a step or say what is needed, by the tagger
 mentions    what they name, by quantity and grammar (mentions)
 kinds       what is a material, what a tool, by its name (thing_kinds)
 merging     what is named again is one thing

@@ -23,7 +23,7 @@ from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-# It is in the place of a time among the words of a sentence. No word is like it.
+# It stands for a time among the words of a sentence. No word is like it.
 TIME_MARK: Final = "@"
 ABOUT_WORDS: Final = (
     r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"

@@ -114,7 +114,8 @@ def train_marks(
 def _speech(narration: MarkedNarration) -> _Speech:
     """Return the words of a narration and the mark after each.
 
-    Where a machine put the marks, those within a sentence are left out. Its end still has one.
+    Where a machine put the marks, those within a sentence are left out. The end of one
+    still has its mark.
     """
     words: list[str] = []
     marks: list[int] = []

@@ -1,8 +1,7 @@
 """Narrations marked by people, as the tagger learns from them: kind and step of each sentence.
 
 Three forms are read: a folder of texts (research/narrations), `narration.json.gz` (videos whose
-sentences are marked) and a folder of records. These are, for example, of videos corrected in
-Studio.
+sentences are marked) and a folder of records. Such records can be of videos corrected in Studio.
 """
 
 import gzip
