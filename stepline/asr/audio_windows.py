@@ -54,7 +54,7 @@ class WindowTranscript:
     """The words that a recogniser found in one window of sound, before any is doubted.
 
     words: in spoken order, times from the start of the video, each with the space before it.
-    log_probability: mean over its tokens, natural logarithm; None when nothing was read or the
+    log_probability: mean over its tokens, natural logarithm. None when nothing was read or the
     recogniser does not say.
     """
 
@@ -64,7 +64,7 @@ class WindowTranscript:
 
 
 class AudioWindower:
-    """Cuts a stream into windows; memory holds at most one window of sound, and what came just
+    """Cuts a stream into windows. Memory holds at most one window of sound, and what came just
     before it."""
 
     def __init__(self, settings: AsrSettings) -> None:
@@ -77,7 +77,7 @@ class AudioWindower:
         self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
-        """Yield the sound in windows; `resume` between two of them makes the next one start
+        """Yield the sound in windows. `resume` between two of them makes the next one start
         early."""
         for block in blocks:
             end = self._start + len(self._samples) / SAMPLE_RATE
@@ -101,7 +101,7 @@ class AudioWindower:
         yield from self._rest()
 
     def resume(self, second: float) -> float:
-        """Make the next window start at `second`, inside the last window; return where it really
+        """Make the next window start at `second`, inside the last window. Return where it really
         will.
 
         A quarter of the window is always left behind, so that the reading comes to an end. The last
@@ -139,7 +139,7 @@ class AudioWindower:
         voice = voice[:frames]
         yield AudioWindow(self._start, samples, voice, is_end)
 
-        # `resume` may have been called meanwhile
+        # `resume` may have been called in the meantime
         count = self._passed
         if is_end:
             count = sample_count
@@ -150,8 +150,10 @@ class AudioWindower:
 
 
 def context_of(samples: Samples) -> Samples:
-    """Return the end of past sound that the voice detector hears again; whole frames, so that the
-    detector's stay aligned."""
+    """Return the end of past sound that the voice detector hears again.
+
+    It has whole frames, so that the detector's stay aligned.
+    """
     max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
     whole_frames = len(samples) // FRAME_SAMPLES
     frames = min(max_frames, whole_frames)

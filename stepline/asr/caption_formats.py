@@ -25,9 +25,10 @@ MAX_CUE_GAP_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Cue:
-    """Text shown from start to end seconds; None where the file gives no usable time.
+    """Text shown from start to end seconds. None where the file gives no usable time.
 
-    text may hold line breaks. words: where the format times them, each with the space before it.
+    text: may hold line breaks.
+    words: where the format times them, each with the space before it.
     """
 
     text: str
@@ -37,8 +38,10 @@ class Cue:
 
 
 def parse_seconds(value: object) -> float | None:
-    """Return a time in seconds from what a file holds: a number or its text; None for anything
-    else, NaN, infinity."""
+    """Return a time in seconds from what a file holds: a number or its text.
+
+    None for anything else, NaN, infinity.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -84,7 +87,7 @@ def has_csv_header(text: str) -> bool:
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
-    """Return the cues of a csv with columns start, end (seconds), text in any order; raises
+    """Return the cues of a csv with columns start, end (seconds), text in any order. Raises
     CaptionError."""
     rows = csv.reader(io.StringIO(text.lstrip("\n")))
     try:
@@ -118,7 +121,7 @@ JSON_FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, sta
 
 
 def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
-    """Return the cues of a JSON file; `video` picks one of many. Raises CaptionError."""
+    """Return the cues of a JSON file. `video` picks one of many. Raises CaptionError."""
     try:
         tree: Json = parse_json_text(text)
     except json.JSONDecodeError as error:
@@ -137,7 +140,7 @@ def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
 
 
 def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str:
-    """Return the key of the wanted video; the only one when none is named."""
+    """Return the key of the wanted video, or of the only one when none is named."""
     if video is not None and video in tree:
         return video
     first = next(iter(tree))
@@ -157,7 +160,7 @@ def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str
 
 
 def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
-    """Return the cues of one video in any of the forms; None for a form that is not known."""
+    """Return the cues of one video in any of the forms, None for a form that is not known."""
     # a list of segments
     if isinstance(tree, list):
         parts = [part for part in tree if isinstance(part, dict) and "text" in part]
@@ -198,7 +201,7 @@ def _cue(text: Json, start: Json, end: Json) -> Cue:
 
 
 def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
-    """Return one WhisperX segment; where it has no time of its own its words give it."""
+    """Return one WhisperX segment. Where it has no time of its own its words give it."""
     words: list[Word] = []
     for item in _dicts(part.get("words")):
         words += _word(item)
@@ -217,7 +220,7 @@ def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
 
 
 def _dicts(items: Json) -> list[dict[str, Json]]:
-    """Return the objects of a JSON list; none where it is no list."""
+    """Return the objects of a JSON list, none where it is another value."""
     if not isinstance(items, list):
         return []
     return [item for item in items if isinstance(item, dict)]
@@ -292,7 +295,7 @@ def _words_of_pieces(pieces: Sequence[Piece], start: float, end: float) -> list[
 
 
 def _pieces(event: Mapping[str, Json]) -> list[Piece]:
-    """Return the event's pieces of text; none where they are empty."""
+    """Return the event's pieces of text, none where they are empty."""
     pieces = []
     for part in _dicts(event.get("segs")):
         text = str(part.get("utf8", ""))

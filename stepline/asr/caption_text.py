@@ -10,7 +10,8 @@ from stepline.errors import CaptionError
 from stepline.limits import MAX_CAPTIONS_BYTES, LimitError, read_limited
 from stepline.records import Word
 
-# <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML; others are words
+# <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML. Others are
+# words.
 TAG_PATTERN = re.compile(
     r"</?(?:[biucvaps]|em|strong|font|span|div|br|lang|ruby|rt|rp|tt|sub|sup)"
     r"(?:[.\s/:][^<>]{0,200})?>",
@@ -54,7 +55,7 @@ SPOKEN_LANGUAGE = re.compile(
 def read_caption_text(path: Path, encoding: str | None = None) -> DecodedText:
     """Return a caption file as text with plain line ends. encoding: what the user says it is in.
 
-    Raises CaptionError for what cannot be read, is too large or is no text.
+    Raises CaptionError for what cannot be read, is too large or is not a text.
     """
     try:
         data = read_limited(path, MAX_CAPTIONS_BYTES)
@@ -94,7 +95,7 @@ def strip_speaker_marks(text: str) -> str:
 
 
 def strip_sounds(text: str) -> str:
-    """Return the text without "[Music]", "(applause)" and notes; line breaks and other brackets
+    """Return the text without "[Music]", "(applause)" and notes. Line breaks and other brackets
     stay."""
     parts = []
     last = 0

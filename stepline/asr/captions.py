@@ -1,7 +1,7 @@
 """Any caption file to a transcript: the format is known by its content, then by its name.
 
-Rolling captions are repaired: a line that several cues show is said once, where it first appears,
-in JSON by TAN's rule where it is last repeated; no two cues overlap.
+Rolling captions are repaired: a line that several cues show is said once, where it first appears.
+In JSON it is, by TAN's rule, where it is last repeated. No two cues overlap.
 """
 
 from collections.abc import Sequence
@@ -52,9 +52,10 @@ def read_captions(
     """Return the transcript that a caption file holds, and what of it was left out.
 
     video_id picks one video of a file that holds many. Words get times by linear interpolation in
-    their cue where the file has none; settings.language says what is spoken, since most files do
-    not. Without punctuation and word times, a cue is a sentence. settings.encoding: of the file, by
-    Python's name for it; None: UTF-8, or guessed with a warning.
+    their cue where the file has none. settings.language says what is spoken, since most files do
+    not. Without punctuation and word times, a cue is a sentence.
+
+    settings.encoding: of the file, by Python's name for it. None: UTF-8, or guessed with a warning.
     Raises CaptionError for a file that cannot be read or has another form.
     """
     file = _read_file(Path(path), video_id, settings.encoding)
@@ -150,7 +151,7 @@ def _shown_row(cue: Cue) -> ShownCaption:
 
 
 def _cues_of_subtitles(path: Path, file: SubtitleFile, warnings: list[str]) -> _CaptionFile:
-    """Return a cue for what each caption is the first to show; what is no speech is dropped."""
+    """Return a cue for what each caption is the first to show. What is not speech is dropped."""
     dropped = [_rejected(text, NO_CUE_REASON) for text in file.outside]
     captions = [caption for caption in file.captions if caption.texts]
     title_count = sum(caption.title for caption in captions)
@@ -266,12 +267,11 @@ def _interpolate_words(cue: Cue) -> list[Word]:
 
 
 def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
-    """Return the cues with each text once, one line each, overlaps cut at their middle; needs
-    times, sorted by start.
+    """Return the cues with each text once, one line each, overlaps cut at their middle.
 
-    A last line that the next cue begins with goes to the next; a cue that grows into the next is
-    merged with it.
-    Source: the sentencified HowTo100M of TAN; its cases are tests/asr/test_captions.py.
+    Needs times, sorted by start. A last line that the next cue begins with goes to the next. A cue
+    that grows into the next is merged with it.
+    Source: the sentencified HowTo100M of TAN. Its cases are tests/asr/test_captions.py.
     """
     # cues of lines without spare spaces, and none after the last
     trimmed = []
@@ -331,8 +331,10 @@ def _touching(cue: Cue, following: Cue) -> bool:
 
 
 def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
-    """Cut overlaps in the middle; a cue inside another takes its seconds, two that start together
-    stay."""
+    """Cut overlaps in the middle.
+
+    A cue inside another takes its seconds. Two that start together stay.
+    """
     parted: list[Cue] = []
     for cue in cues:
         if parted:

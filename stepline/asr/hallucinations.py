@@ -1,8 +1,8 @@
-"""Hallucinated sentences: what a recogniser writes where nobody speaks, or repeats because it is
+"""Hallucinated sentences: what a recogniser writes where no one speaks, or repeats because it is
 stuck.
 
-Each sentence is believed, or left out with a reason: a loop of words, too little voice in its span,
-unsure words, a stock phrase, or neighbours that are mostly not believed.
+Each sentence is believed, or left out with a reason. Reasons are a loop of words, too little voice
+in its span, unsure words, a stock phrase, or neighbours that are mostly not believed.
 """
 
 import math
@@ -19,7 +19,7 @@ MIN_WORD_REPEATS = 6  # the same of a single word: "no, no, no, no" is speech
 
 
 def find_repetitions(words: Sequence[str]) -> set[int]:
-    """Return the indices of the words that lie in a loop: one phrase said again and again without a
+    """Return the indices of the words in a loop: one phrase said again and again without a
     break."""
     plain = [re.sub(r"[^\w']+", "", word.lower()) for word in words]
     indices: set[int] = set()
@@ -42,7 +42,7 @@ def repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
     return {owners[word] for word in find_repetitions(words)}
 
 
-# End cards of the videos that Whisper learned from; it writes them over music and silence.
+# End cards of the videos that Whisper learned from. It writes them over music and silence.
 STOCK_PHRASES = re.compile(
     r"((okay|so|and|that's it|well|all right|alright) )?"
     r"(thank you|thanks)( (so|very) much)?( for \w+.*| everyone)?"
@@ -59,14 +59,14 @@ REPETITION_REASON = "the recogniser repeated itself"
 
 
 def is_unsure(reason: str) -> bool:
-    """Whether a sentence was left out for words that somebody may have said, but not those: another
+    """Whether a sentence was left out for words that someone may have said, but not those: another
     language, noise."""
     return reason == REPETITION_REASON or "unsure" in reason
 
 
 @dataclass(frozen=True)
 class SpeechEvidence:
-    """What speaks for a sentence: mean P(voice) in its span; mean log-probability of its window,
+    """What speaks for a sentence: mean P(voice) in its span and mean log-probability of its window,
     None = unknown."""
 
     voiced: float

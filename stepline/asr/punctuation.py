@@ -1,7 +1,7 @@
 """Punctuation for speech that has none: captions of a recogniser, which are cut by length alone.
 
-A small network says after each word whether a mark follows; silence between two words speaks
-for the end of a sentence.
+A small network says after each word whether a mark follows. Silence between two words speaks for
+the end of a sentence.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ STOP_PER_SECOND: Final = 1.0
 MAX_SILENCE_SECONDS: Final = 3.0
 MARK_SIGNS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
 MIN_CHANCE: Final = 1e-6
-# English conjunctions that begin a clause which needs another, and what may stand before them.
+# English conjunctions that begin a clause which needs another, and what may come before them.
 DEPENDENT_OPENERS: Final = word_set(
     "when whenever if unless once while as because since after before until till whereas which"
 )
 SENTENCE_OPENERS: Final = word_set("and so but now then or um uh well okay")
 MAX_DEPENDENT_WORDS: Final = 12  # longer ones hold their main clause too often
-SURE_STOP: Final = 0.9  # P(full stop) from which it stays all the same
+SURE_STOP: Final = 0.9  # P(full stop) from which it still stays
 
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
@@ -96,7 +96,9 @@ def _join_dependent_clauses(texts: Sequence[str], best: np.ndarray, stops: np.nd
     """Put a comma, in place, for the full stop that parts a dependent clause from its main one.
 
     "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.": the
-    less likely of the stops before and behind the clause goes. best: the mark after each word;
+    less likely of the stops before and behind the clause goes.
+
+    best: the mark after each word.
     stops: P(full stop) there, (W,).
     """
     stop = WORD_MARKS.index("stop")
@@ -115,7 +117,7 @@ def _join_dependent_clauses(texts: Sequence[str], best: np.ndarray, stops: np.nd
 
 
 def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
-    """Tell whether a short stretch without marks begins as a clause that cannot stand alone."""
+    """Tell whether a short stretch without marks begins as a clause that cannot be alone."""
     if len(texts) > MAX_DEPENDENT_WORDS or marks.any():
         return False
     for text in texts:
@@ -131,7 +133,7 @@ def _plain_text(text: str) -> str:
 
 
 def _silences(words: Sequence[Word]) -> np.ndarray:
-    """Return the seconds of silence after each word, (W,); 0 where times are unknown."""
+    """Return the seconds of silence after each word, (W,), 0 where times are unknown."""
     silences = np.zeros(len(words))
     for number, (word, following) in enumerate(pairwise(words)):
         if word.span is None or following.span is None:

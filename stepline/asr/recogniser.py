@@ -42,15 +42,15 @@ class Recogniser(Protocol):
         """Return what is said in the window."""
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window; the language is known."""
+        """Return what is said in each window. The language is known."""
 
 
 class RecogniserSwitch:
-    """Reads windows with the recogniser of the settings; at the first speech a doubtful English one
+    """Reads windows with the recogniser of the settings. At the first speech a doubtful English one
     may be replaced."""
 
     def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
-        """models: Whisper's that are loaded already, by name, and that stay so; None: each goes
+        """models: Whisper's that are loaded already, by name, and that stay so. None: each goes
         with its reader."""
         self._settings = settings
         self._models = models
@@ -66,14 +66,14 @@ class RecogniserSwitch:
 
     @property
     def name(self) -> str | None:
-        """Name of the model in use; None while there was nothing to hear."""
+        """Name of the model in use, None while there was nothing to hear."""
         if self._recogniser is None:
             return None
         return self._recogniser.name
 
     @property
     def advice(self) -> str:
-        """What to add to a doubt about the words; empty when the model knows other languages
+        """What to add to a doubt about the words, empty when the model knows other languages
         already."""
         if not self.english_only or weights_fetched(MULTILINGUAL_MODEL):
             return ""
@@ -96,7 +96,7 @@ class RecogniserSwitch:
         return self.read_many([window])[0]
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window; a reading that repeats itself is tried once more with
+        """Return what is said in each window. A reading that repeats itself is tried once more with
         another beam."""
         self._recogniser = self._recogniser or _load_recogniser(self._settings, self._models)
         if len(windows) > 1:
@@ -123,8 +123,10 @@ class RecogniserSwitch:
         return transcripts
 
     def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
-        """Ask the multilingual model what language an unsure first reading is in; read again with
-        it if not English."""
+        """Ask the multilingual model what language an unsure first reading is in.
+
+        Read again with it if the language is not English.
+        """
         from stepline.asr.whisper import Whisper
 
         settings = self._settings
@@ -148,9 +150,9 @@ class RecogniserSwitch:
 def read_together(
     requests: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
 ) -> list[list[WindowTranscript]]:
-    """Return what is said in each sound's windows, as its own `read_many` does; several windows
+    """Return what is said in each sound's windows, as its own `read_many` does. Several windows
     share batches."""
-    # which sounds share batches; a sound without a key shares none
+    # Which sounds share batches. A sound without a key shares none.
     batches: dict[Hashable, list[int]] = {}
     for number, (switch, windows) in enumerate(requests):
         key: Hashable = None

@@ -1,11 +1,11 @@
 """Speech that the first reading of a window passes over, or spreads a word across, is read again by
 itself.
 
-A recogniser reads half a minute as a whole: where somebody else talks, or a pause is long, it may
-leave a sentence out, or stretch a word of the next one back over the silence. The voice detector
-shows both: voice that no word covers, and a long word that is mostly silence. The utterances around
-such a place are cut out at the silences next to them and read one by one. Whichever reading covers
-the voice with surer words stays.
+A recogniser reads half a minute as a whole. Where someone else talks, or a pause is long, it may
+leave a sentence out. It may also stretch a word of the next one back over the silence. The voice
+detector shows both: voice that no word covers, and a long word that is mostly silence. The
+utterances around such a place are cut out at the silences next to them and read one by one.
+Whichever reading covers the voice with more certain words stays.
 """
 
 from bisect import bisect_right
@@ -25,8 +25,8 @@ from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 
 FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
-# of voice between two words from which something was passed over; the pauses of speech hold up to
-# 0.9
+# of voice between two words from which something was passed over. The pauses of speech hold up to
+# 0.9.
 UNREAD_SECONDS = 1.2
 MIN_DOUBT_SECONDS = 0.3  # of such voice for which an utterance is read again
 SILENCE_SECONDS = 0.5  # without voice that part two utterances
@@ -60,10 +60,10 @@ def read_again(
     tail: bool,
 ) -> WindowTranscript:
     """Return the window's transcript with its doubtful parts as a second reading has them, where
-    that is surer.
+    that is more certain.
 
-    recognise: reads a piece of sound. tail: whether voice after the last word counts; not where the next
-    window holds it.
+    recognise: reads a piece of sound.
+    tail: whether voice after the last word counts. It does not where the next window holds it.
     """
     words = list(first.words)
     speech = window.voice >= settings.voice
@@ -79,7 +79,7 @@ def read_again(
         end = window.start + last_frame / FRAMES_PER_SECOND
         before, first_words, after = _divide(words, start, end)
 
-        # the second reading stays where it is surer over the speech
+        # the second reading stays where it is more certain over the speech
         first_confidence = word_confidence(window, first_words, settings)
         second_confidence = word_confidence(window, second_words, settings)
         gain = (second_confidence - first_confidence)[first_frame:last_frame]  # (F,)
@@ -144,8 +144,9 @@ def doubtful_utterances(
 
 
 def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Samples:
-    """Return for each frame of the window the probability of the word that is said there, 0 without
-    one; (F,).
+    """Return for each frame of the window the probability of the word that is said there, (F,).
+
+    It is 0 without one.
 
     A stretched word covers nothing: where it is said is not known.
     """
@@ -190,7 +191,7 @@ def _cut(window: AudioWindow, frames: Frames) -> AudioWindow:
 
 
 def _divide(words: Sequence[Word], start: float, end: float) -> tuple[Words, Words, Words]:
-    """Return the words before, in and after the seconds [start, end), by their middles; one without
+    """Return the words before, in and after the seconds [start, end), by their middles. One without
     time goes along."""
     parts: list[Words] = [[], [], []]
     side = 0
@@ -248,7 +249,7 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettin
     """Return the words with edges where the voice has them: a recogniser's own are some tenths of a
     second off.
 
-    Silence at a word's ends is cut off; a word begins with the voice that begins shortly before it,
+    Silence at a word's ends is cut off. A word begins with the voice that begins shortly before it,
     after a silence.
     """
     voiced = window.voice >= settings.voice - HYSTERESIS_PROBABILITY

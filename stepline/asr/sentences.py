@@ -29,11 +29,11 @@ MIN_PART_WORDS = 2  # of either part of a long sentence that is cut
 def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
     """Return the sentences that the words make, in order.
 
-    A sentence ends at a full stop that is no abbreviation or decimal point, at a pause of `pause`
-    seconds, and, where it runs on past `longest` seconds, at its longest pause. In words with full
-    stops a pause without a comma and before a small letter ends nothing: "keep pressure ... on the
-    wound". A sentence spans its timed words; one without any is left out. Words carry the space
-    before them.
+    A sentence ends at a full stop that is not an abbreviation's or a decimal point, and at a pause
+    of `pause` seconds. Where it runs on past `longest` seconds, it also ends at its longest pause.
+    In words with full stops a pause without a comma and before a small letter ends nothing: "keep
+    pressure ... on the wound". A sentence spans its timed words. One without any is left out. Words
+    carry the space before them.
     """
     spoken = [word for word in words if word.text.strip()]
     joined = join_pieces(spoken)
@@ -75,7 +75,7 @@ def join_pieces(words: Sequence[Word]) -> Words:
     """Return the words with what Whisper times apart from them put back: "pull", "-up." are one
     word, so are "10", "%".
 
-    A piece has no space before it and begins with no letter or digit; a language without spaces
+    A piece has no space before it and begins with no letter or digit. A language without spaces
     keeps its words.
     """
     joined: list[Word] = []
@@ -119,7 +119,7 @@ def order_word_times(words: Sequence[Word]) -> Words:
 
 
 def ends_sentence(text: str, following: str | None = None) -> bool:
-    """Return whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do
+    """Return whether a word ends a sentence: "jar." does. "Mr.", "3." before "5" and "e.g." do
     not."""
     bare = text.strip().rstrip(CLOSING_MARKS)
     if not bare or bare[-1] not in FULL_STOPS:
@@ -159,7 +159,7 @@ def _silence(word: Word, following: Word) -> float:
 
 
 def _split_long(words: Words, longest: float) -> list[Words]:
-    """Cut a run of words that lasts too long at its longest pause, again and again; never within 2
+    """Cut a run of words that lasts too long at its longest pause, again and again, never within 2
     words of an end."""
     spans = _spans(words)
     if len(words) < 2 * MIN_PART_WORDS or not spans:
@@ -206,7 +206,7 @@ def _sentence(words: list[Word]) -> Sentence | None:
     for word in words:
         change = {"text": word.text.strip()}
         plain_words.append(word.model_copy(update=change))
-    # A word carries the space before it, as Whisper writes it; Chinese has none.
+    # A word carries the space before it, as Whisper writes it. Chinese has none.
     text = "".join(word.text for word in words)
     return Sentence(
         text=" ".join(text.split()),

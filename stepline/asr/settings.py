@@ -13,27 +13,27 @@ from stepline.settings import LogProbability, Positive, Settings, Threads
 class AsrSettings(Settings):
     """How sound becomes a transcript.
 
-    model None is the fast choice: Whisper tiny.en; where it is unsure of the first speech and
-    Whisper base is installed, base names the language, and hears the rest of a video that is not
-    English.
+    model None is the fast choice: Whisper tiny.en. Where it is unsure of the first speech and
+    Whisper base is installed, base names the language. Then base hears the rest of a video that is
+    not English.
     """
 
     recogniser: Annotated[str, choice("recognisers")] = "whisper"  # whisperx; or a plugin's
     model: str | None = None  # a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder
     language: str | None = None  # ISO 639-1 code; None = English for tiny.en, else detected
-    # of captions that are no UTF-8: cp1251, gb18030, ...; None = guessed, with a warning. Left out of
-    # records where it is None, so that those of earlier versions are the same.
+    # of captions that are not UTF-8: cp1251, gb18030, ... None = guessed, with a warning. Left out
+    # of records where it is None, so that those of earlier versions are the same.
     encoding: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     # write what is said in other languages in English, by Whisper base or a model named here
     translate: bool = False
-    # hypotheses kept; 5 costs a tenth more than 1, and errs less
+    # hypotheses kept. 5 costs a tenth more than 1, and errs less.
     beam: Annotated[int, Field(ge=1, le=20)] = 5
     # for a window whose first reading repeats itself
     retry_beam: Annotated[int, Field(ge=1, le=20)] = 1
-    threads: Threads = 1  # CPU threads; vision works beside it
+    threads: Threads = 1  # CPU threads, vision works alongside
     # arithmetic of CTranslate2 on a CPU
     compute: Literal["int8", "int8_float32", "float32"] = "int8"
-    # s of sound heard at once; Whisper reads 30 s
+    # s of sound heard together. Whisper reads 30 s.
     window: Annotated[float, Field(ge=5.0, le=30.0)] = 29.5
     # s at a window's end where a silence is looked for
     cut_within: Annotated[float, Field(ge=1.0, le=25.0)] = 4.0

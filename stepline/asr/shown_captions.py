@@ -14,7 +14,8 @@ from stepline.records import Word
 
 @dataclass(frozen=True)
 class TimedPiece:
-    """A part of a line. start: second from which it is said; None where the file does not time it."""
+    """A part of a line. start: second from which it is said, None where the file does not time
+    it."""
 
     text: str
     start: float | None = None
@@ -35,7 +36,7 @@ class ShownLine:
 
 @dataclass(frozen=True)
 class ShownCaption:
-    """Lines that are on the screen together, from start to end seconds; None without usable times.
+    """Lines that are on the screen together, from start to end seconds, None without usable times.
 
     title: they are placed as a title of the picture, not as speech.
     """
@@ -154,8 +155,9 @@ def _appearance_of_lines(lines: Sequence[ShownLine], start: float, end: float) -
 def _repeated_lines(
     before: ShownCaption | None, caption: ShownCaption, *, rolls: bool
 ) -> tuple[int, str]:
-    """Return how many first lines of a caption are the last ones of the caption before it, and what
-    the last of these got behind it.
+    """Return how many first lines of a caption are the last ones of the caption before it.
+
+    Also return what the last of these got behind it.
 
     rolls: after a gap, too, a line above another one can be repeated.
     """
@@ -180,7 +182,7 @@ def _repeated_lines(
 
 
 def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> list[Word]:
-    """Return the words of pieces, each with the space before it; a word lasts to the next time.
+    """Return the words of pieces, each with the space before it. A word lasts to the next time.
 
     Words of one time have equal parts of its seconds.
     """

@@ -1,6 +1,6 @@
 """Subtitle files to what they show: SubRip, WebVTT (also joined segments of HLS) and SubViewer.
 
-All text between two timings belongs to the first of them, also behind an empty line; what is no
+All text between two timings belongs to the first of them, also behind an empty line. What is not
 text of a caption is listed as such.
 """
 
@@ -35,7 +35,11 @@ CLOCK_WRAP = 2**33
 
 @dataclass
 class SubtitleFile:
-    """What a file shows. outside: texts that belong to no caption; notes: comments of the file."""
+    """What a file shows.
+
+    outside: texts that belong to no caption.
+    notes: comments of the file.
+    """
 
     captions: list[ShownCaption] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
@@ -146,7 +150,7 @@ class _SubtitleReader:
         self.file.captions.append(caption)
 
     def _without_number(self, chunk: list[str], *, has_next: bool) -> list[str]:
-        """Return a chunk without the number of the caption that follows; a number of the text
+        """Return a chunk without the number of the caption that follows. A number of the text
         stays."""
         if not has_next:
             chunk = _rstrip_blank(chunk)
@@ -167,7 +171,8 @@ class _SubtitleReader:
         return chunk
 
     def _webvtt_body(self, chunk: list[str], *, has_next: bool) -> list[str]:
-        """Return the lines of text of a chunk; headers, notes and names of captions are taken out."""
+        """Return the lines of text of a chunk. Headers, notes and names of captions are taken
+        out."""
         body: list[str] = []
         paragraphs = list(_paragraphs(chunk))
         for number, paragraph in enumerate(paragraphs):
@@ -231,7 +236,7 @@ class _SubtitleReader:
 
 
 def _header_line(lines: list[str]) -> int | None:
-    """Return the number of the line with which a header of WebVTT begins; None without one."""
+    """Return the number of the line with which a header of WebVTT begins, None without one."""
     for number, line in enumerate(lines):
         if WEBVTT_LINE.match(line):
             return number

@@ -1,7 +1,8 @@
 """The encoding of a text: by its mark, as UTF-8, else guessed by the letters that each reading gives.
 
-A guess is for texts that people write: in a Latin script few letters of a word are foreign to ASCII,
-in the others all are. Of the readings of its kind, the one with most of a language's usual letters wins.
+A guess is for texts that people write. In a Latin script few letters of a word are foreign to
+ASCII, in the others all are. Of the readings of its kind, the one with most of a language's usual
+letters wins.
 """
 
 import codecs
@@ -20,8 +21,10 @@ ENCODING_MARKS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """How a language is written in an encoding. letters: its usual ones; of a Latin script all
-    beyond ASCII."""
+    """How a language is written in an encoding.
+
+    letters: its usual ones, of a Latin script all beyond ASCII.
+    """
 
     encoding: str
     name: str
@@ -114,7 +117,7 @@ class DecodedText:
 def decode_text(data: bytes, encoding: str | None = None) -> DecodedText:
     """Return bytes as text. encoding: what the user names, instead of the mark, UTF-8 or a guess.
 
-    Raises UnicodeDecodeError for a text with a mark, or of a named encoding, that is damaged, and
+    Raises UnicodeDecodeError for a damaged text with a mark, or of a named encoding. Raises
     LookupError for a name that Python does not know.
     """
     mark = next((name for start, name in ENCODING_MARKS if data.startswith(start)), None)
@@ -135,7 +138,7 @@ def decode_text(data: bytes, encoding: str | None = None) -> DecodedText:
 
 
 def guess_reading(data: bytes) -> Reading:
-    """Return the reading that gives most of a language's usual letters; Windows-1252 where none
+    """Return the reading that gives most of a language's usual letters, Windows-1252 where none
     does."""
     lines = [line for line in data.split(b"\n") if not line.isascii()]
     sample = b"\n".join(lines)
@@ -155,8 +158,10 @@ def guess_reading(data: bytes) -> Reading:
 
 
 def _best_east_asian(sample: bytes) -> Reading | None:
-    """Return the reading whose characters are almost all of the usual part of its set; of several,
-    the one with most usual characters."""
+    """Return the reading whose characters are almost all of the usual part of its set.
+
+    Of several, the one with most usual characters.
+    """
     possible = []
     for reading in EAST_ASIAN_READINGS:
         if _first_byte_share(reading, sample) < MIN_FIRST_BYTE_SHARE:
@@ -168,8 +173,10 @@ def _best_east_asian(sample: bytes) -> Reading | None:
 
 
 def _first_byte_share(reading: Reading, sample: bytes) -> float:
-    """Return the share of characters beyond ASCII whose first byte is usual; 0 for bytes that the
-    encoding does not have."""
+    """Return the share of characters beyond ASCII whose first byte is usual.
+
+    It is 0 for bytes that the encoding does not have.
+    """
     try:
         text = sample.decode(reading.encoding)
     except UnicodeDecodeError:
@@ -194,8 +201,11 @@ def _best(readings: tuple[Reading, ...], sample: bytes) -> Reading | None:
 
 
 def _usual_share(reading: Reading, sample: bytes) -> float:
-    """Return the share of usual letters among the characters beyond ASCII; less where signs or
-    capitals are inside words, -1 for bytes that the encoding does not have."""
+    """Return the share of usual letters among the characters beyond ASCII.
+
+    It is less where signs or capitals are inside words, and -1 for bytes that the encoding does not
+    have.
+    """
     try:
         text = sample.decode(reading.encoding)
     except UnicodeDecodeError:
@@ -215,8 +225,11 @@ def _usual_share(reading: Reading, sample: bytes) -> float:
 
 
 def _breaks_word(before: str, character: str) -> bool:
-    """Return whether a character hardly follows these two: a capital behind a small letter, a small
-    letter behind two capitals, a sign that is no mark of writing."""
+    """Return whether a character hardly follows these two.
+
+    That is a capital behind a small letter, a small letter behind two capitals, a sign that is not
+    a mark of writing.
+    """
     if before[-1].islower() and character.isupper():
         return True
     if before.isalpha() and before.isupper() and character.islower():

@@ -57,10 +57,11 @@ def transcribe(
 ) -> TranscriptionResult:
     """Return what is said in the sound, sentence by sentence, and what was not believed.
 
-    Sound comes in blocks of any length, in order; memory holds one window, on a GPU the windows
+    Sound comes in blocks of any length, in order. Memory holds one window, on a GPU the windows
     that it reads together. These are taken as one: a sentence may begin in one and end in the next.
     No sound gives an empty transcript.
-    models: Whisper's by name, where several sounds share them; what is loaded is added. None: they
+
+    models: Whisper's by name, where several sounds share them. What is loaded is added. None: they
     go with this one.
     Raises ModelError when the model is missing or damaged, SettingsError for a language that it
     does not know.
@@ -74,7 +75,7 @@ def transcribe_many(
     *,
     models: "Models | None" = None,
 ) -> list[TranscriptionResult]:
-    """Return what is said in each of several sounds, as `transcribe` does of one; a GPU reads
+    """Return what is said in each of several sounds, as `transcribe` does of one. A GPU reads
     windows of all together.
 
     Raises what `transcribe` would of any of them.

@@ -29,7 +29,8 @@ class _Clock:
     tick_rate: float
 
     def seconds(self, value: str | None) -> float | None:
-        """Return a time of the file in seconds; None for none, and for one that cannot be read."""
+        """Return a time of the file in seconds, None for no value, and for one that cannot be
+        read."""
         text = (value or "").strip()
         if clock := CLOCK_TIME.match(text):
             hours, minutes, seconds, _, fraction, frames = clock.groups()
@@ -91,7 +92,7 @@ class _TtmlReader:
         self._tops = _top_regions(root)
 
     def read_metadata(self, element: ElementTree.Element) -> None:
-        """Note the title, description and rights of a file, which nobody says."""
+        """Note the title, description and rights of a file, which no one says."""
         for part in element.iter():
             if _tag(part) not in ("title", "desc", "copyright"):
                 continue
@@ -214,14 +215,14 @@ def _shown_line(pieces: list[TimedPiece]) -> ShownLine:
 
 
 def _tag(element: ElementTree.Element) -> str:
-    """Return the name of an element without its namespace; "" for a comment."""
+    """Return the name of an element without its namespace, "" for a comment."""
     if not isinstance(element.tag, str):
         return ""
     return element.tag.rpartition("}")[2]
 
 
 def _attribute(element: ElementTree.Element, name: str) -> str:
-    """Return an attribute by its name without the namespace; "" where it is not there."""
+    """Return an attribute by its name without the namespace, "" where it is not there."""
     for key, value in element.attrib.items():
         if key.rpartition("}")[2] == name:
             return value
@@ -244,7 +245,7 @@ def _clock(root: ElementTree.Element) -> _Clock:
 
 
 def _positive(text: str, default: float) -> float:
-    """Return a number of at most nine digits; the default for anything else."""
+    """Return a number of at most nine digits, the default for anything else."""
     if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text):
         return default
     return float(text) or default

@@ -1,4 +1,4 @@
-"""Where somebody speaks: Silero's voice detector, which faster-whisper carries."""
+"""Where someone speaks: Silero's voice detector, which faster-whisper carries."""
 
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ HYSTERESIS_PROBABILITY = 0.15
 
 
 def voice_probability(samples: Samples) -> Samples:
-    """Return P(speech) for each frame of 512 samples, (ceil(N / 512),) float32; sound at 16 kHz."""
+    """Return P(speech) for each frame of 512 samples, (ceil(N / 512),) float32, sound at 16 kHz."""
     from faster_whisper.vad import get_vad_model
 
     if not len(samples):
@@ -29,7 +29,7 @@ def voice_probability(samples: Samples) -> Samples:
 
 
 def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
-    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; a pause under
+    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`. A pause under
     `gap` ends no run.
 
     voice: (F,) P(speech) per frame. gap, pad: seconds.
@@ -73,8 +73,10 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
-    """Return the middle of the longest run of frames without speech, the last of equals; else the
-    least voiced."""
+    """Return the middle of the longest run of frames without speech, the last of equals.
+
+    Without such frames, the least voiced.
+    """
     silences = runs_of(voice < threshold)
     if not silences:
         return int(np.argmin(voice))

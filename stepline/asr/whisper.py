@@ -1,5 +1,5 @@
 """Whisper through faster-whisper: windows of sound to words with times, one by one, or on a GPU
-many at once."""
+many together."""
 
 import logging
 import math
@@ -30,7 +30,7 @@ Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samp
 Models: TypeAlias = dict[str, Any]  # faster-whisper's, by the name of their weights
 MIN_WORD_SECONDS = 0.02  # one step of Whisper's clock
 BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
-# of sound that Whisper reads; in a batch each window has a slot of its own, and silence before it
+# of sound that Whisper reads. In a batch each window has a slot of its own, and silence before it.
 SLOT_SECONDS = 30
 FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
 MIN_LANGUAGE_WORDS = 8  # of a reading by which its language is known
@@ -38,10 +38,10 @@ MAX_REASON_CHARS = 200  # of the hub's error
 
 
 class Whisper:
-    """A loaded Whisper model; `read` turns a window into words."""
+    """A loaded Whisper model. `read` turns a window into words."""
 
     def __init__(self, name: str, settings: AsrSettings, models: Models | None = None) -> None:
-        """models: those of the same settings that are loaded already, and that stay so; None: this
+        """models: those of the same settings that are loaded already, and that stay so. None: this
         one goes with it."""
         self.name = name
         self._weights = name
@@ -63,7 +63,7 @@ class Whisper:
             raise SettingsError(f"asr.translate: {name} hears only English; {cure}")
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return what is said in the window; without speech in it, no words, and the model is not
+        """Return what is said in the window. Without speech in it, no words, and the model is not
         asked."""
         settings = self._settings
         runs = _speech(window, settings)
@@ -83,12 +83,12 @@ class Whisper:
             if self.language is None and _is_english(words):
                 language = "en"
             elif info.language_probability < settings.switch_above:
-                language = None  # a guess is no name, nor binds it the windows to come
+                language = None  # a guess does not name the language, nor bind the windows to come
         self.language = self.language or language
         return self._transcript(window, runs, segments, language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return what is said in each window, the model reading `at_once` of them together; the
+        """Return what is said in each window, the model reading `at_once` of them together. The
         language is known.
 
         The others of a batch change only the last bits of a window's numbers, by which a word may
@@ -110,7 +110,7 @@ class Whisper:
 
     @property
     def batch_key(self) -> Hashable | None:
-        """What two recognisers share whose windows may be read in one batch; None: with no
+        """What two recognisers share whose windows may be read in one batch. None: with no
         other's."""
         if self._settings.translate:
             return None
@@ -120,7 +120,7 @@ class Whisper:
         from faster_whisper import BatchedInferencePipeline
 
         # faster-whisper shortens a long first word by how far behind the last one it is, be that
-        # another window's: with a slot of silence before each it is as far for all, whichever are
+        # another window's. With a slot of silence before each it is as far for all, whichever are
         # next to each other.
         begins = [(2 * number + 1) * SLOT_SECONDS for number in range(len(voiced))]
         sound_seconds = 2 * len(voiced) * SLOT_SECONDS
@@ -133,7 +133,7 @@ class Whisper:
             end = begin + (len(joined) + 0.5) / SAMPLE_RATE
             clips.append({"start": begin, "end": end})
 
-        # all clips at once
+        # all clips together
         pipeline = BatchedInferencePipeline(self._model)
         options = self._options(None)
         options["clip_timestamps"] = clips
@@ -160,7 +160,7 @@ class Whisper:
             "beam_size": beam or self._settings.beam,
             "temperature": 0.0,  # sampling would give other words on the next run
             "condition_on_previous_text": False,  # a loop in one window must not reach the next
-            # one reading per window; the word times come from cross-attention
+            # One reading per window. The word times come from cross-attention.
             "without_timestamps": True,
             "word_timestamps": True,
             "no_speech_threshold": None,  # hallucinations.py doubts, and says why
@@ -203,7 +203,7 @@ class Whisper:
             raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
-        """Return the most likely language of the window's speech and its probability; the window
+        """Return the most likely language of the window's speech and its probability. The window
         holds speech."""
         runs = _speech(window, self._settings)
         sound = _join_runs(window, runs)
@@ -222,7 +222,7 @@ class _SpeechTimestamps:
         self._starts = list(accumulate(lengths[:-1], initial=0))  # in the joined speech
 
     def span(self, start: float, end: float) -> Span:
-        """Return the span in the video; a word over a cut belongs to the side that holds its
+        """Return the span in the video. A word over a cut belongs to the side that holds its
         middle."""
         end = min(end, start + self._longest)
         middle = (start + end) / 2
@@ -251,8 +251,10 @@ def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
 
 
 def _is_english(words: Iterable[Any]) -> bool:
-    """Return whether words that were read are English, whatever their sound was taken for: an
-    accent misleads the guess (English of Bali was named Malay), the words do not."""
+    """Return whether words that were read are English, whatever their sound was taken for.
+
+    An accent misleads the guess (English of Bali was named Malay), the words do not.
+    """
     text = "".join(word.word for word in words)
     plain_words = re.findall(r"[^\W\d_]+(?:'\w+)?", text.lower())
     return len(plain_words) >= MIN_LANGUAGE_WORDS and looks_english(plain_words)
@@ -305,7 +307,7 @@ def find_model(name: str) -> Path:
 
 
 def _check_language(name: str, language: str | None, model: Any) -> str | None:
-    """Return the language to listen for, None = detect it; raises SettingsError for one the model
+    """Return the language to listen for, None = detect it. Raises SettingsError for one the model
     cannot hear."""
     if language is None:
         if model.model.is_multilingual:

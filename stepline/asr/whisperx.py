@@ -1,7 +1,7 @@
 """WhisperX as the recogniser: Whisper's words with times from forced alignment, as the NaSVA
 paper's data has them.
 
-The package is no requirement and wants an older torch: `pip install -c constraints-whisperx.txt
+The package is not a requirement and wants an older torch: `pip install -c constraints-whisperx.txt
 'stepline[whisperx]'`, in an environment of its own. Its models come by name or by path.
 """
 
@@ -15,11 +15,11 @@ from stepline.errors import ModelError
 from stepline.records import Span, Word
 
 DEFAULT_MODEL = "base"  # whisperx's own name for Whisper base
-BATCH_SPANS = 8  # stretches of speech that whisperx reads at once
+BATCH_SPANS = 8  # stretches of speech that whisperx reads together
 
 
 class WhisperX:
-    """WhisperX, loaded at the first window; `read` turns a window into aligned words."""
+    """WhisperX, loaded at the first window. `read` turns a window into aligned words."""
 
     at_once = 1  # it makes batches of a window's own speech
 
@@ -39,7 +39,7 @@ class WhisperX:
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return what is said in the window; words that the aligner could not place carry no
+        """Return what is said in the window. Words that the aligner could not place carry no
         time."""
         del beam  # whisperx takes it when it loads
         if not (window.voice >= self._settings.voice).any():
@@ -93,7 +93,7 @@ def _load(package: Any, settings: AsrSettings) -> Any:
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:
-    """Return one aligned word; without both times, or with an end before its start, it has no
+    """Return one aligned word. Without both times, or with an end before its start, it has no
     span."""
     span = None
     start = word.get("start")

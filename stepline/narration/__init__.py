@@ -1,5 +1,8 @@
-"""A small network over MiniLM that reads narration: where sentences end, which of them tells a step
-and of what kind, and which words make the step."""
+"""A small network over MiniLM that reads narration.
+
+It says where sentences end, which of them describes a step and of what kind, and which words make
+the step.
+"""
 
 from stepline.narration.tagger import NarrationTagger, SentenceReading, load_tagger
 

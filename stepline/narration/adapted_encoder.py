@@ -1,7 +1,7 @@
 """MiniLM with low-rank additions to its matrices, and linear heads on its vectors.
 
 A word's vector is the mean of its tokens'. ONNX Runtime runs the encoder with the additions merged,
-numpy the heads; no torch is needed.
+numpy the heads. No torch is needed.
 Letters: B windows, L tokens, W words, D width, R rank.
 Source of the low-rank additions: Hu et al. 2021 (LoRA), equation 3.
 """
@@ -39,7 +39,7 @@ BATCH_WINDOWS: Final = 16
 
 
 class AdaptedEncoder:
-    """MiniLM with the additions and heads of one file; immutable once loaded, threads may share
+    """MiniLM with the additions and heads of one file. Immutable once loaded, threads may share
     it."""
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
@@ -85,7 +85,7 @@ class AdaptedEncoder:
 
 
 def word_means(hidden: Array, starts: Sequence[int]) -> Array:
-    """Return the mean of each word's token vectors, (W, D); zeros for a word that was not read."""
+    """Return the mean of each word's token vectors, (W, D), zeros for a word that was not read."""
     zero = np.zeros_like(hidden[:1])
     sums = np.cumsum(hidden, axis=0)
     total = np.concatenate([zero, sums])  # (L + 1, D)
@@ -109,8 +109,9 @@ def plain_tokenizer(folder: Path) -> Tokenizer:
 def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], Mapping[str, Any]]:
     """Return the weights of a file as float32, and its metadata.
 
-    path: a file, or a folder that holds `name`; None is the one that is shipped. Raises ModelError
-    for another file.
+    path: a file, or a folder that holds `name`. None is the one that is shipped.
+
+    Raises ModelError for another file.
     """
     try:
         if path is None:

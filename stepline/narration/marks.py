@@ -20,10 +20,10 @@ MARKS_FILE: Final = "narration_marks.safetensors"
 
 
 class MarkReader:
-    """Reads words without their marks; immutable once loaded, threads may share it."""
+    """Reads words without their marks. Immutable once loaded, threads may share it."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """path: of a file that `stepline train writer` wrote; None is the one that is shipped.
+        """path: of a file that `stepline train writer` wrote. None is the one that is shipped.
 
         Raises ModelError when it cannot be read or MiniLM is missing.
         """
@@ -31,7 +31,7 @@ class MarkReader:
         self._encoder = AdaptedEncoder(weights)
 
     def read_marks(self, words: Sequence[str]) -> Array:
-        """Return P of each of WORD_MARKS after each word, (W, 4); marks that words carry are not
+        """Return P of each of WORD_MARKS after each word, (W, 4). Marks that words carry are not
         looked at."""
         mark_count = len(WORD_MARKS)
         no_rows = np.zeros((0, mark_count), np.float32)

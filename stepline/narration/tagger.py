@@ -29,9 +29,10 @@ WEIGHTS_FILE: Final = "narration_tagger.safetensors"
 class SentenceReading:
     """What the tagger says of a sentence of W words.
 
-    kinds: P of each of SENTENCE_KINDS, (8,). edits: P of each of WORD_EDITS per word, (W, 5). verbs: P
-    of each of the tagger's front verbs, (V,). clauses: what it says of each clause, where there are
-    several.
+    kinds: P of each of SENTENCE_KINDS, (8,).
+    edits: P of each of WORD_EDITS per word, (W, 5).
+    verbs: P of each of the tagger's front verbs, (V,).
+    clauses: what it says of each clause, where there are several.
     """
 
     kinds: Array
@@ -41,23 +42,23 @@ class SentenceReading:
 
     @property
     def step_probability(self) -> float:
-        """P(the sentence tells a step)."""
+        """P(the sentence describes a step)."""
         step = SENTENCE_KINDS.index("step")
         return float(self.kinds[step])
 
     @property
     def is_warning(self) -> bool:
-        """Whether a warning is likelier than a step."""
+        """Whether a warning is more likely than a step."""
         warning = SENTENCE_KINDS.index("warning")
         probability = float(self.kinds[warning])
         return probability > self.step_probability
 
 
 class NarrationTagger:
-    """Reads sentences; immutable once loaded, threads may share it."""
+    """Reads sentences. Immutable once loaded, threads may share it."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """path: of a tagger that `stepline train writer` wrote; None is the one that is shipped.
+        """path: of a tagger that `stepline train writer` wrote. None is the one that is shipped.
 
         Raises ModelError when it cannot be read or MiniLM is missing.
         """

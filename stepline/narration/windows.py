@@ -28,10 +28,11 @@ Ids: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WordSpan:
-    """Where the words of a sentence lie in its window.
+    """Where the words of a sentence are in its window.
 
-    number: of the sentence, or of the first word of a stretch. starts: the first token of each
-    word, and one behind the last; equal ones where a word is not read.
+    number: of the sentence, or of the first word of a stretch.
+    starts: the first token of each word, and one behind the last. They are equal where a word is
+    not read.
     """
 
     number: int
@@ -108,7 +109,7 @@ def pad_windows(windows: Sequence[Window]) -> tuple[Ids, npt.NDArray[np.bool_]]:
 
 
 def _word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> list[TokenIds]:
-    """Return the tokens of each word; an empty one is unknown."""
+    """Return the tokens of each word. An empty one is unknown."""
     encodings = tokenizer.encode_batch(list(words), add_special_tokens=False)
     return [encoding.ids or [UNKNOWN_TOKEN] for encoding in encodings]
 

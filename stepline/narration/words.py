@@ -12,8 +12,8 @@ SENTENCE_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
 WORD_MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 
-# drop; keep; verb: an action of a step begins with it; next: a further action of the same step;
-# name: a pronoun that an editor replaces by what it stands for
+# A word is dropped or kept. With "verb" an action of a step begins, with "next" a further action of
+# the same step. With "name" an editor replaces a pronoun by what it stands for.
 Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
 WORD_EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
 
@@ -36,7 +36,7 @@ FUNCTION_WORDS: Final = word_set(
 )
 MIN_CLAUSE_WORDS: Final = 4
 JOINING_WORDS: Final = word_set("and so but then because")
-# of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
+# of a transcript's words. How-to English has 0.35 to 0.5, French or German under 0.05.
 ENGLISH_SHARE: Final = 0.12
 
 
@@ -69,8 +69,10 @@ def mark_after(word: str) -> Mark:
 
 
 def clauses_of_speech(text: str) -> list[str]:
-    """Return the parts of a sentence behind commas and before joining words, each of four words or
-    more; the sentence itself where it has no such parts."""
+    """Return the parts of a sentence behind commas and before joining words.
+
+    Each has four words or more. It is the sentence itself where it has no such parts.
+    """
     words = text.split()
     clauses = []
     begin = 0
@@ -86,7 +88,7 @@ def clauses_of_speech(text: str) -> list[str]:
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Return whether enough of the (lower-case) words are English function words; an empty text is
+    """Return whether enough of the (lower-case) words are English function words. An empty text is
     not refused."""
     count = sum(word in FUNCTION_WORDS for word in words)
     min_count = ENGLISH_SHARE * len(words)

@@ -33,7 +33,7 @@ _embedded = ContextVar("embedded_once", default=None)
 
 @contextmanager
 def embedded_once() -> Iterator[None]:
-    """Within it, and in its thread, the same list of texts is embedded once; its vectors are then
+    """Within it, and in its thread, the same list of texts is embedded once. Its vectors are then
     read-only.
 
     Whole lists are kept, not texts: which texts share a batch decides the last bits of a vector.
@@ -46,11 +46,12 @@ def embedded_once() -> Iterator[None]:
 
 
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
-    """Return one unit vector per text: (N, D) float32, D = 384 for MiniLM; no texts give (0, D).
+    """Return one unit vector per text: (N, D) float32, D = 384 for MiniLM. No texts give (0, D).
 
     model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT
-    or MPNet). batch only trades memory for speed (None: 32, on a GPU more): texts of similar length
-    go together, and padding changes nothing. Equal texts are encoded once.
+    or MPNet).
+    batch: trades only memory for speed (None: 32, on a GPU more). Texts of similar length go
+    together, and padding changes nothing. Equal texts are encoded once.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
@@ -99,8 +100,10 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
-    """Return the encoder on the process's device, loading it at its first use; safe to call from
-    several threads."""
+    """Return the encoder on the process's device, loading it at its first use.
+
+    It is safe to call from several threads.
+    """
     folder = find_weights(model)
     device = current_device()
     key = (folder, device)

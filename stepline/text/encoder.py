@@ -1,6 +1,6 @@
 """Sentence encoder: BERT or MPNet, read from a folder in the sentence-transformers layout.
 
-ONNX Runtime runs it on a CPU; torch on any other device, or in other numbers than float32
+ONNX Runtime runs it on a CPU, torch on any other device, or in other numbers than float32
 (`torch_encoder.py`). Letters: B texts in a batch, L tokens, H heads, D width. `token_pad` is True
 where a token is padding. Sources: Devlin et al. 2019 (BERT), Song et al. 2020 (MPNet), Reimers and
 Gurevych 2019 (pooling).
@@ -37,7 +37,7 @@ from stepline.text.encoder_config import (
 
 
 class SentenceEncoder:
-    """Token ids to unit sentence vectors; immutable once loaded, so that threads may share it."""
+    """Token ids to unit sentence vectors. Immutable once loaded, so that threads may share it."""
 
     def __init__(self, folder: Path, device: Device | None = None) -> None:
         self.config = read_encoder_config(folder)
@@ -115,7 +115,7 @@ def _load_tokenizer(path: Path) -> Tokenizer:
         raise ModelError(f"{path}: not a tokenizer ({error}); {cure}") from error
 
 
-# hidden (B, L, D): words and positions; keep (B, L) int32: 0 where a token is padding; MPNet's bias
+# hidden (B, L, D): words and positions. keep (B, L) int32: 0 where a token is padding. MPNet's bias
 # (1, H, L, L).
 # Returns the last layer's token vectors (B, L, D).
 Transformer: TypeAlias = Callable[..., Array]
@@ -126,7 +126,9 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     normalised (post-norm).
 
     By its own kernels for transformers: attention of all heads together, a sum with its LayerNorm,
-    GELU with its bias. weights: taken out one by one, so that they are not held twice.
+    GELU with its bias.
+
+    weights: taken out one by one, so that they are not held twice.
     """
     graph = OnnxGraph()
     fused: dict[str, Any] = {"domain": "com.microsoft"}
@@ -206,7 +208,7 @@ def distance_buckets(length: int, buckets: int) -> Array:
     return bucket
 
 
-# How safetensors names the numbers that a checkpoint may have; bfloat16 is the upper half of a
+# How safetensors names the numbers that a checkpoint may have. bfloat16 is the upper half of a
 # float32.
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 HEADER_LENGTH_BYTES = 8  # at the start of the file
@@ -215,7 +217,7 @@ WORD_VECTORS_NAME = "embeddings.word_embeddings.weight"  # (vocabulary, D)
 
 
 class WordTable:
-    """The vectors of a model's words, each read from the file when it is looked up; threads may
+    """The vectors of a model's words, each read from the file when it is looked up. Threads may
     share it.
 
     Mapped into memory, each word would take along the sixteen pages around it: 30 MiB and more of a
@@ -282,7 +284,7 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
 
 
 class TensorPlace(NamedTuple):
-    """Where a tensor lies in a safetensors file. offset, size: bytes."""
+    """Where a tensor is in a safetensors file. offset, size: bytes."""
 
     number_name: str  # as the file names it, a key of NUMBER_TYPES
     offset: int
@@ -295,8 +297,8 @@ class TensorPlace(NamedTuple):
         return NUMBER_TYPES[self.number_name]
 
     def decode(self, values: Array) -> Array:
-        """Return float32 for numbers that were read from the file; others than bfloat16 of a kind
-        that NumPy has."""
+        """Return float32 for numbers that were read from the file. Others than bfloat16 are of a
+        kind that NumPy has."""
         if self.number_name == "BF16":
             bits = values.astype(np.uint32) << 16
             return bits.view(np.float32)

@@ -28,8 +28,10 @@ UNUSED_WEIGHTS = (
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Sizes of a sentence encoder. longest: tokens a text, with its marks; the rest of a text is
-    not read."""
+    """Sizes of a sentence encoder.
+
+    longest: tokens per text, with its marks. The rest of a text is not read.
+    """
 
     kind: Literal["bert", "mpnet"]
     layers: int

@@ -1,5 +1,5 @@
-"""Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a
-step."""
+"""Steps from a transcript: what the speaker does or instructs the viewer to do, one imperative
+action per step."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ __all__ = ["WritingSettings", "WrittenSteps", "check_writer", "write_steps"]
 
 
 def check_writer(settings: WritingSettings) -> None:
-    """Look for the language model that is to write, before anything is paid for; other writers pass.
+    """Look for the language model that is to write, before anything is paid for. Other writers
+    pass.
 
     Raises WriterError where its server is not there, ModelError where its file is missing.
     """
@@ -34,11 +35,11 @@ def write_steps(
     title: str = "",
     narration: "NarrationReading | None" = None,
 ) -> WrittenSteps:
-    """Return the steps that the transcript tells, each with the sentences it rests on.
+    """Return the steps that the transcript describes, each with the sentences it rests on.
 
-    pictures: of the video, for a language model that sees, where the settings say so. title: of the
-    video, for a language model; "" where it has none. narration: of the transcript, for the
-    extractive writer, where it was read already.
+    pictures: of the video, for a language model that sees, where the settings say so.
+    title: of the video, for a language model, "" where it has none.
+    narration: of the transcript, for the extractive writer, where it was read already.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings

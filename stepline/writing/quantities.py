@@ -1,4 +1,4 @@
-"""Amounts that a text states: how much of which unit, of what; numbers as people write and say
+"""Amounts that a text states: how much, in which unit, of what, and numbers as people write and say
 them.
 
 2, 1.5, 1/2, 1 1/2, ½, two, twenty five, three fifty, one and a half. Word stems are good enough to
@@ -48,7 +48,7 @@ _FRACTION_SLASH = "\u2044"
 
 
 def tokens(text: str) -> list[str]:
-    """Return the lower-case words, numbers and marks of a text; "2½" becomes "2 1/2"."""
+    """Return the lower-case words, numbers and marks of a text. "2½" becomes "2 1/2"."""
     plain = text.lower().replace("’", "'")
     spelt = "".join(_spelt(letter) for letter in plain)
     return _TOKEN_PATTERN.findall(spelt)
@@ -78,7 +78,7 @@ def _after_mark(words: Sequence[str], place: int, mark: str) -> int:
 
 
 def number_at(words: Sequence[str], place: int) -> tuple[Range, int] | None:
-    """Return the number or range that begins at a token and the place after it; None where none
+    """Return the number or range that begins at a token and the place after it, None where none
     does."""
     first = _single(words, place)
     if first is None:
@@ -275,11 +275,11 @@ def _unit_kinds() -> Iterator[tuple[str, tuple[str, float]]]:
 UNIT_KINDS = dict(_unit_kinds())
 # The first name of each unit: in reverse, the last one stays.
 _UNIT_NAMES = {kind: unit for unit, kind in reversed(UNIT_KINDS.items())}
-# "a second" is no time
+# "a second" is not a time
 VAGUE_UNITS = word_set("s sec second min minute day l m c g h")
 DEGREE_WORDS = frozenset({"°", "degree", "degrees", "deg"})
 SCALE_LETTERS = {"f": "F", "fahrenheit": "F", "c": "C", "celsius": "C", "centigrade": "C"}
-# "C" is a cup or Celsius: 40 cups go into no bowl, fewer are degrees at a heat or beside words of
+# "C" is a cup or Celsius: 40 cups go into no bowl. Fewer are degrees at a heat or next to words of
 # warmth or cold.
 MAX_CUPS = 40.0
 ROOM_DEGREES = 20.0
@@ -297,8 +297,12 @@ DEGREE_TOLERANCE = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 b
 
 @dataclass(frozen=True)
 class Quantity:
-    """One stated amount. low, high: as stated; unit: as its name here, "" for a bare number; thing:
-    stem or None."""
+    """One stated amount.
+
+    low, high: as stated.
+    unit: as its name here, "" for a bare number.
+    thing: stem or None.
+    """
 
     low: float
     high: float
@@ -323,7 +327,7 @@ class Quantity:
         return _overlap(amounts, other_amounts, max(share * greatest, 1e-6))
 
     def is_same(self, other: "Quantity") -> bool:
-        """Return whether two amounts can be the same amount of one thing; a bare count needs the
+        """Return whether two amounts can be the same amount of one thing. A bare count needs the
         same thing."""
         same_thing = self.thing == other.thing
         if self.kind != COUNT_KIND and None in (self.thing, other.thing):
@@ -372,8 +376,8 @@ Amount: TypeAlias = tuple[Quantity, int]  # and the place after it
 def quantities(text: str) -> list[Quantity]:
     """Return the amounts that a text states, in order.
 
-    A bare "one" is a pronoun, "a second" is no time, "few" and "some" are no numbers; "a cup" is
-    one cup.
+    A bare "one" is a pronoun, "a second" is not a time, "few" and "some" are not numbers. "a cup"
+    is one cup.
     """
     return [quantity for quantity, _, _ in located_quantities(tokens(text))]
 
@@ -462,7 +466,7 @@ def _with_half(amount: Range, kind: str, unit: str, words: Sequence[str], place:
 
 
 def _unit(words: Sequence[str], place: int) -> Unit | None:
-    """Return kind, name and the place after the unit that begins at a token; None where none
+    """Return kind, name and the place after the unit that begins at a token, None where none
     does."""
     if place >= len(words):
         return None

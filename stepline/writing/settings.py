@@ -15,15 +15,15 @@ CHUNKS_PER_DEADLINE = 10  # for which `writing.llm.deadline` is meant; more have
 
 
 class PromptSettings(ChatServerSettings):
-    """What a language model is told and shown of a transcript at a time."""
+    """What a language model is asked and shown of a transcript at a time."""
 
-    # steps: ours, with what came before; nasva: NaSVA Table 6, third row, by sentences_per_chunk
+    # steps: ours, with what came before. nasva: NaSVA Table 6, third row, by sentences_per_chunk.
     prompt: Literal["steps", "nasva"] = "steps"
     # your own prompt instead, with {transcript} in it (docs/nasva.md)
     prompt_file: Path | None = None
-    # NaSVA section 3.1: around 10 sentences; another number counts in place of words
+    # NaSVA section 3.1: around 10 sentences. Another number counts in place of words.
     sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = PAPER_SENTENCES
-    # words of speech that the model reads at a time, about; None: it counts sentences
+    # words of speech that the model reads at a time, about. None: it counts sentences.
     words_per_chunk: Annotated[int, Field(ge=20, le=2000)] | None = 150
 
     @model_validator(mode="before")
@@ -38,7 +38,7 @@ class PromptSettings(ChatServerSettings):
 
     @property
     def chunk_words(self) -> int | None:
-        """Words of a chunk; None where it has `sentences_per_chunk` sentences."""
+        """Words of a chunk, None where it has `sentences_per_chunk` sentences."""
         if self.prompt == "nasva":
             return None
         return self.words_per_chunk
@@ -49,20 +49,20 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     section: ClassVar[str] = "writing.llm"
 
-    # s for up to ten chunks, longer for more; the extractive writer serves what is left
+    # s for up to ten chunks, longer for more. The extractive writer serves what is left.
     deadline: Positive = 300.0
-    # MiniLM cosine below which a sentence is no support
+    # MiniLM cosine below which a sentence does not support a step
     floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40
     # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
     cache: bool = True
-    # of the video that a model that sees is shown beside each chunk
+    # of the video that a model that sees is shown with each chunk
     pictures: Annotated[int, Field(ge=0, le=20)] = 0
     picture_size: Annotated[int, Field(ge=64, le=2048)] = 336  # pixels of a picture's shorter side
     # put the pictures of a chunk side by side in one, for servers that take one
     together: bool = False
     # the GGUF of a local model's projector (mmproj), with which it sees
     projector: Path | None = None
-    # ask nobody; a note says what would be asked, the extractive writer writes
+    # send no request. A note says what would be asked, the extractive writer writes.
     dry_run: bool = False
 
     @property
@@ -102,13 +102,13 @@ WriterName = Annotated[str, choice("writers")]
 class WritingSettings(Settings):
     """How steps are written."""
 
-    # extractive: spaCy, offline; llm: a language model; or a plugin's
+    # extractive: spaCy, offline. llm: a language model. Or a plugin's.
     writer: WriterName = "extractive"
     # how many sentences count as telling a step: the sure ones, as people mark them, or all likely
     steps: Literal["few", "usual", "all"] = "usual"
-    # whether halves ("and stir it") are steps: joined freely, as in a recipe, or each told alone
+    # whether halves ("and stir it") are steps: joined freely, as in a recipe, or each written alone
     detail: Literal["brief", "usual", "full"] = "usual"
-    # a narration tagger that `stepline train writer` wrote; None: the one that is shipped
+    # a narration tagger that `stepline train writer` wrote. None: the one that is shipped.
     step_scorer: Path | None = None
     llm: LlmSettings = LlmSettings()  # read only when writer = "llm"
     # ask the language model once more, to choose, join and order the steps of all chunks

@@ -6,8 +6,8 @@ from typing import Final
 from stepline.narration import load_tagger
 from stepline.narration.words import SENTENCE_KINDS
 
-# P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above, of 27 that only hold
-# words of a channel ("peel a thumb sized piece of ginger") or are strange, 2.
+# P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above. Of 27 that only hold
+# words of a channel ("peel a thumb sized piece of ginger") or are strange, 2 are above.
 MIN_TALK: Final = 0.9
 # A step is read between these two: alone, or among talk, "cut the onion" passes for talk.
 WORK_BEFORE: Final = "Now put the water on the heat."

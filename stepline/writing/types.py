@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stepline.records import Rejected, Step, StepKind
 
-# An order not to do: "don't move them", "be careful not to tear it"; "don't forget to stir" is one
+# An order not to do: "don't move them", "be careful not to tear it". "don't forget to stir" is one
 # to do.
 _CONDITION_PATTERN = re.compile(r"\b(?:if|unless|in (?:the )?(?:case|event) (?:of|that)|in case)\b")
 _AVOID_PATTERN = re.compile(
@@ -19,11 +19,11 @@ _AVOID_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class WrittenSteps:
-    """The steps in the order in which they are told, what was refused and why, and what the user
+    """The steps in the order in which they are said, what was refused and why, and what the user
     should know.
 
-    steps: ids "1", "2", ...; every one cites its sentences; spans, at and status are empty until it
-    is grounded. One that nobody says and a picture shows cites none; `at` is the second of that
+    steps: ids "1", "2", ... Every one cites its sentences. Its spans, at and status are empty until
+    it is grounded. One that no one says and a picture shows cites none: `at` is the second of that
     picture.
     notes: one line each, for example that a deadline passed and another writer served a part.
     """
@@ -40,7 +40,7 @@ def under_condition(text: str) -> bool:
 
 
 def instruction_kind(text: str) -> StepKind:
-    """Return whether an English instruction says what to do or what to avoid; other languages count
+    """Return whether an English instruction says what to do or what to avoid. Other languages count
     as "do"."""
     plain = text.lower().replace("\u2019", "'")
     plain = " ".join(plain.split())

@@ -1,1 +1,1 @@
-"""Steps by grammar: the clauses in which a speaker does something or tells the viewer to."""
+"""Steps by grammar: the clauses in which a speaker does something or instructs the viewer to."""

@@ -1,7 +1,7 @@
 """Which thing a pronoun of a step stands for: a conditional logit over the things named before it.
 
 Each thing named in the last sentences is a candidate, "none of them" is one more. The numbers are
-learned from editors' steps by stepline/writing/training/antecedents.py; a name is given only where
+learned from editors' steps by stepline/writing/training/antecedents.py. A name is given only where
 its probability is high.
 """
 
@@ -38,7 +38,11 @@ UNNAMEABLE_WORDS: Final = (
 
 @dataclass(frozen=True)
 class Antecedent:
-    """What a pronoun stands for. name: without an article; probability: that it is this."""
+    """What a pronoun stands for.
+
+    name: without an article.
+    probability: that it is this.
+    """
 
     name: str
     probability: float
@@ -86,7 +90,7 @@ class AntecedentFinder:
         return before
 
     def find(self, sentence: int, token: int) -> Antecedent | None:
-        """Return the likeliest thing that the pronoun at a token stands for; None without any."""
+        """Return the most likely thing that the pronoun at a token stands for, None without any."""
         candidates = self.candidates(sentence, token)
         if not candidates:
             return None
@@ -104,7 +108,7 @@ class AntecedentFinder:
 def _candidate(
     root: "Token", sentence: int, keep: Sequence[float], counts: dict[str, int]
 ) -> Candidate | None:
-    """Return the thing that a noun phrase names; None for a pronoun, a measure, a person."""
+    """Return the thing that a noun phrase names, None for a pronoun, a measure, a person."""
     root = _measured_thing(root)
     lemma = root.lemma_.lower()
     if root.pos_ not in ("NOUN", "PROPN") or lemma in UNNAMEABLE_WORDS or len(lemma) < 2:

@@ -1,8 +1,8 @@
-"""Action clauses by dependency grammar: the speaker tells the viewer to do something, or says what
-they now do.
+"""Action clauses by dependency grammar: the speaker instructs the viewer to do something, or says
+what they now do.
 
 A clause is the verb of one action with what the grammar says of it. `off_topic` says which clauses
-are no step, `phrases` words the others.
+are not steps, `phrases` words the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 CARRIER_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
-# Auxiliaries that put an action into the past or into a might-be: nobody is told to do it now.
+# Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
 NOT_NOW = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
 CLAUSE_TAKERS = word_set("let ensure check see watch help make keep have get")
@@ -43,8 +43,10 @@ _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 class Clause:
     """One action as the grammar gives it.
 
-    may: it is only allowed ("you can"). negated: it is forbidden. narrow: said in plain present or
-    as an order, without "going to" or the like. chain: the verb it is joined to ("peel and slice").
+    may: it is only allowed ("you can").
+    negated: it is forbidden.
+    narrow: said in plain present or as an order, without "going to" or the like.
+    chain: the verb it is joined to ("peel and slice").
     """
 
     verb: "Token"
@@ -68,8 +70,8 @@ class _Mood:
 def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) -> list[Clause]:
     """Return the action clauses of one parsed segment in the order of their words.
 
-    ordered: the segment's "you" was put there by `segments`, so its clauses are orders. sequenced:
-    a "then" or the like stood before it, which makes a passive an instruction.
+    ordered: the segment's "you" was put there by `segments`, so its clauses are orders.
+    sequenced: a "then" or the like was before it, which makes a passive an instruction.
     """
     clauses = []
     for sentence in doc.sents:
@@ -97,7 +99,7 @@ def _is_hyphenated(verb: "Token") -> bool:
 
 
 def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
-    """Yield the clauses at and below a verb; a verb that only carries another one gives way to
+    """Yield the clauses at and below a verb. A verb that only carries another one gives way to
     it."""
     mood = _mood(verb, inherited)
     carried = None
@@ -154,7 +156,7 @@ def _has_child(verb: "Token", relations: Sequence[str]) -> bool:
 
 
 def tells_more(child: "Token") -> bool:
-    """Return whether a participle is an action of its own: "lie back, PINCHING your shoulders";
+    """Return whether a participle is an action of its own: "lie back, PINCHING your shoulders".
     "using ..." is not."""
     if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in MEANS_VERBS:
         return False
@@ -176,7 +178,7 @@ def _is_next(verb: "Token", child: "Token") -> bool:
 
 
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
-    """Return who does the verb and how it is told; None when it tells of no action now."""
+    """Return who does the verb and how it is said, None when it names no action now."""
     helpers = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
     negated = False
     for child in verb.children:
@@ -190,7 +192,7 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
     if subject is None or (inherited is not None and subject.lower_ in LET_US):
         return _without_subject(verb, inherited, negated)
     if subject.i and subject.nbor(-1).lower_ in RELATIVE_WORDS:
-        return None  # "the length that you'll cut": said of a thing, not told
+        return None  # "the length that you'll cut": describes a thing, not an order
     if subject.dep_ == "nsubjpass":
         return _passive(subject, helpers, negated)
     voice = _SUBJECT_VOICES.get(subject.lower_)
@@ -264,7 +266,7 @@ def _is_carried(verb: "Token", child: "Token") -> bool:
 
 
 def _after_let(verb: "Token") -> "Token | None":
-    """Return what "let's" or "let me" announces; "let it cool" stays an action of its own."""
+    """Return what "let's" or "let me" announces. "let it cool" stays an action of its own."""
     for child in verb.children:
         if child.dep_ in ("ccomp", "xcomp") and child.i > verb.i:
             subject = _subject(child)
@@ -274,7 +276,7 @@ def _after_let(verb: "Token") -> "Token | None":
 
 
 def _lowered(verb: "Token", mood: _Mood) -> _Mood | None:
-    """Return the mood of a carried verb; None when the carrier says that it need not or will not be
+    """Return the mood of a carried verb, None when the carrier says that it need not or will not be
     done."""
     voice = mood.voice
     if verb.lemma_ == "let":
@@ -297,7 +299,7 @@ def _is_base(verb: "Token") -> bool:
 
 
 def _is_present(verb: "Token", helpers: set[str]) -> bool:
-    """Return whether a verb with the subject you, we or I is in the present; "I put", tagged past,
+    """Return whether a verb with the subject you, we or I is in the present. "I put", tagged past,
     counts."""
     if verb.tag_ == "VBG":
         return True

@@ -19,7 +19,7 @@ from stepline.writing.extractive.english import word_set
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-MAX_STEP_WORDS = 20  # words a step; a longer one loses its last qualifiers
+MAX_STEP_WORDS = 20  # words per step, a longer one loses its last qualifiers
 MAX_LIST_WORDS = 45  # words of a list of things
 NOUN_TAGS = ("NOUN", "PROPN")
 # Qualifying clauses that belong to the step: until when, under which condition, by what means, for
@@ -53,7 +53,7 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Compleme
     """Return what follows the verb in a step, one list of tokens a complement, the condition
     last.
 
-    keep: what a reader of the narration says of each word; complements that it would leave out go.
+    keep: what a reader of the narration says of each word. Complements that it would leave out go.
     """
     verb = clause.verb
 
@@ -228,7 +228,7 @@ def _stray_object(verb: "Token") -> "Complement":
 
 
 def _mean_keep(part: "Sequence[Token]", keep: "KeepChance") -> float:
-    """Return the mean chance of the words that say something; a pronoun alone stays."""
+    """Return the mean chance of the words that say something. A pronoun alone stays."""
     chances = []
     for token in part:
         if token.pos_ not in ("DET", "PUNCT", "PRON"):
@@ -279,7 +279,7 @@ def _is_aside(token: "Token", head: "Token") -> bool:
         if token.head.pos_ == "ADP":
             return token.lower_ not in ("here", "there")
     if token.dep_ == "appos":
-        # "the peas, the juice of a lemon and some salt" is a list all the same
+        # "the peas, the juice of a lemon and some salt" is still a list
         return not _has_child(token, ("conj", "appos"))
     if token.dep_ == "conj" and token.pos_ == "VERB":
         if token.head.pos_ in NOUN_TAGS:
@@ -300,8 +300,8 @@ def _is_as_well_as(token: "Token") -> bool:
 
 
 def shortened(parts: "list[Complement]") -> "list[Complement]":
-    """Leave out qualifiers from the end until the step has at most MAX_STEP_WORDS words; what the verb
-    acts on stays, and a list of things is whole."""
+    """Leave out qualifiers from the end until the step has at most MAX_STEP_WORDS words. What the
+    verb acts on stays, and a list of things is whole."""
     qualifiers = [part for part in parts[1:] if not _is_thing(part)]
     while sum(map(len, parts)) + 1 > MAX_STEP_WORDS and qualifiers:
         last = qualifiers.pop()

@@ -1,4 +1,4 @@
-"""Sentences with the nouns that their pronouns stand for, where that is safe; elsewhere the pronoun
+"""Sentences with the nouns that their pronouns stand for, where that is safe. Elsewhere the pronoun
 stays."""
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
     """Return the sentences of one narration, in order, "chop it" as "chop the onion" where only an
     onion can be meant.
 
-    English; what stands for a thing in clauses that tell no action stays as it is. Raises
+    For English. What stands for a thing in clauses without an action stays as it is. Raises
     ModelError without the parser.
     """
     mentions = Mentions()

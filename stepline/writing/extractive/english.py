@@ -26,7 +26,7 @@ __all__ = ["import_spacy", "looks_english", "nouns", "parse", "parser", "verbs",
 logger = logging.getLogger(__name__)
 
 
-# names of people and places: no step needs them; the parser cuts sentences itself
+# No step needs the names of people and places. The parser cuts sentences itself.
 UNUSED_PIPES = ("ner", "senter")
 BATCH_SEGMENTS = 64  # per parser call
 
@@ -38,11 +38,11 @@ TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_tran
 
 
 def import_spacy() -> Any:
-    """Return spaCy without its command line, nearly half of its import (0.3 of 0.75 CPU s, 18 MiB),
-    and in Stepline's own processes without torch (1.6 CPU s, 175 MiB): both unused here.
+    """Return spaCy without its command line, and in Stepline's own processes without torch.
 
-    What asks for the command line later finds it: the module in its place is there during the
-    import alone.
+    Both are unused here. The command line is nearly half of its import (0.3 of 0.75 CPU s, 18 MiB),
+    torch is 1.6 CPU s and 175 MiB. What asks for the command line later finds it: the module in its
+    place is there during the import alone.
     """
     if "spacy" in sys.modules:
         return sys.modules["spacy"]
@@ -68,17 +68,17 @@ class _AbsentFinder:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, *_: object) -> None:
-        """Raise ModuleNotFoundError for torch; leave the rest to other finders."""
+        """Raise ModuleNotFoundError for torch. Leave the rest to other finders."""
         if name == TORCH_MODULE and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextmanager
 def _torch_hidden() -> Iterator[None]:
-    """Hide torch from spaCy, which imports it where it is installed; what imports torch later finds
+    """Hide torch from spaCy, which imports it where it is installed. What imports torch later finds
     it.
 
-    Not where it is imported already, nor in a program of somebody else's, nor where a package is
+    Not where it is imported already, nor in someone else's program, nor where a package is
     installed whose networks need it in spaCy.
     """
     users = [name for name in TORCH_USERS if find_spec(name) is not None]
@@ -105,8 +105,10 @@ def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
 
 
 def parser() -> "Language":
-    """Return the parser, loaded once per process (about 0.35 s, after an import of spaCy of about
-    0.45 s); safe to call from several threads."""
+    """Return the parser, loaded once per process. It is safe to call from several threads.
+
+    Loading takes about 0.35 s, after an import of spaCy of about 0.45 s.
+    """
     with _loading:
         return _load_parser()
 

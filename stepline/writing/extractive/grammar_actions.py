@@ -66,7 +66,7 @@ class GrammarAction:
 def grammar_actions(
     text: str, reading: "SentenceReading", resolve: PlaceResolver
 ) -> list[GrammarAction]:
-    """Return the actions of one sentence that the tagger lets be, in order; further ones joined."""
+    """Return the actions of one sentence that the tagger lets be, in order, further ones joined."""
     place_of = _places_of_words(text)
     pieces = _segments(text)
     docs = parse([piece.text for piece in pieces])
@@ -90,8 +90,10 @@ def grammar_actions(
 def _with_phrases_behind(
     actions: Sequence[GrammarAction], text: str, reading: "SentenceReading"
 ) -> list[GrammarAction]:
-    """Return the actions with the phrases behind them that the tagger keeps and the parser hung on
-    something else: "cut off the ends, FROM THE BOTTOM"."""
+    """Return the actions with the phrases behind them that the tagger keeps.
+
+    These are phrases that the parser hung on something else: "cut off the ends, FROM THE BOTTOM".
+    """
     words = spoken_words(text)
     keep = keep_at(reading.edits)
     longer = []
@@ -127,8 +129,11 @@ def _end_of_phrase(words: Sequence[str], begin: int, limit: int) -> int:
 
 
 def grammar_findings(texts: Sequence[str]) -> Findings:
-    """Return what grammar alone finds in each sentence, (S, 2): an order, and an action told by
-    "you", "we" or "I"; neither is talk by the rules of `off_topic`."""
+    """Return what grammar alone finds in each sentence, (S, 2).
+
+    The columns: an order, and an action said with "you", "we" or "I". Neither is talk by the rules
+    of `off_topic`.
+    """
     pieces: list[Segment] = []
     rows: list[int] = []
     for row, text in enumerate(texts):
@@ -172,8 +177,10 @@ def _action(
     *,
     has_begun: bool,
 ) -> GrammarAction | None:
-    """Return the action of a clause; None where the tagger lets none begin with its verb, or where
-    a "not" would be lost."""
+    """Return the action of a clause.
+
+    None where the tagger lets none begin with its verb, or where a "not" would be lost.
+    """
     edits = reading.edits
     keep_word = keep_at(edits)
 
@@ -213,8 +220,8 @@ def _action(
 def _names_an_object(clause: Clause) -> bool:
     """Return whether an action has an object of its own, which makes it a step of its own.
 
-    Of the actions that follow each other in YouCook2's captions, annotators put into one step 82 %
-    of those that act on a pronoun and 79 % of those without an object, 9 % of those with a new
+    Annotators of YouCook2's captions put some actions into one step with the action before. It is
+    82 % of those that act on a pronoun, 79 % of those without an object and 9 % of those with a new
     object (`benchmarks/writing.py --halves`).
     """
     objects = [child for child in clause.verb.children if child.dep_ == "dobj"]
@@ -222,7 +229,7 @@ def _names_an_object(clause: Clause) -> bool:
 
 
 def _mean_keep(clause: Clause, keep: "Callable[[Token], float]") -> float:
-    """Return the mean chance that the things stay which a clause acts on; 0 without any."""
+    """Return the mean chance that the things stay which a clause acts on, 0 without any."""
     chances = []
     for part in parts_of(clause):
         for token in part:
@@ -272,7 +279,7 @@ def _joined(before: GrammarAction, action: GrammarAction) -> GrammarAction:
 
 
 def is_covered(place: int, actions: Sequence[GrammarAction], words: Sequence[str]) -> bool:
-    """Return whether a verb at a place is said by one of the actions, or lies within one."""
+    """Return whether a verb at a place is said by one of the actions, or is within one."""
     bare = bare_word(words[place])
     for action in actions:
         if place in action.places:

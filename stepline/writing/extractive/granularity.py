@@ -1,13 +1,13 @@
-"""How finely work is told: halves of a step are joined to it, so that the list reads like a recipe.
+"""The detail of the steps: halves of a step are joined to it, so that the list reads like a recipe.
 
     add the noodles; give it a stir            add the noodles and stir
     drain the pasta; rinse it                  drain the pasta and rinse
     add two bouillon cubes; A can of beans.    add two bouillon cubes, a can of beans
     add the noodles; I used 125 grams.         add the noodles, 125 grams
 
-A half acts on a pronoun or on nothing, soon after the step before. Of such actions in YouCook2's
-captions annotators put 82 % and 79 % into one step with the action before, of those with an object
-of their own 9 %.
+A half acts on a pronoun or on nothing, soon after the step before. In YouCook2's captions
+annotators put 82 % and 79 % of such actions into one step with the action before. Of those with an
+object of their own it is 9 %.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ Detail = Literal["brief", "usual", "full"]
 
 MAX_PAUSE_SECONDS: Final = 6.0  # between a step and a half of it
 MAX_LIST_PAUSE_SECONDS: Final = 3.0  # between a step and more of its list
-# words of a step that is joined, by detail; "full" joins nothing
+# words of a step that is joined, by detail. "full" joins nothing.
 MAX_JOINED_WORDS: Final = {"brief": 30, "usual": 22}
 MAX_HALF_WORDS: Final = 12
 ONLY_NAMES: Final = "names things, and says nothing to do with them"
@@ -37,10 +37,11 @@ OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
 
 @dataclass(frozen=True)
 class SentenceStep:
-    """A step as one sentence tells it.
+    """A step as one sentence says it.
 
-    listed: its words without a verb, where the sentence has none and one was put in front: they may
-    go on with the list of the step before. is_sure: it is a step also where nothing goes before.
+    listed: its words without a verb, where the sentence has none and one was put in front. They may
+    go on with the list of the step before.
+    is_sure: it is a step also where nothing goes before.
     meant: what its bare pronouns most likely stand for.
     """
 
@@ -84,8 +85,11 @@ def join_halves(steps: Sequence[SentenceStep], detail: Detail) -> JoinedSteps:
 
 @dataclass(frozen=True)
 class _JoinedStep:
-    """Steps that are told as one. parts: what each adds to the text; one that begins with a comma
-    goes on with a list. verb: of the first."""
+    """Steps that are written as one.
+
+    parts: what each adds to the text. One that begins with a comma goes on with a list.
+    verb: of the first.
+    """
 
     steps: tuple[Step, ...]
     parts: tuple[str, ...]
@@ -127,7 +131,7 @@ class _JoinedStep:
 def _lengthened(
     before: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
-    """Return the step before with this one at its end; None where they are two."""
+    """Return the step before with this one at its end, None where they are two."""
     if detail == "full":
         return None
     last = before.steps[-1]
@@ -160,7 +164,7 @@ def _lengthened(
 def _means_the_same(before: _JoinedStep, item: SentenceStep) -> bool:
     """Tell whether a half goes on with what the step before names.
 
-    Within one sentence it does nearly always; else its pronouns must stand for that.
+    Within one sentence it does nearly always. Elsewhere its pronouns must stand for that.
     """
     last_sources = set(before.steps[-1].sources)
     if not last_sources.isdisjoint(item.step.sources):
@@ -172,7 +176,7 @@ def _means_the_same(before: _JoinedStep, item: SentenceStep) -> bool:
 
 
 def _is_near(before: Step, step: Step, seconds: float) -> bool:
-    """Tell whether a step is told within so many seconds of the one before."""
+    """Tell whether a step is said within this many seconds of the one before."""
     if before.said is None or step.said is None:
         return False
     pause = step.said.start - before.said.end

@@ -3,10 +3,13 @@
     log Bayes factor = min(1, S / 30) (w_mean logit(mean P(step)) + w_top logit(mean of the five likeliest)
                                        + v . direction + b)
 
-P(step): what the writer's scorer of sentences says. direction: of the sum of the sentence vectors,
-each weighed by its P(step), for "take the lid off" and "take the weight off your heart" differ by
-what they are about. The weights are a logistic regression over parts of how-to narrations and talks
-(`benchmarks/fit_instruction.py`; docs/grounding.md has what holds on those left out).
+P(step): what the writer's scorer of sentences says.
+direction: of the sum of the sentence vectors, each weighed by its P(step).
+It is used because "take the lid off" and "take the weight off your heart" differ by what they are
+about.
+
+The weights are a logistic regression over parts of how-to narrations and talks
+(`benchmarks/fit_instruction.py`). docs/grounding.md has what holds on those left out.
 Letters: S sentences, D width.
 """
 
@@ -25,12 +28,12 @@ from stepline.records import Matrix
 
 Array = npt.NDArray[np.float64]
 
-# a sentence and a half that nobody has said yet, at the usual P(step): few sentences tell little
+# A sentence and a half that no one has said yet, at the usual P(step): few sentences show little.
 USUAL_PROBABILITY: Final = 0.15
 USUAL_SENTENCES: Final = 2.0
 TOP_SENTENCES: Final = 5
-USUAL_TOP: Final = 0.3  # P(step) of one more sentence among the likeliest
-LEAST_WEIGHT: Final = 0.02  # of a sentence that tells no step, for the direction
+USUAL_TOP: Final = 0.3  # P(step) of one more sentence among the most likely
+LEAST_WEIGHT: Final = 0.02  # of a sentence without a step, for the direction
 DIRECTION_SCALE: Final = 8.0  # of a unit vector next to logits; the regression shrinks all alike
 FULL_SENTENCES: Final = 30  # from which the evidence counts in full
 MIN_NORM: Final = 1e-9
@@ -47,9 +50,10 @@ class InstructionWeights:
 def instruction_log_bayes(
     probabilities: Sequence[float], vectors: Matrix, model: InstructionWeights | None = None
 ) -> float:
-    """Return the log Bayes factor that a video instructs, against other talk; 0 without a sentence.
+    """Return the log Bayes factor that a video instructs, against other talk, 0 without a sentence.
 
-    probabilities: (S,) P(the sentence tells a step). vectors: (S, D) of MiniLM.
+    probabilities: (S,) P(the sentence describes a step).
+    vectors: (S, D) of MiniLM.
     """
     if not len(probabilities):
         return 0.0

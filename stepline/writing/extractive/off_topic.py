@@ -1,7 +1,7 @@
-"""Rules for clauses that look like an instruction and are none: talk to the audience, plans,
+"""Rules for clauses that look like an instruction and are not one: talk to the audience, plans,
 opinions, habits, options.
 
-Each rule is a row of a table; `off_topic_reason` returns the first that holds, as the reason for
+Each rule is a row of a table. `off_topic_reason` returns the first that holds, as the reason for
 dropping the clause.
 """
 
@@ -79,7 +79,7 @@ NO_ACTION_REASON = "names no action"
 
 
 def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:
-    """Return why a clause is no step, or None when it is one."""
+    """Return why a clause is not a step, or None when it is one."""
     if question:
         return "a question"
     for reason, holds in _OFF_TOPIC_RULES:
@@ -123,7 +123,7 @@ def _sets_out(clause: Clause) -> bool:
 
 
 def _asks_someone(clause: Clause) -> bool:
-    """Return whether somebody nearby is to be asked to do something: "ask someone to call for
+    """Return whether someone nearby is to be asked to do something: "ask someone to call for
     help"."""
     verb = clause.verb
     if verb.lemma_ not in ("ask", "tell"):
@@ -171,7 +171,7 @@ def _is_gotten(verb: "Token") -> bool:
 
 
 def _is_moved(verb: "Token") -> bool:
-    """Return whether something is brought somewhere: "get your bike UP IN a stand"; "get a better
+    """Return whether something is brought somewhere: "get your bike UP IN a stand". "get a better
     result" is not."""
     if not _is_gotten(verb):
         return False

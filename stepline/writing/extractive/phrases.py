@@ -1,4 +1,4 @@
-"""The words of a step: one imperative phrase, short and whole, from the clause that tells it."""
+"""The words of a step: one imperative phrase, short and whole, from the clause that says it."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ ACTION_NOUNS = word_set(
     wash dusting click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn
     """
 )
-# adverbs in "ly" that are no manner of doing
+# adverbs in "ly" that are not a manner of doing
 _NO_MANNERS = word_set("only early usually finally actually")
 # never the last word
 _TAIL_WORDS = word_set("and or but then so with to of for into that if until the a")
@@ -142,13 +142,13 @@ def _is_acted_on(token: "Token", verb: "Token") -> bool:
 
 
 def _is_new_name(name: str, names: dict[int, str], things: set[str]) -> bool:
-    """Return whether a step does not name the thing already: "place it under the car" is no car."""
+    """Return whether a step does not name the thing yet: "place it under the car" is not a car."""
     thing = name.split()[-1].lower()
     return name not in names.values() and thing not in things
 
 
 def _given_action(verb: "Token") -> "tuple[Token, Token] | None":
-    """Read "give it a whisk" as (whisk, it); None for any other clause."""
+    """Read "give it a whisk" as (whisk, it), None for any other clause."""
     if verb.lemma_ != "give":
         return None
     receiver = None

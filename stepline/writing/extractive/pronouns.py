@@ -1,10 +1,10 @@
-"""Pronoun resolution for steps: which noun a pronoun stands for, where that is safe; elsewhere the
+"""Pronoun resolution for steps: which noun a pronoun stands for, where that is safe. Elsewhere the
 pronoun stays.
 
 Safe means: the nearest clause that names a thing of the same number names one only. In the same
 sentence the thing acted on counts before places and tools ("stir the soup in the pot and taste
-it"); across sentences a place that the thing went into is a rival, and then only what was being
-made can be meant ("I make my syrup: whisk the sugar into the water. Set that aside").
+it"). Across sentences a place that the thing went into is a rival. Then only what was being made
+can be meant ("I make my syrup: whisk the sugar into the water. Set that aside").
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ NEVER_MEANT = word_set(
     simmer place hand finger guy everybody everyone someone people
     """
 )
-# Words of a noun phrase that name it; articles, numbers and possessives do not.
+# Words of a noun phrase that name it. Articles, numbers and possessives do not.
 _NAMING_RELATIONS = ("compound", "amod", "nmod")
 _EMPTY_WORDS = word_set(
     "other same own little nice good first second whole entire next last few many more"
@@ -80,7 +80,7 @@ class Mentions:
     clauses: list[tuple[int, tuple[Mention, ...]]] = field(default_factory=list)
 
     def add(self, sentence: int, mentions: tuple[Mention, ...]) -> None:
-        """Remember what a clause of this sentence names; one that names nothing still pushes the
+        """Remember what a clause of this sentence names. One that names nothing still pushes the
         others back."""
         self.clauses.append((sentence, mentions))
 
@@ -126,7 +126,7 @@ def _only_name(names: set[str]) -> str | None:
 
 
 def _single(fitting: list[Mention], *, same_sentence: bool) -> str | None:
-    """Return the one thing that is meant; an unknown thing (an unresolved pronoun) is named "" and
+    """Return the one thing that is meant. An unknown thing (an unresolved pronoun) is named "" and
     blocks."""
     acted_on = [mention for mention in fitting if mention.role in ("object", "product")]
     places = [mention for mention in fitting if mention.role == "place"]
@@ -140,7 +140,7 @@ def _single(fitting: list[Mention], *, same_sentence: bool) -> str | None:
 
 
 def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
-    """Return what the clause of a verb names; `resolved` holds the names of its pronouns by token
+    """Return what the clause of a verb names. `resolved` holds the names of its pronouns by token
     index."""
     mentions = []
     for token, role in _acted_on(verb):
@@ -186,7 +186,7 @@ def _with(thing: "Token") -> "list[Token]":
 
 
 def _role_after(verb: "Token", preposition: "Token") -> Role | None:
-    """Return the role of what a preposition names; None for times and purposes ("for ten
+    """Return the role of what a preposition names, None for times and purposes ("for ten
     minutes")."""
     if preposition.lower_ in ("with", "using"):
         if verb.lemma_ in FILLING_VERBS:
@@ -195,7 +195,7 @@ def _role_after(verb: "Token", preposition: "Token") -> Role | None:
     if preposition.lower_ in ("for", "at", "by", "of", "about"):
         return None
     if not _children(verb, ("dobj",)):
-        return "object"  # "click on the layer": what the verb acts on all the same
+        return "object"  # "click on the layer": still what the verb acts on
     if preposition.lower_ in INTO_PREPOSITIONS:
         return "place"
     return None
@@ -228,7 +228,7 @@ def mentions_in(doc: "Doc", *, announced: bool = False) -> tuple[Mention, ...]:
     """Return what a segment without any action names: "there's a little clip" by name, all else as
     unknown rivals.
 
-    announced: a word of order stood before it, so that what something "is" is what comes: "first up
+    announced: a word of order was before it, so that what something "is" is what comes: "first up
     are SQUATS".
     """
     things = []

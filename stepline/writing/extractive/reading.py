@@ -35,7 +35,7 @@ class NarrationUnit:
 
     @property
     def words(self) -> list[str]:
-        """Its words, without marks that stand alone."""
+        """Its words, without marks that are alone."""
         return spoken_words(self.text)
 
     def places(self) -> Iterator[tuple[int, int]]:

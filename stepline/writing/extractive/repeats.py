@@ -1,4 +1,4 @@
-"""Steps that say the same thing twice, folded; and their numbers.
+"""Steps that say the same thing twice, folded, and their numbers.
 
 The language-model writer ends with them too.
 """
@@ -12,11 +12,11 @@ from stepline.records import Matrix, Step, covering_span
 from stepline.text import embed
 from stepline.writing.types import instruction_kind
 
-# sentences between two tellings of one action; further apart it is done again (about half a minute
-# of speech)
+# Sentences between two mentions of one action. Further apart it is done again (about half a minute
+# of speech).
 NEAR_SENTENCES = 6
 
-# Words that change how an action is told but not which action it is.
+# Words that change how an action is said but not which action it is.
 _HOLLOW_WORDS = word_set(
     """
     a an the my your our their his her its some this that these those then now just again also and first next
@@ -34,11 +34,11 @@ ANY_SENTENCE = None
 def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> Steps:
     """Return the steps in their order, the later of two equal ones folded into the first.
 
-    Equal means the same words but for articles, possessives and fillers, told at most `near`
-    sentences apart. A step without sources is folded into an equal one wherever it stands.
+    Equal means the same words but for articles, possessives and fillers, said at most `near`
+    sentences apart. A step without sources is folded into an equal one wherever it is.
     """
     remaining: list[Step] = []
-    # The first of `remaining` that tells an action: in a sentence (its number), in none, in any.
+    # The first of `remaining` with an action: in a sentence (its number), in none, in any.
     places: dict[tuple[ActionWords, SentenceNumber], int] = {}
     for step in steps:
         action = _action_words(step.text)
@@ -99,7 +99,7 @@ def _action_words(text: str) -> ActionWords:
     return tuple(action_words)
 
 
-# Cosine of two steps told near each other from which they say the same; by eye on narrations.
+# Cosine from which two steps near each other say the same, by eye on narrations.
 SAME_COSINE = 0.92
 SAME_VERB_COSINE = 0.84  # the same of two steps with one verb
 
@@ -113,8 +113,10 @@ def fold_by_meaning(
 ) -> Steps:
     """Return the steps, the later of two that mean the same folded into the first.
 
-    Only steps told at most `near` sentences apart, and of the same kind: do or avoid. embed: texts
-    to unit rows. differ: whether two texts are different steps however near their rows are.
+    Only steps of the same kind (do or avoid), said at most `near` sentences apart, are folded.
+
+    embed: texts to unit rows.
+    differ: whether two texts are different steps however near their rows are.
     """
     if not steps:
         return ()

@@ -2,8 +2,8 @@
 cut into segments.
 
 Each word keeps its index in the sentence, so that a clause can be traced back to what was said and
-when. The ways of speaking that wrap an instruction are tables of patterns, matched against
-lower-case words joined by one space; a comma may stand before any space.
+when. The ways of speaking that wrap an instruction are tables of patterns. They are matched against
+lower-case words joined by one space. A comma may be before any space.
 """
 
 import re
@@ -19,7 +19,7 @@ SUBORDINATE_WORDS = word_set(
     if when once after before while because since as until unless even where whenever although though
     """
 )
-# A phrase with one of these may stand before the order.
+# A phrase with one of these may come before the order.
 INTRODUCTORY_WORDS = SUBORDINATE_WORDS | word_set(
     "with using for from in on at to starting beginning working"
 )
@@ -68,8 +68,8 @@ NEVER_ORDERS = word_set(
 QUESTION_WORDS = word_set("what how why who where which")
 SEQUENCE_WORDS = word_set(
     "then next now finally first second third lastly"
-)  # they tell an order of doing
-# After these a base form is no order: it has a subject, an auxiliary, or is a noun.
+)  # they say an order of doing
+# After these a base form is not an order: it has a subject, an auxiliary, or is a noun.
 BINDING_WORDS = (
     SUBJECT_WORDS
     | DETERMINER_WORDS
@@ -115,7 +115,7 @@ class Segment:
 
     sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it
     ends with "?".
-    sequenced: words of order ("then", "next") stood before it. otherwise: an "or" did, so it says
+    sequenced: words of order ("then", "next") were before it. otherwise: an "or" did, so it says
     what goes wrong.
     spoken: all words of the sentence, as they were said.
     """
@@ -196,7 +196,7 @@ def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 @cache
 def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile the table; VERB stands for any verb's base form, checked after the match."""
+    """Compile the table. VERB stands for any verb's base form, checked after the match."""
     rewrites = []
     for pattern, replacement in REWRITE_RULES:
         body = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))")
@@ -270,7 +270,8 @@ def _chained(after: Sequence[SpokenWord]) -> bool:
 
 
 def _is_before_object(words: Sequence[SpokenWord]) -> bool:
-    """Return whether a comma parts a word from the object that it shares: "juice, our lemons"."""
+    """Return whether a comma is between a word and the object that it shares: "juice, our
+    lemons"."""
     if len(words) < 2 or not words[0].text.endswith(","):
         return False
     return words[1].bare in AFTER_ORDER

@@ -1,6 +1,6 @@
 """The ways of speaking that wrap an instruction, as tables of patterns.
 
-They are matched against lower-case words joined by one space. A comma may stand before any space.
+They are matched against lower-case words joined by one space. A comma may come before any space.
 """
 
 NUMBER_PATTERN = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
@@ -69,7 +69,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"i(?:'d| would)? (?:want|need|like) you to", "you"),
 )
 
-# Words that open a spoken clause and say nothing of the action; taken off again and again.
+# Words that open a spoken clause and say nothing of the action. They are taken off repeatedly.
 OPENER_PATTERNS: tuple[str, ...] = (
     r"(?:and|but|okay|ok|alright|all right|right|yeah|yes|then|finally|lastly|also|again|plus"
     r"|anyway)",

@@ -1,4 +1,4 @@
-"""Amounts of steps: those that a sentence of their own tells, and numbers that read badly as said.
+"""Amounts of steps: those that a sentence of their own says, and numbers that read badly as said.
 
 add the noodles. I used about 125 grams.     add the noodles, about 125 grams
 add two and a half cups of water             add 2.5 cups of water
@@ -19,8 +19,8 @@ from stepline.writing.quantities import (
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-MAX_AMOUNT_WORDS: Final = 10  # of a sentence that tells an amount and nothing else
-MAX_SENTENCES_APART: Final = 2  # of a step and the sentence that tells its amount
+MAX_AMOUNT_WORDS: Final = 10  # of a sentence that says an amount and nothing else
+MAX_SENTENCES_APART: Final = 2  # of a step and the sentence that says its amount
 HALF_PATTERN: Final = re.compile(
     rf"\b({'|'.join(SMALL_NUMBERS)}|\d+) and (?:a|one) half\b", re.IGNORECASE
 )
@@ -32,7 +32,7 @@ MANY_INCHES: Final = "inches"
 
 
 def sentence_amount(doc: "Doc") -> str | None:
-    """Return the amount that a short sentence tells, as said; None where it tells more than that."""
+    """Return the amount that a short sentence states, as said, None where it says more."""
     words = [token for token in doc if token.is_alpha or token.like_num]
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:
         return None
@@ -68,8 +68,10 @@ def _begin_with_adverbs(doc: "Doc", number: int) -> int:
 
 
 def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
-    """Return a step with the amount that a later sentence tells; None where it has one of its kind,
-    or is told too far away."""
+    """Return a step with the amount that a later sentence says.
+
+    None where it has one of its kind, or is said too far away.
+    """
     if not step.sources:
         return None
     distance = sentence - step.sources[-1]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MIN_KEEP: Final = 0.5  # P that a word or phrase is part of the step
 MIN_ACTION: Final = 0.45  # P that an action begins with a word
 MIN_FRONT_VERB: Final = 0.5  # P that an editor puts some verb in front
-# The same two where the sentence surely tells a step, and none was made out.
+# The same two where the sentence surely describes a step, and none was made out.
 MIN_LIKELIEST_ACTION: Final = 0.25
 MIN_LIKELIEST_FRONT_VERB: Final = 0.2
 NEGATION_REACH: Final = 4  # words between "don't" and what is not to be done
@@ -38,7 +38,7 @@ CLAUSE_SUBJECTS: Final = word_set(
 )
 SUBORDINATE_WORDS: Final = word_set("until till so when where before if that as once while after")
 NEGATION_WORDS: Final = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
-# With these a phrase in front says when, where or how; it stays in front of the order.
+# With these a phrase in front says when, where or how. It stays in front of the order.
 FRONT_OPENERS: Final = word_set(
     """
     with when once if after before in on at for until till as while to without using by from during
@@ -72,8 +72,11 @@ class DraftWord:
 
 @dataclass(frozen=True)
 class DraftStep:
-    """A step before its pronouns have names. sentence: the number of the one it rests on. verb: the
-    place of its first verb; None for one that was put in front."""
+    """A step before its pronouns have names.
+
+    sentence: the number of the one it rests on.
+    verb: the place of its first verb, None for one that was put in front.
+    """
 
     words: tuple[DraftWord, ...]
     sentence: int
@@ -127,7 +130,7 @@ class SentenceEditor:
         self.keep = _smoothed(words, reading, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the steps that the sentence tells, in order; none where no action is found."""
+        """Return the steps that the sentence describes, in order, none where no action is found."""
         actions = self._actions()
         if not actions:
             return self._with_front_verb(front_verbs)
@@ -143,7 +146,7 @@ class SentenceEditor:
         return [draft for draft in drafts if len(draft.words) > 1]
 
     def likeliest_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the one step that is likeliest, for a sentence that surely tells one; or none."""
+        """Return the most likely step, for a sentence that surely describes one, or none."""
         heads = self._heads(MIN_LIKELIEST_ACTION)
         if not heads:
             return self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
@@ -191,7 +194,7 @@ class SentenceEditor:
         return actions
 
     def _joint_before(self, head: int, after: int) -> int:
-        """Return where the words begin that stand before the next action."""
+        """Return where the words begin that come before the next action."""
         for place in range(head + 1, after):
             if self._begins_clause(place):
                 after = place
@@ -216,7 +219,7 @@ class SentenceEditor:
         return before not in SUBORDINATE_WORDS
 
     def _draft(self, action: _Action) -> DraftStep | None:
-        """Return the step of one action; None where what is not to be done would become an order."""
+        """Return the step of one action, None where what to avoid would become an order."""
         head = action.head
         is_negated = self._is_negated(action)
         if is_negated and not self._says_not(action):
@@ -253,7 +256,7 @@ class SentenceEditor:
         return False
 
     def _says_not(self, action: _Action) -> bool:
-        """Return whether the tagger keeps the "not"; a warning always does."""
+        """Return whether the tagger keeps the "not". A warning always does."""
         if self.reading.is_warning:
             return True
         places = range(action.begin, action.head)
@@ -264,7 +267,7 @@ class SentenceEditor:
     ) -> tuple[list[DraftWord], list[DraftWord]]:
         """Return what stays in front of the order and what is moved behind its verb.
 
-        "When it is dry, sand it" stays; "the garlic, you chop finely" is "Chop the garlic finely".
+        "When it is dry, sand it" stays. "the garlic, you chop finely" is "Chop the garlic finely".
         """
         words = _without_joint(before)
         if not words:
@@ -299,7 +302,7 @@ class SentenceEditor:
         return False
 
     def _kept(self, begin: int, end: int, *, skip_negation: bool = False) -> list[DraftWord]:
-        """Return the words from `begin` to `end` that stay, as they stand in a step."""
+        """Return the words from `begin` to `end` that stay, as they are in a step."""
         name_chances = self._edit_chances("name")
         drop_chances = self._edit_chances("drop")
         words = []
@@ -332,7 +335,7 @@ class SentenceEditor:
     def _with_front_verb(
         self, front_verbs: Sequence[str], least: float = MIN_FRONT_VERB
     ) -> list[DraftStep]:
-        """Return the kept words behind the verb that an editor would put there; or none."""
+        """Return the kept words behind the verb that an editor would put there, or none."""
         chances = self.reading.verbs.copy()
         no_verb = front_verbs.index(NO_VERB)
         if 1 - chances[no_verb] < least:
@@ -397,8 +400,10 @@ def _is_negation(word: str) -> bool:
 
 
 def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
-    """Return the parser's token of each word, the first with a letter; doc is of the words joined
-    by spaces."""
+    """Return the parser's token of each word, the first with a letter.
+
+    doc: of the words joined by spaces.
+    """
     by_place: list[Token | None] = [None] * len(words)
     starts = np.cumsum([0, *(len(word) + 1 for word in words)])
     for token in doc:
@@ -420,7 +425,7 @@ def _smoothed(
         if token is not None:
             place_of[token.i] = place
     for chunk in doc.noun_chunks:
-        # the words of the phrase; one pronoun alone is judged by itself
+        # The words of the phrase. One pronoun alone is judged by itself.
         places = [place_of[token.i] for token in chunk if token.i in place_of]
         naming = [place for place in places if bare_word(words[place]) not in DETERMINER_WORDS]
         if not naming:

@@ -30,8 +30,7 @@ MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
 
 
 def flaw_in_sentence(verb: "Token | None") -> str | None:
-    """Return why the action of a verb is none in its sentence; None where nothing speaks against
-    it."""
+    """Return why a verb is not an action in its sentence, None where nothing speaks against it."""
     if verb is None:
         return None
     if verb.dep_ == "advcl":
@@ -65,7 +64,7 @@ def _is_left_undone(verb: "Token") -> bool:
 
 
 def _tells_state(verb: "Token") -> bool:
-    """Return whether a verb says what somebody has, wants or sees: "we HAVE the right filter"."""
+    """Return whether a verb says what someone has, wants or sees: "we HAVE the right filter"."""
     if verb.lemma_ not in STATE_VERBS or verb.tag_ == "VBN":
         return False
     subjects = _words(verb, "nsubj")
@@ -98,7 +97,7 @@ def _tells_what_is_seen(verb: "Token") -> bool:
 
 
 def flaw_of_step(doc: "Doc") -> str | None:
-    """Return what is wrong with a written step; None where nothing is."""
+    """Return what is wrong with a written step, None where nothing is."""
     for token in doc:
         is_object = token.dep_ in ("dobj", "dative")
         if token.lower_ == "you" and is_object and token.head.i == 0:

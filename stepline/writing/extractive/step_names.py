@@ -16,9 +16,9 @@ from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-# P(the pronoun stands for this) from which it is named. Read one by one on six long transcripts, all
-# seven names of "it" and "them" from here on were right, three of the six between .8 and it. "This"
-# points at the picture: three of three were wrong, however sure.
+# P(the pronoun stands for this) from which it is named. Names in six long transcripts were read one
+# by one. All seven names of "it" and "them" from here on were right, three of the six between .8
+# and it. "This" points at the picture: three of three were wrong, however sure.
 MIN_NAME: Final = 0.9
 # What these act on is work, not a thing: "repeat this on the other side".
 WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
@@ -51,7 +51,7 @@ class StepNamer:
         self._finder = AntecedentFinder(docs, keeps)
 
     def name_at(self, sentence: int, place: int) -> str | None:
-        """Return what the pronoun at a word stands for, without an article; None where unsure."""
+        """Return what the pronoun at a word stands for, without an article, None where unsure."""
         token = self._pronoun(sentence, place)
         if token is None:
             return None
@@ -78,7 +78,7 @@ class StepNamer:
         return tuple(names)
 
     def _pronoun(self, sentence: int, place: int) -> int | None:
-        """Return the token of the pronoun at a word; None for another word."""
+        """Return the token of the pronoun at a word, None for another word."""
         starts = self._tokens[sentence]
         if place >= len(starts):
             return None
@@ -89,7 +89,7 @@ class StepNamer:
         return int(token.i)
 
     def with_names(self, draft: DraftStep) -> DraftStep | None:
-        """Return the step with the names of its pronouns; None where only pronouns are left."""
+        """Return the step with the names of its pronouns, None where only pronouns are left."""
         words: list[DraftWord] = []
         names: set[str] = set()
         for number, word in enumerate(draft.words):

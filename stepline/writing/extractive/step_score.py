@@ -1,4 +1,4 @@
-"""P(a sentence tells a step): what the tagger says of it and of its neighbours, calibrated.
+"""P(a sentence describes a step): what the tagger says of it and of its neighbours, calibrated.
 
 The few numbers are a logistic regression on the tagger's log probabilities, fitted by
 `benchmarks/fit_step_score.py`.
@@ -22,10 +22,10 @@ Array = npt.NDArray[np.float64]
 
 MIN_PROBABILITY: Final = 1e-4
 REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
-# In a short clip, or when a live narration has just begun, neighbours tell little: there a crisp
+# In a short clip, or at the beginning of a live narration, neighbours show little. There a crisp
 # order counts whatever they are, by grammar or by the tagger's P(step).
 ORDER_COLUMN: Final = -2  # of the features: grammar finds an order
-TOLD_COLUMN: Final = -1  # grammar finds an action told by "you", "we" or "I"
+TOLD_COLUMN: Final = -1  # grammar finds an action said with "you", "we" or "I"
 MIN_TOLD_CHANCE: Final = 0.2
 SHORT_SENTENCES: Final = 25
 SURE_STEP: Final = 0.6
@@ -37,9 +37,14 @@ FEATURE_COUNT: Final = 28
 def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
     """Return what the regression reads of each sentence of one narration, (S, 28).
 
-    Log P of each kind; log P(step) of three neighbours on either side, and its mean; how much
-    longer than usual it is; what the tagger would make of the words; what it says of the clauses;
-    what grammar alone finds. texts: of the sentences.
+    - log P of each kind
+    - log P(step) of three neighbours on either side, and its mean
+    - how much longer than usual it is
+    - what the tagger would make of the words
+    - what it says of the clauses
+    - what grammar alone finds
+
+    texts: of the sentences.
     """
     if not readings:
         return np.zeros((0, FEATURE_COUNT))
@@ -97,8 +102,11 @@ def _edit_features(reading: SentenceReading) -> Array:
 
 
 def _clause_features(reading: SentenceReading) -> Array:
-    """Return what the clauses of a sentence are: the greatest and the mean log P(step), the least of
-    talk and of an announcement, how many there are, how surely an action begins in one, (6,)."""
+    """Return what the clauses of a sentence are, (6,).
+
+    The greatest and the mean log P(step), the least of talk and of an announcement, their number,
+    and how surely one begins an action.
+    """
     clauses = reading.clauses or (reading,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
     step = log_kinds[:, STEP_COLUMN]
@@ -122,7 +130,7 @@ def _clause_features(reading: SentenceReading) -> Array:
 
 
 def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
-    """Return P(it tells a step) of each sentence of one narration, (S,)."""
+    """Return P(it describes a step) of each sentence of one narration, (S,)."""
     weights, intercept = _read_regression()
     features = score_features(readings, texts)
     logits = features @ weights + intercept
@@ -131,7 +139,7 @@ def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]
         steps = np.array([reading.step_probability for reading in readings])
         is_sure = steps >= SURE_STEP
         has_order = features[:, ORDER_COLUMN] > 0
-        # an action that is told, "you're gonna stick them together", counts where it may be a step
+        # an action that is said, "you're gonna stick them together", counts where it may be a step
         is_told = features[:, TOLD_COLUMN] > 0
         is_told &= chances >= MIN_TOLD_CHANCE
         counts = is_sure | has_order | is_told

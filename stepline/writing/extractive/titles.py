@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 MIN_ANNOUNCEMENT: Final = 0.5  # P(a sentence announces) from which it can name the work
 MIN_HOW_TO: Final = 0.3  # the same where it says "how to", which hardly any other sentence does
 MAX_OPENING_UNITS: Final = 25  # from the beginning, in which a speaker says what comes
-MIN_STEP: Final = 0.5  # P(a sentence tells a step), after two of which the work has begun
+MIN_STEP: Final = 0.5  # P(a sentence describes a step). After two of these the work has begun
 MAX_TITLE_WORDS: Final = 12
 
-# Their object is what the work results in, or what is told; the verb adds nothing to a title.
+# Their object is what the work results in, or what is said. The verb adds nothing to a title.
 LIGHT_VERBS: Final = word_set(
     "make do have get cook prepare build show teach introduce cover see try look talk take go be"
 )
@@ -38,7 +38,7 @@ PARTS_OF_NAME: Final = word_set(
     "compound amod nmod poss case nummod prep pobj pcomp conj cc quantmod det punct"
 )
 PARTS_OF_ACTION: Final = PARTS_OF_NAME | word_set("dobj prt advmod xcomp aux acomp acl")
-# What these stand for is told by other words.
+# Other words say what these stand for.
 NO_TOPICS: Final = (
     NEVER_MEANT
     | MEASURE_NOUNS
@@ -60,7 +60,7 @@ TELLING_VERBS: Final = word_set("show teach introduce demonstrate explain walk t
 
 
 def narration_title(narration: NarrationReading) -> str | None:
-    """Return what the speaker says the video is about, in sentence case; None where nobody says."""
+    """Return what the speaker says the video is about, in sentence case, None where no one says."""
     steps = 0
     rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)
     for doc, reading in rows:
@@ -161,7 +161,7 @@ def _topics(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
 
 
 def _complements(verb: "Token", subjects: frozenset[str]) -> "list[list[Token]]":
-    """Return the names of what a subject is said to be; none where it is not one of `subjects`."""
+    """Return the names of what a subject is said to be, none where it is not one of `subjects`."""
     if not any(_is_subject(child, subjects) for child in verb.children):
         return []
     return [_name(child) for child in verb.children if child.dep_ == "attr"]
@@ -186,7 +186,7 @@ def _objects(verb: "Token") -> "Iterator[Token]":
 
 
 def _named_action(verb: "Token") -> "list[Token]":
-    """Return a verb and what it acts on; nothing where that is a pronoun or not named."""
+    """Return a verb and what it acts on, nothing where that is a pronoun or not named."""
     things = [child for child in verb.children if child.dep_ == "dobj"]
     if not any(_names_something(thing) for thing in things):
         return []
@@ -212,7 +212,7 @@ def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Tok
     """Return what hangs on a token in some roles, in order, up to the first comma after it."""
     words: list[Token] = []
     waiting = [child for child in head.children if child.i > after]
-    if head.pos_ == "VERB":  # what is done besides is told elsewhere
+    if head.pos_ == "VERB":  # what else is done is said elsewhere
         waiting = [child for child in waiting if child.dep_ not in ("conj", "cc")]
     while waiting:
         token = waiting.pop()

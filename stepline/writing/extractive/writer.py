@@ -1,10 +1,10 @@
-"""The extractive writer: steps from the speaker's own words; no network, no language model server.
+"""The extractive writer: steps from the speaker's own words, no network, no language model server.
 
 sentences   the narration tagger reads each with its neighbours (stepline/narration)
-choice      which of them tell a step (step_score)
+choice      which of them describe a step (step_score)
 editing     which words make the step, put as orders (step_editor)
 names       what "it" and "them" stand for, where that is sure (antecedents)
-folding     what is told twice is one step (repeats)
+folding     what is said twice is one step (repeats)
 """
 
 from collections.abc import Sequence
@@ -48,17 +48,17 @@ __all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-# P(a sentence tells a step) from which it is written; fitted on narrations of YouCook2.
+# P(a sentence describes a step) from which it is written, fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.36, "all": 0.2}
-# The same of a sentence without a verb that no list goes before: of 52 below it 13 tell a step.
+# The same of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
 MIN_LISTED_PROBABILITY: Final = 0.5
-MIN_SURE_STEP: Final = 0.5  # the same from which the likeliest step is written, if none is made out
+MIN_SURE_STEP: Final = 0.5  # P from which the most likely step is written, if none is made out
 MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
-# P(step) of a warning from which it is written: of 63 sentences that were cited below the threshold
-# of steps, nearly all of them warnings, 5 tell a step of the work.
+# P(step) of a warning from which it is written. 63 sentences were cited below the threshold of
+# steps, nearly all of them warnings. 5 of them describe a step of the work.
 MIN_WARNED_STEP: Final = 0.2
-# Times that words are left out within a step. Of 12 steps of long transcripts with more, read one by
-# one, none was good; of 9 with two, four were.
+# Times that words are left out within a step. Of 12 steps of long transcripts with more, read one
+# by one, none was good. Of 9 with two, four were.
 MAX_GAPS: Final = 2
 MIN_FURTHER_ACTION: Final = 0.5  # P that an action begins with a verb that the grammar passed over
 MIN_FURTHER_WORDS: Final = 3  # of its step
@@ -81,7 +81,7 @@ def write_extractive(
     *,
     narration: NarrationReading | None = None,
 ) -> WrittenSteps:
-    """Return the steps that the transcript tells, each from the words of its sentences.
+    """Return the steps that the transcript describes, each from the words of its sentences.
 
     narration: what `read_narration` made of the same, where it was read already.
     Reads English only: for another language it returns no steps and a note that says so.
@@ -103,7 +103,7 @@ def write_extractive(
     steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
-        # a sentence that tells no step may still say an amount of the one before
+        # a sentence without a step may still say an amount of the one before
         chance = float(chances[number])
         is_likely = chance >= threshold
         is_warning = _warns(reading) and chance >= MIN_WARNED_STEP
@@ -140,7 +140,7 @@ def write_extractive(
 def _named_step(
     draft: DraftStep, unit: NarrationUnit, namer: StepNamer, chance: float
 ) -> SentenceStep | None:
-    """Return a step with the names of its pronouns; None where only pronouns are left."""
+    """Return a step with the names of its pronouns, None where only pronouns are left."""
     step = namer.with_names(draft)
     if step is None:
         return None
@@ -151,8 +151,10 @@ def _named_step(
 
 
 def _flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
-    """Return why a step is not written; None where nothing speaks against it. tokens: of each word
-    of its sentence."""
+    """Return why a step is not written, None where nothing speaks against it.
+
+    tokens: of each word of its sentence.
+    """
     if draft.gap_count > MAX_GAPS:
         return "too little of its sentence is left to be read as one"
     if draft.verb is None:
@@ -163,7 +165,7 @@ def _flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
 def sentence_step_probabilities(
     sentences: Sequence[str], tagger: NarrationTagger | None = None
 ) -> list[float]:
-    """Return P(it tells a step) of each sentence of one English narration, in order."""
+    """Return P(it describes a step) of each sentence of one English narration, in order."""
     if tagger is None:
         tagger = load_tagger()
     readings = tagger.read_sentences(sentences)
@@ -174,8 +176,10 @@ def sentence_step_probabilities(
 def transcript_step_probabilities(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> Array | None:
-    """Return P(it tells a step) of each sentence of a transcript, (S,); None where the scorer
-    cannot read its language, or nothing is said."""
+    """Return P(it describes a step) of each sentence of a transcript, (S,).
+
+    None where the scorer cannot read its language, or nothing is said.
+    """
     if settings is None:
         settings = WritingSettings()
     texts = [sentence.text for sentence in transcript.sentences]
@@ -189,10 +193,10 @@ def transcript_step_probabilities(
 def narration_instruction(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> float | None:
-    """Return the log Bayes factor that a narration instructs, against other talk, by all of its
-    sentences; None where the scorer of sentences cannot read its language, or nothing is said.
+    """Return the log Bayes factor that a narration instructs, against other talk.
 
-    Raises ModelError when the sentence encoder is not installed.
+    All of its sentences count. None where the scorer of sentences cannot read its language, or
+    nothing is said. Raises ModelError when the sentence encoder is not installed.
     """
     probabilities = transcript_step_probabilities(transcript, settings)
     if probabilities is None:
@@ -206,7 +210,7 @@ def _warns(reading: SentenceReading) -> bool:
 
 
 def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Rejected:
-    """Return the record of a sentence that is no step, with what it is instead."""
+    """Return the record of a sentence that is not a step, with what it is instead."""
     chances = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
     del chances["step"]
     kind = max(chances, key=chances.__getitem__)
@@ -224,8 +228,10 @@ def _drafts(
     *,
     is_sure: bool,
 ) -> list[DraftStep]:
-    """Return the steps of a sentence: by grammar, and word by word where it finds no action; where
-    it surely tells one, the likeliest."""
+    """Return the steps of a sentence: by grammar, and word by word where it finds no action.
+
+    Where it surely describes one, the most likely.
+    """
     actions = grammar_actions(unit.text, reading, lambda place: namer.name_at(number, place))
     editor = SentenceEditor(unit.words, reading, doc, number)
     if actions:
@@ -265,7 +271,7 @@ def _as_draft(action: GrammarAction, number: int) -> DraftStep:
 
 
 def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
-    """Give the last step the amount that this sentence tells of it; return whether it does."""
+    """Give the last step the amount that this sentence says of it, and return whether it does."""
     if not steps:
         return False
     amount = sentence_amount(doc)
@@ -279,7 +285,7 @@ def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> 
 
 
 def _listed(draft: DraftStep) -> str | None:
-    """Return the words behind a verb that the speaker did not say; None where he said one."""
+    """Return the words behind a verb that the speaker did not say, None where he said one."""
     first, *others = draft.words
     if first.place is not None or draft.is_negated:
         return None
@@ -304,8 +310,10 @@ def _step(draft: DraftStep, unit: NarrationUnit) -> Step:
 
 
 def _said(sentence: Sentence, places: Sequence[int]) -> Span:
-    """Return when the words from first to last place are spoken; the whole sentence when words
-    carry no times."""
+    """Return when the words from first to last place are spoken.
+
+    It is the whole sentence when words carry no times.
+    """
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
     words = sentence.words[min(places) : max(places) + 1]

@@ -26,8 +26,8 @@ WORD_WEIGHT = 0.5  # of the shared fraction of a step's content words, next to a
 # cost of citing an earlier sentence than the step before: models keep the order of the speech, but
 # for slips
 BACKWARD_COST = 0.1
-# with this fraction of a step's content words said, WORD_FLOOR x floor is enough; one common verb
-# is not
+# With this fraction of a step's content words said, WORD_FLOOR x floor is enough. One common verb
+# is not.
 MIN_SHARED_WORDS = 0.6
 WORD_FLOOR = 0.5
 # a neighbour that scores this fraction of the best sentence is cited too
@@ -72,9 +72,11 @@ def cite_sources(
     supports.
 
     A sentence supports a step when their cosine is at least `floor`, or half of that where it says
-    most of the step's content words. seconds: of the pictures that each text names, if any: half
-    the floor is enough beside one, and a text that no sentence supports rests on the first alone.
-    start: of the part of the video, for what is told of them.
+    most of the step's content words.
+
+    seconds: of the pictures that each text names, if any. Half the floor is enough next to one. A
+    text that no sentence supports rests on the first alone.
+    start: of the part of the video, for what is said of them.
     """
     if not texts:
         return [], []
@@ -141,7 +143,7 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
 
 
 def choose_in_order(score: Matrix) -> list[int]:
-    """Return one sentence a step: the best sum of scores, where each step back in time costs
+    """Return one sentence per step: the best sum of scores, where each step back in time costs
     BACKWARD_COST.
 
     score: (K, S). Ties keep the earlier sentence.
@@ -174,8 +176,10 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
 
 
 def say_different_things(one: str, other: str) -> bool:
-    """Tell whether each of two steps names something that the other does not, verbs aside: other
-    amounts, sides or directions, as in "turn it on" and "turn it off"."""
+    """Tell whether each of two steps names something that the other does not, verbs aside.
+
+    These are other amounts, sides or directions, as in "turn it on" and "turn it off".
+    """
     doc, other_doc = parse([one, other])
     words = _distinctive_words(doc)
     other_words = _distinctive_words(other_doc)

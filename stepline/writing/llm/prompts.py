@@ -1,7 +1,7 @@
 """Prompts of the language-model writer: chunks of a transcript, and what is asked about each.
 
 A transcript is cut into chunks of about 150 words, without the sentences that talk to the model
-itself; a chunk is quoted in the prompt as data that cannot end its own quotation. Around it is its
+itself. A chunk is quoted in the prompt as data that cannot end its own quotation. Around it is its
 context: the video's title, the last steps already written and what was said just before.
 
 Source: NaSVA, section 3.1. Differs: the paper has chunks of about ten sentences without a context
@@ -31,7 +31,7 @@ MAX_TITLE_CHARS = 200  # of a video's title that are quoted
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighbouring sentences of a transcript, in order; `indices` are theirs in it."""
+    """Neighbouring sentences of a transcript, in order. `indices` are theirs in it."""
 
     number: int  # from 1
     indices: tuple[int, ...]
@@ -127,7 +127,7 @@ def _other_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]
 
 
 def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
-    """Return the indices of the sentences that try to instruct a language model; they are withheld
+    """Return the indices of the sentences that try to instruct a language model. They are withheld
     from it."""
     indices = []
     for index, sentence in enumerate(transcript.sentences):
@@ -300,7 +300,10 @@ def build_prompt(
     prompt: Prompt, chunk: Chunk, context: ChunkContext | None = None, *, again: bool = False
 ) -> str:
     """Return the prompt with the chunk quoted in it, and its context where the prompt has a place
-    for it; `again` adds a reminder after a reply that was refused."""
+    for it.
+
+    again: adds a reminder after a reply that was refused.
+    """
     lines = []
     for sentence in chunk.sentences:
         line = quoted(sentence.text)

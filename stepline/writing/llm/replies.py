@@ -1,9 +1,9 @@
 """Replies of the language-model writer: step texts out of a JSON object or a numbered list.
 
-A reply is untrusted. It never sets a time, and a line that an order hidden in the speech could have
-planted (a link, markup that acts, a command, talk about orders) is dropped with its reason, and the
-others stay. What the speaker says himself is no sign of that. A reply that is no list, or that
-loops, is refused whole. Any text at all gives a ParsedReply; nothing raises.
+A reply is untrusted. It never sets a time. A line that an order hidden in the speech could have
+planted (a link, markup that acts, a command, talk about orders) is dropped. Its reason is kept, and
+the others stay. What the speaker says himself does not count as a sign of that. A reply without a
+list, or with a loop, is refused whole. Any text at all gives a ParsedReply. Nothing raises.
 """
 
 import html
@@ -17,12 +17,12 @@ from stepline.limits import parse_json
 from stepline.records import Rejected
 
 LONGEST_REPLY = 20_000  # characters; ten sentences give some 600
-# characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
+# characters. HowToStep's steps average 8 words, the longest sensible ones have some 30.
 LONGEST_STEP = 200
 STEPS_A_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
 WORDS_A_SENTENCE = 15  # of speech; what is written down without full stops counts by its words
 MAX_REPEATS = 3  # the same line more often than this is a model that loops
-# share of a reply's characters that may stand outside the list (an opening line, a closing remark)
+# share of a reply's characters that may be outside the list (an opening line, a closing remark)
 MAX_PROSE_FRACTION = 0.5
 CUT_OFF = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
@@ -118,7 +118,7 @@ _TIME_PATTERNS = (
 class ParsedReply:
     """What a reply says: step texts in order, what was left out of it, and the times cut out of it.
 
-    refusal: None, or why nothing of the reply is taken; then texts is empty.
+    refusal: None, or why nothing of the reply is taken. Then texts is empty.
     """
 
     texts: tuple[str, ...] = ()
@@ -138,12 +138,12 @@ class _Items:
 def read_reply(
     reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
 ) -> ParsedReply:
-    """Return the steps of a reply, free of markup and times; the word "none" and an empty list are
+    """Return the steps of a reply, free of markup and times. The word "none" and an empty list give
     no steps.
 
-    spoken: what the model was given; what the speaker said himself stays. sentences: how many
-    those were.
-    complete: False when the model was cut off; then its last line is dropped.
+    spoken: what the model was given. What the speaker said himself stays.
+    sentences: how many those were.
+    complete: False when the model was cut off. Then its last line is dropped.
     """
     text = _readable(reply)
     if not text:
@@ -179,8 +179,8 @@ def _visible(text: str) -> str:
 
 
 def _json_items(text: str) -> _Items | None:
-    """Return the texts of a JSON list of steps, also of one that breaks off; None where there is
-    none."""
+    """Return the texts of a JSON list of steps, also of one that breaks off, None without a
+    list."""
     start = _STEPS_KEY.search(text)
     bare = _FENCE_LINE.sub("", text).strip()
     if start is None and not (bare.startswith("[") and bare.endswith("]")):
@@ -229,7 +229,7 @@ def _unnumbered(text: str) -> str:
 
 
 def _listed_items(text: str, complete: bool) -> _Items:
-    """Return the lines of a numbered list; the last one is cut where the reply is not complete."""
+    """Return the lines of a numbered list. The last one is cut where the reply is not complete."""
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
     items = _Items([match.group(2) for match in matches if match is not None])
     if not complete and items.lines:
@@ -265,7 +265,7 @@ def _read_items(items: _Items, spoken: str) -> ParsedReply:
     if items.cut is not None:
         dropped.append(_rejected(items.cut, CUT_OFF))
     for item in items.lines:
-        # longer ones are dropped all the same
+        # longer ones are still dropped
         plain = _plain(item)[: 2 * LONGEST_STEP]
         reason = _planted(plain, spoken)
         text = plain
@@ -284,14 +284,16 @@ def _read_items(items: _Items, spoken: str) -> ParsedReply:
 
 
 def _plain(item: str) -> str:
-    """Return an item without markdown, paired tags and codes of characters, and without "Step 3:",
-    "The third step is to" or "You need to" before it."""
+    """Return an item without markdown, paired tags and codes of characters.
+
+    "Step 3:", "The third step is to" or "You need to" before it is left out, too.
+    """
     text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", _visible(html.unescape(item)))
     return _STEP_LABELS.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
 
 
 def _planted(text: str, spoken: str) -> str | None:
-    """Return why a line looks as if an order hidden in the speech had planted it; None where it
+    """Return why a line looks as if an order hidden in the speech had planted it, None where it
     does not."""
     holds = "holds {}, as if it obeyed an order hidden in the speech"
     for name, pattern in _ORDER_TEXTS:
@@ -305,8 +307,10 @@ def _planted(text: str, spoken: str) -> str | None:
 
 
 def _is_said(text: str, spoken: str) -> bool:
-    """Tell whether the letters and digits of a text are said in a row, from word to word, however
-    the speech spells what is between them."""
+    """Tell whether the letters and digits of a text are said in a row, from word to word.
+
+    However the speech spells what is between them.
+    """
     letters = re.findall(r"[^\W_]", text)
     if not letters:
         return False
@@ -314,8 +318,8 @@ def _is_said(text: str, spoken: str) -> bool:
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
-    """Return the text without positions in the video, and those; times that the speaker said are no
-    positions."""
+    """Return the text without positions in the video, and those. Times that the speaker said are
+    not positions."""
     speech = " ".join(spoken.lower().split())
     times: list[str] = []
 

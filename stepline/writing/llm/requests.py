@@ -21,8 +21,8 @@ from stepline.writing.settings import LlmSettings
 class ChunkReply:
     """What the model gave for a chunk.
 
-    reading: None when it gave nothing usable; then `reason` says why. rejected: the server would
-    not take the question.
+    reading: None when it gave nothing usable. Then `reason` says why.
+    rejected: the server would not take the question.
     notes: what happened on the way (a reply refused, times cut out).
     """
 
@@ -42,9 +42,9 @@ class RequestRunner(CheckedRequests):
     pictures: Mapping[int, Mapping[float, bytes]] = field(default_factory=dict)
 
     def serve(self, chunk: Chunk, context: ChunkContext | None = None) -> ChunkReply:
-        """Return the chunk's steps as the model wrote them, or why there are none.
+        """Return the chunk's steps as the model wrote them, or why it has no steps.
 
-        Raises WriterError when the server is of no use at all.
+        Raises WriterError when the server cannot be used at all.
         """
         pictures = list(self.pictures.get(chunk.number, {}).values())
         key_parts: KeyParts = {

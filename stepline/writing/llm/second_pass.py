@@ -1,8 +1,9 @@
 """The second pass of the language-model writer: it chooses, joins and orders the steps of the first.
 
-The model sees the steps of the whole transcript, each with a number and the words that tell it, and
+The model sees the steps of the whole transcript, each with a number and the words that say it, and
 answers with numbers alone: `{"steps": [[1], [2, 3], [5]]}`. So nothing can be added or reworded. An
-answer that does not fit the steps is not used, which a note says; then those of the first pass stay.
+answer that does not fit the steps is not used, which a note says. Then those of the first pass
+stay.
 """
 
 import re
@@ -25,8 +26,8 @@ from stepline.writing.llm.replies import LONGEST_STEP
 from stepline.writing.types import instruction_kind
 
 MAX_JOINED_STEPS = 3  # of one step of the answer
-MIN_STEP_FRACTION = 0.5  # of the steps that an answer must hold; fewer is no choice but a loss
-MAX_SAID_CHARS = 160  # of the speech that stands behind a step
+MIN_STEP_FRACTION = 0.5  # of the steps that an answer must hold; fewer is a loss, not a choice
+MAX_SAID_CHARS = 160  # of the speech that supports a step
 NUMBERS_REMINDER = (
     "\nAnswer with one JSON object of numbers,"
     ' such as {"steps": [[1], [2, 3]]}, and nothing else.\n'
@@ -73,7 +74,7 @@ def choose_and_order(
 ) -> SecondPass:
     """Return the steps as the model chooses, joins and orders them, or as they were, with a note.
 
-    embed: texts to unit rows. Raises WriterError when the server is of no use at all.
+    embed: texts to unit rows. Raises WriterError when the server cannot be used at all.
     """
     if len(steps) < 2:
         return SecondPass(tuple(steps))
@@ -139,8 +140,8 @@ def _template() -> str:
 
 
 def read_order(text: str, steps: Sequence[Step]) -> StepOrder:
-    """Return the groups of an answer, checked against the steps. Any text at all gives a StepOrder;
-    nothing raises."""
+    """Return the groups of an answer, checked against the steps. Any text at all gives a StepOrder.
+    Nothing raises."""
     items = _listed_items(text)
     if items is None:
         return StepOrder(refusal="the reply is no JSON object of numbers")
@@ -159,7 +160,7 @@ def read_order(text: str, steps: Sequence[Step]) -> StepOrder:
 
 
 def _listed_items(text: str) -> list[Any] | None:
-    """Return the list of steps of the JSON object in an answer; None where there is none."""
+    """Return the list of steps of the JSON object in an answer, None where it has no such list."""
     match = _JSON_OBJECT.search(text)
     if match is None:
         return None
@@ -174,7 +175,8 @@ def _listed_items(text: str) -> list[Any] | None:
 
 
 def _misfit(groups: Groups, steps: Sequence[Step]) -> str | None:
-    """Return in which way an answer does not fit the steps of the first pass; None where it does."""
+    """Return in which way an answer does not fit the steps of the first pass, None where it
+    does."""
     indices = list(chain(*groups))
     for index in indices:
         if not 0 <= index < len(steps):
@@ -192,7 +194,7 @@ def _misfit(groups: Groups, steps: Sequence[Step]) -> str | None:
 
 
 def _apart(steps: Sequence[Step]) -> str | None:
-    """Return why steps cannot be one; None where they can."""
+    """Return why steps cannot be one, None where they can."""
     if len(steps) == 1:
         return None
     if len(steps) > MAX_JOINED_STEPS:

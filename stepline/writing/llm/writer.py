@@ -1,8 +1,8 @@
 """The language-model writer: steps from chunks of about 150 words, each citing the sentences that
 support it.
 
-Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk, times in a reply
-are cut out, steps that mean the same are folded, and what the model does not serve in time the
+Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk. Times in a reply
+are cut out, and steps that mean the same are folded. What the model does not serve in time the
 extractive writer serves, which a note says.
 """
 
@@ -49,8 +49,10 @@ WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 
 @dataclass(frozen=True)
 class ChunkSteps:
-    """What the model made of one chunk; `reason` says why the fallback serves it, "" where the
-    model did."""
+    """What the model made of one chunk.
+
+    reason: why the fallback serves it, "" where the model did.
+    """
 
     chunk: Chunk
     steps: tuple[Step, ...]
@@ -73,10 +75,12 @@ def write_llm(
     """Return the steps that the model finds in the transcript, each with the sentences or pictures
     it rests on.
 
-    prompt: for experiments; else that of the settings' file, else the main job's. fallback: writes
-    the whole transcript where the model fails (the extractive writer by default). embed: texts to
-    unit rows (MiniLM by default). pictures: of the video, for a model that sees; as many as the
-    settings say are shown with each chunk. title: of the video, "" where it has none.
+    prompt: for experiments. Without one it is that of the settings' file, else the main job's.
+    fallback: writes the whole transcript where the model fails (the extractive writer by default).
+    embed: texts to unit rows (MiniLM by default).
+    pictures: of the video, for a model that sees. As many as the settings say are shown with each
+    chunk.
+    title: of the video, "" where it has none.
     second_pass: whether the model then chooses, joins and orders the steps of all chunks.
     Raises WriterError when the named server is not there or refuses access, ModelError when a
     library or model is missing.
@@ -230,7 +234,7 @@ def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[Chunk
 def _ask_in_turn(
     runner: RequestRunner, request: TranscriptRequest
 ) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
-    """Return the reply and the steps of each chunk by its index; each prompt holds the steps of
+    """Return the reply and the steps of each chunk by its index. Each prompt holds the steps of
     those before."""
     texts: list[str] = []
 
@@ -305,7 +309,7 @@ def dry_run_note(
 
 
 def _without_talk(reply: ChunkReply) -> ChunkReply:
-    """Return the reply without the steps that are talk to the audience; these are reported as
+    """Return the reply without the steps that are talk to the audience. These are reported as
     dropped."""
     reading = reply.reading
     if reading is None or not reading.texts:
@@ -331,9 +335,10 @@ def _cite(
     seconds: Sequence[float] = (),
     start: float = 0.0,
 ) -> ChunkSteps:
-    """Return the model's steps for a chunk, cited, or why there are none that can be used.
+    """Return the model's steps for a chunk, cited, or why it has no steps that can be used.
 
-    seconds: of the pictures that it was shown, in their order. start: of the part of the video.
+    seconds: of the pictures that it was shown, in their order.
+    start: of the part of the video.
     """
     reading = reply.reading or ParsedReply()
 
@@ -351,7 +356,7 @@ def _cite(
         texts, chunk, floor=floor, embed=embed, seconds=pictures, start=start
     )
 
-    # why there are none, and what is noted
+    # why it has no steps, and what is noted
     reason = reply.reason
     if unsupported and not steps:
         reason = "no sentence supports any step of the reply"

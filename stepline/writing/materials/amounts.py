@@ -44,8 +44,10 @@ MEASURED_KINDS: Final = word_set("mass volume length")
 class StatedAmount:
     """How much is said, and where.
 
-    low, high: the number or range. unit: "" for a bare count. begin, end: its tokens, and where the
-    name begins. is_article: "a" alone, which counts one thing but hardly tells so.
+    low, high: the number or range.
+    unit: "" for a bare count.
+    begin, end: its tokens, and where the name begins.
+    is_article: "a" alone, which counts one thing but hardly says so.
     """
 
     low: float
@@ -57,9 +59,10 @@ class StatedAmount:
 
 
 def amount_at(words: Sequence[str], place: int) -> StatedAmount | None:
-    """Return the amount of something that begins at a lower-case token; None where none does.
+    """Return the amount of something that begins at a lower-case token, None where none does.
 
-    What is no amount of a thing is none: times, degrees, per cent, and sizes ("a two-inch strip").
+    Times, degrees, per cent, and sizes ("a two-inch strip") do not count: they are not amounts of a
+    thing.
     """
     number = _number(words, place)
     if number is None:
@@ -118,7 +121,7 @@ def _number(words: Sequence[str], place: int) -> tuple[tuple[float, float], int]
 
 
 def _is_bare_unit(words: Sequence[str], place: int) -> bool:
-    """Return whether a unit stands without a number: "salt, pepper, teaspoon of thyme"."""
+    """Return whether a unit is without a number: "salt, pepper, teaspoon of thyme"."""
     word = words[place]
     is_unit = word in COUNT_UNITS
     if word in UNIT_KINDS:

@@ -1,6 +1,6 @@
 """What the work of a narration needs: materials with their amounts, and tools, each named once.
 
-sentences   only those that tell a step or say what is needed, by the tagger
+sentences   only those that describe a step or say what is needed, by the tagger
 mentions    what they name, by quantity and grammar (mentions)
 kinds       what is a material, what a tool, by its name (thing_kinds)
 merging     what is named again is one thing
@@ -17,7 +17,7 @@ from stepline.writing.materials.mentions import ThingMention, find_mentions
 from stepline.writing.materials.thing_kinds import THING_KINDS, Array, ThingKind, thing_kinds
 from stepline.writing.quantities import UNIT_KINDS
 
-MIN_WORK: Final = 0.5  # P(a sentence tells a step or lists what is needed) from which it is read
+MIN_WORK: Final = 0.5  # P(it describes a step or lists what is needed) from which it is read
 MIN_MEASURED: Final = 0.3  # the same of what is measured, in grams or cups
 MIN_OPTION: Final = 0.5  # P(it is left to the viewer), from which what it measures is not needed
 MIN_LIST: Final = 0.5  # P(it lists what is needed) from which all that it names counts
@@ -91,7 +91,7 @@ def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
 
 
 def _is_measured(mention: ThingMention) -> bool:
-    """Return whether an amount in grams, cups or metres stands with a mention."""
+    """Return whether an amount in grams, cups or metres is with a mention."""
     amount = mention.amount
     return amount is not None and amount.unit in UNIT_KINDS
 
@@ -144,7 +144,7 @@ def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKi
 
 
 def _has_unit(mention: ThingMention) -> bool:
-    """Return whether an amount with a unit stands with a mention, be it "slice"."""
+    """Return whether an amount with a unit is with a mention, be it "slice"."""
     amount = mention.amount
     return amount is not None and bool(amount.unit)
 
@@ -204,8 +204,11 @@ def _find(things: Sequence[_Thing], mention: ThingMention) -> int | None:
 
 
 def _is_same(earlier: ThingMention, later: ThingMention) -> bool:
-    """Return whether a later naming can be of the same thing: the same noun, and no word that the
-    first does not have, unless it only says how the thing was prepared."""
+    """Return whether a later naming can be of the same thing.
+
+    That is the same noun, and no word that the first does not have, unless it only says how the
+    thing was prepared.
+    """
     if earlier.lemmas[-1] != later.lemmas[-1]:
         return False
     before = set(earlier.lemmas)
@@ -227,9 +230,9 @@ def _merged(first: _Thing, again: _Thing) -> _Thing:
 
 
 def _merged_amounts(first: _Thing, again: _Thing) -> tuple[Amount, ...]:
-    """Return the amounts of two namings; those of a list are of all that is used.
+    """Return the amounts of two namings. Those of a list are of all that is used.
 
-    A part of what was told before ("a cup of the milk") adds none, and neither does "an egg".
+    A part of what was said before ("a cup of the milk") adds none, and neither does "an egg".
     """
     is_part = again.mention.is_definite and bool(first.amounts)
     if first.is_listed or is_part:
@@ -260,7 +263,8 @@ def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
 
 
 def materials_within(things: Sequence[Material], sentences: int) -> tuple[Material, ...]:
-    """Return the things that the first so many sentences name, each with those of its sentences."""
+    """Return the things that the first `sentences` sentences name, each with those of its
+    sentences."""
     things_inside = []
     for thing in things:
         sources = tuple(source for source in thing.sources if source < sentences)

@@ -1,8 +1,8 @@
 """Things that a sentence names as needed or used, each with its amount where one is said.
 
 A quantity makes any name a mention ("two cups of flour", "a clove of garlic next"). Without one a
-thing counts where it is listed as needed, is the object of a verb of adding or using, or is what the
-work is done with or in.
+thing counts where it is listed as needed, or is the object of a verb of adding or using. It also
+counts where it is what the work is done with or in.
 """
 
 import re
@@ -32,7 +32,7 @@ Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
 NUMBER_PATTERN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
 MAX_NUMBER_CHARS: Final = 9
 NO_NUMBER: Final = "#"
-MAX_NAME_TOKENS: Final = 4  # more are a list without commas, of which no name is sure
+MAX_NAME_TOKENS: Final = 4  # more are a list without commas, where no name is sure
 # Verbs whose object joins the work, and those whose object does the work.
 ADDING_VERBS: Final = word_set(
     """
@@ -48,7 +48,7 @@ COVERING_VERBS: Final = word_set("fill cover coat top line")
 # What follows is done to the thing at hand ("fill the jar with sand"), or is where it goes.
 MEANS_WORDS: Final = word_set("with using")
 PLACE_WORDS: Final = word_set("in into on onto over inside through under")
-# "the starter goes on top": what comes in is told by the verb's subject.
+# "the starter goes on top": the verb's subject says what comes in.
 COMING_VERBS: Final = word_set("go come")
 # Amounts without a number.
 VAGUE_AMOUNTS: Final = word_set("some bit little plenty lots few more")
@@ -129,7 +129,7 @@ def _is_unit(name: "list[Token]") -> bool:
 def spelt_word(token: "Token") -> str:
     """Return a token in lower case, a one-letter fraction as digits: "½" is 1/2, "1½" is 1.5.
 
-    What begins with a digit and is no number, as "2x4", begins with NO_NUMBER instead.
+    What begins with a digit and is not a number, as "2x4", begins with NO_NUMBER instead.
     """
     word: str = token.lower_
     if "FRACTION" in unicodedata.name(word[-1:] or " ", ""):
@@ -182,7 +182,7 @@ def _with_unit_before(words: Sequence[str], place: int, unit: str) -> StatedAmou
 
 
 def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
-    """Yield the thing of an amount; of "a pan of water" both, the water by the pan."""
+    """Yield the thing of an amount. Of "a pan of water" both, the water by the pan."""
     words = [token.lower_ for token in name]
     place = 0
     if "of" in words:
@@ -202,7 +202,7 @@ def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingM
 
 
 def _with_unit_behind(name: "list[Token]", amount: StatedAmount) -> StatedAmount:
-    """Return the amount with the last word of the name as its unit: "two garlic cloves"; that word
+    """Return the amount with the last word of the name as its unit: "two garlic cloves". That word
     leaves the name."""
     unit = singular(name[-1].lower_)
     if amount.unit or len(name) < 2 or unit not in UNITS_BEHIND_NAME:
@@ -244,9 +244,9 @@ def _places(mention: ThingMention) -> set[int]:
 
 
 def _name_after(doc: "Doc", place: int, *, is_measured: bool) -> "list[Token]":
-    """Return the words that name a thing from a token on; nothing where no name begins there.
+    """Return the words that name a thing from a token on, nothing where no name begins there.
 
-    is_measured: a unit stands before it, so that a word after "of" is a name whatever it looks like.
+    is_measured: a unit is before it, so that a word after "of" is a name whatever it looks like.
     """
     while place < len(doc) and doc[place].lower_ in NOT_IN_NAME:
         place += 1
@@ -271,7 +271,7 @@ def _name_after(doc: "Doc", place: int, *, is_measured: bool) -> "list[Token]":
 
 
 def _misread_name(doc: "Doc", place: int) -> "list[Token]":
-    """Return the word after "of" that the parser takes for no noun; nothing where none is there."""
+    """Return the word after "of" that the parser does not take for a noun, nothing without one."""
     if place >= len(doc) or doc[place - 1].lower_ != "of":
         return []
     word = doc[place]
@@ -314,9 +314,9 @@ def _is_part(token: "Token", *, is_first: bool) -> bool:
 
 
 def _role(token: "Token", mentioned_places: set[int], *, is_list: bool) -> Role | None:
-    """Return how a noun without an amount is part of the work; None where it is not.
+    """Return how a noun without an amount is part of the work, None where it is not.
 
-    mentioned_places: tokens of things that are mentioned already; what is joined to them is too.
+    mentioned_places: tokens of things that are mentioned already. What is joined to them is too.
     """
     if token.dep_ == "compound" and token.head.i > token.i:
         return None
@@ -363,7 +363,7 @@ def _role_of_object(verb: "Token") -> Role | None:
 
 
 def _is_vague_amount(token: "Token") -> bool:
-    """Return whether "some", "a bit of" or the like stands before the name that ends here."""
+    """Return whether "some", "a bit of" or the like is before the name that ends here."""
     doc = token.doc
     name = _name_before(doc, token.i + 1)
     first = token

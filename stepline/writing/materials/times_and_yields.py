@@ -5,8 +5,8 @@
     "it serves four to six"                            4-6 servings
     "this makes twelve pancakes"                       12 pancakes, where the title names pancakes
 
-How long a step takes ("bake for 20 minutes") is none of these, and nothing is added up. A kind of
-which different times are told is left out: nobody can say which of them holds.
+How long a step takes ("bake for 20 minutes") does not count as one of these, and nothing is added
+up. A kind with different times is left out: no one can say which of them holds.
 """
 
 import re
@@ -23,7 +23,7 @@ from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-# stands for a time among the words of a sentence; no word is like it
+# It stands for a time among the words of a sentence. No word is like it.
 TIME_MARK: Final = "@"
 ABOUT_WORDS: Final = (
     r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
@@ -59,7 +59,7 @@ THING_PRONOUNS: Final = word_set("this that it which")
 SERVING_SUBJECTS: Final = THING_PRONOUNS | RECIPE_WORDS
 MODAL_WORDS: Final = word_set("will should can would 'll")
 MAX_WORDS_TO_SUBJECT: Final = 4  # before a verb
-# a year; longer is a slip of recognition
+# a year. Longer is a slip of recognition.
 MAX_SECONDS: Final = 366 * 86400.0
 
 
@@ -73,7 +73,7 @@ def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
     for kind in TIME_PATTERNS:
         same_kind = said_times.get(kind, [])
         ranges = {(time.low, time.high) for time in same_kind}
-        # of two times that differ nobody can say which holds
+        # of two times that differ no one can say which holds
         if len(ranges) != 1:
             continue
         first = same_kind[0]
@@ -129,7 +129,7 @@ def _marked(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
 
 
 def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
-    """Return the seconds of a time, and those of its unit; None for any other amount."""
+    """Return the seconds of a time, and those of its unit, None for any other amount."""
     if quantity.kind != "time":
         return None
     _, factor = UNIT_KINDS[quantity.unit]
@@ -141,14 +141,14 @@ def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
 
 
 def times_within(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime, ...]:
-    """Return the times that the first so many sentences tell."""
+    """Return the times that the first `sentences` sentences state."""
     return tuple(time for time in times if time.sources[0] < sentences)
 
 
 def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]:
     """Return how much the work makes, or how many it serves: the first that is said.
 
-    title: of the video; "it makes two" of a thing that it names is what the work makes.
+    title: of the video. "it makes two" of a thing that it names is what the work makes.
     """
     title_words = word_set(title.lower())
     for number, doc in enumerate(narration.docs):
@@ -166,7 +166,7 @@ def _as_material(unit: NarrationUnit, name: str, amount: Amount) -> Material:
 
 
 def _servings(verb: "Token") -> tuple[str, Amount] | None:
-    """Return how many a dish serves; None where the verb does not say so."""
+    """Return how many a dish serves, None where the verb does not say so."""
     doc = verb.doc
     words = [spelt_word(token) for token in doc]
     place = _past_approximate(words, verb.i + 1)
@@ -192,7 +192,7 @@ def _servings(verb: "Token") -> tuple[str, Amount] | None:
 
 
 def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
-    """Return what a recipe makes, with its amount; None where the verb does not say so."""
+    """Return what a recipe makes, with its amount, None where the verb does not say so."""
     if verb.lemma_ not in MAKING_VERBS:
         return None
     doc = verb.doc
@@ -238,7 +238,7 @@ def _tells_of_a_thing(verb: "Token", subjects: frozenset[str]) -> bool:
 
 
 def _is_between(token: "Token") -> bool:
-    """Return whether a word stands between a subject and its verb."""
+    """Return whether a word is between a subject and its verb."""
     return token.lower_ in MODAL_WORDS or token.pos_ in ("ADV", "AUX", "PUNCT")
 
 

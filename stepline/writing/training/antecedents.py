@@ -33,7 +33,10 @@ MIN_CHANCE: Final = 1e-12  # under which a logarithm would be infinite
 
 @dataclass(frozen=True)
 class Case:
-    """A pronoun that an editor replaced. gold: which candidate was meant; the last means none."""
+    """A pronoun that an editor replaced.
+
+    gold: which candidate was meant. The last means none.
+    """
 
     narration: str
     pronoun: str
@@ -114,7 +117,7 @@ def token_places(doc: "object") -> list[int]:
 
 
 def _inserted_stems(text: str, steps: Sequence[str]) -> set[str]:
-    """Return the stems of what the editor wrote and nobody said in the sentence."""
+    """Return the stems of what the editor wrote and no one said in the sentence."""
     spoken = spoken_words(text)
     stems: set[str] = set()
     for step in steps:
@@ -127,7 +130,7 @@ def _inserted_stems(text: str, steps: Sequence[str]) -> set[str]:
 
 
 def fit_weights(cases: Sequence[Case]) -> Array:
-    """Return the weights that make the right candidates likeliest, (F,)."""
+    """Return the weights that make the right candidates most likely, (F,)."""
     features = []
     right = []
     for case in cases:
@@ -157,7 +160,7 @@ def fit_weights(cases: Sequence[Case]) -> Array:
 
 
 def judge(case: Case, weights: Array) -> tuple[float, bool]:
-    """Return the probability of the likeliest name, and whether it is right."""
+    """Return the probability of the most likely name, and whether it is right."""
     chances = candidate_chances(case.pronoun, case.sentence, case.candidates, weights)
     chance_of: dict[str, float] = {}
     is_right: dict[str, bool] = {}

@@ -97,7 +97,7 @@ def align_words(spoken: Sequence[str], written: Sequence[str]) -> Places:
 
 
 def edit_labels(sentences: Sequence[MarkedSentence]) -> list[EditLabels]:
-    """Return what becomes of each spoken word of the sentences; all is dropped where no step is."""
+    """Return what becomes of each spoken word of the sentences. All is dropped where no step is."""
     clauses = []
     for sentence in sentences:
         clauses += [_as_clause(step) for step in sentence.steps]
@@ -162,7 +162,7 @@ def _first_verb(words: Sequence[str]) -> int:
 
 
 def _keep_negation(edits: list[int], spoken: Sequence[str]) -> None:
-    """Keep what forbids: "don't", "never"; the editor's "Do not" is that word."""
+    """Keep what forbids: "don't", "never". The editor's "Do not" is that word."""
     keep = WORD_EDITS.index("keep")
     for i, word in enumerate(spoken):
         bare = bare_word(word)

@@ -1,6 +1,6 @@
 """Training of what reads punctuation: low-rank additions to MiniLM of its own, and one linear head.
 
-It learns from narrations that a writer punctuated, as words without their marks; some words are
+It learns from narrations that a writer punctuated, as words without their marks. Some words are
 hidden each time, so that it does not learn them by heart. Of other narrations it learns where
 sentences end.
 Letters: B windows, W words, D width.
@@ -75,7 +75,7 @@ class _Speech:
 def train_marks(
     narrations: Sequence[MarkedNarration], settings: MarkTrainSettings, out: Path
 ) -> Path | None:
-    """Train on all narrations and return the file, in the folder `out`; None where a writer
+    """Train on all narrations and return the file, in the folder `out`, None where a writer
     punctuated none."""
     if not any(narration.is_punctuated for narration in narrations):
         logger.info("no narration is punctuated: what reads punctuation is not trained")
@@ -114,8 +114,8 @@ def train_marks(
 def _speech(narration: MarkedNarration) -> _Speech:
     """Return the words of a narration and the mark after each.
 
-    Where a machine put the marks, those within a sentence are left out; its end is one all the
-    same.
+    Where a machine put the marks, those within a sentence are left out. The end of one
+    still has its mark.
     """
     words: list[str] = []
     marks: list[int] = []

@@ -1,7 +1,7 @@
 """Narrations marked by people, as the tagger learns from them: kind and step of each sentence.
 
 Three forms are read: a folder of texts (research/narrations), `narration.json.gz` (videos whose
-sentences are marked) and a folder of records, such as those of videos corrected in Studio.
+sentences are marked) and a folder of records. Such records can be of videos corrected in Studio.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from stepline.narration.words import Kind
 from stepline.records import Record
 from stepline.storage import read_record
 
-# first column of a text -> kind; "items" are ingredients and tools that are listed
+# first column of a text -> kind. "items" are ingredients and tools that are listed.
 KIND_LETTERS: Final[dict[str, Kind]] = {
     "s": "step",
     "w": "warning",
@@ -36,7 +36,7 @@ PUNCTUATED_FORMS: Final = ("spoken", SPEECH_FORM)
 
 @dataclass(frozen=True)
 class MarkedSentence:
-    """One sentence as it was spoken. kind: None where only is known that it tells no step.
+    """One sentence as it was spoken. kind: None where only is known that it has no step.
 
     steps: as an editor would write them. is_repeat: they add nothing to the step before.
     """
@@ -51,8 +51,8 @@ class MarkedSentence:
 class MarkedNarration:
     """The sentences of one video. group: what is left out together in a test (dish, subject).
 
-    is_punctuated: its marks are those of a careful writer, so that they can be learned. has_kinds:
-    somebody marked its sentences; else it is speech alone.
+    is_punctuated: its marks are those of a careful writer, so that they can be learned.
+    has_kinds: someone marked its sentences. Without that it is speech alone.
     """
 
     name: str
@@ -134,8 +134,11 @@ def _from_json(name: str, narration: Mapping[str, Any]) -> MarkedNarration:
 
 
 def _read_text(path: Path) -> MarkedNarration:
-    """Return the narration of a text: `# key: value` lines, then kind, sentence and step, parted by
-    tabs; of the form "speech", sentences alone."""
+    """Return the narration of a text.
+
+    It has `# key: value` lines, then kind, sentence and step, parted by tabs. Of the form "speech"
+    it has sentences alone.
+    """
     header: dict[str, str] = {}
     sentences = []
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -30,7 +30,7 @@ from stepline.weights import find_weights
 logger = logging.getLogger(__name__)
 
 LAYER_MATRICES: Final = ("query", "key", "value", "mix", "widen", "narrow")
-HIDDEN_TOKEN: Final = 103  # [MASK]; those up to it are no words
+HIDDEN_TOKEN: Final = 103  # [MASK], those up to it are not words
 IGNORED_LABEL: Final = -100  # torch's index of what a cross-entropy leaves out
 NO_ATTENTION: Final = float("-inf")  # what is added to the score of a padded token
 
@@ -39,7 +39,7 @@ HeadSize: TypeAlias = tuple[int, int]  # inputs in widths of MiniLM, and classes
 
 
 class AdditionSettings(Settings):
-    """How low-rank additions and heads are trained, by AdamW; the learning rate goes up and then
+    """How low-rank additions and heads are trained, by AdamW. The learning rate goes up and then
     down."""
 
     epochs: Count = 6
@@ -76,7 +76,7 @@ class LowRankLinear(nn.Module):  # type: ignore[misc]
 
 
 class AdaptedNetwork(nn.Module):  # type: ignore[misc]
-    """MiniLM with additions, and linear heads; `encode` gives token vectors (B, L, D)."""
+    """MiniLM with additions, and linear heads. `encode` gives token vectors (B, L, D)."""
 
     def __init__(self, settings: AdditionSettings, heads: Mapping[str, HeadSize]) -> None:
         """heads: of each its inputs, in widths of MiniLM, and its classes."""
@@ -260,7 +260,7 @@ def random_batches(
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of what is labelled; zero where nothing is."""
+    """Return the mean cross-entropy of what is labelled, zero where nothing is."""
     is_labelled = labels != IGNORED_LABEL
     if not is_labelled.any():
         return logits.sum() * 0

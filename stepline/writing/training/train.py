@@ -41,7 +41,7 @@ from stepline.writing.training.network import (
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_KIND: Final = -1  # of a sentence of which only is known that it tells no step
+UNKNOWN_KIND: Final = -1  # of a sentence where only is known that it has no step
 STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
 
 
@@ -185,7 +185,7 @@ def _sentence_loss(network: AdaptedNetwork, batch: Sequence[_WindowSample]) -> T
 
 
 def _kind_loss(logits: Tensor, kinds: Tensor) -> Tensor:
-    """Return the cross-entropy of the kinds; of an unknown one, that of telling no step."""
+    """Return the cross-entropy of the kinds. Of an unknown one, it is that of having no step."""
     log_probabilities = F.log_softmax(logits, 1)  # (S, 8)
     others = log_probabilities.clone()
     others[:, STEP_COLUMN] = float("-inf")
