@@ -109,7 +109,7 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
 
 
 def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()) -> Array:
-    """Return (T,): 0 in the seconds that can show nothing, else 1. Such a picture is plain, noise, a
+    """Return (T,): 0 in the seconds that can show nothing, else 1. Their picture is plain, noise, a
     still or slides.
 
     on_screen: what is written in the picture. A second in which no frame fell counts as the frame

@@ -319,7 +319,7 @@ def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[St
 
 
 def _halfway(first: float, second: float) -> float:
-    """Return the whole second halfway between two, or the middle where there is none between."""
+    """Return the whole second halfway between two, or the middle where none is between."""
     middle = (first + second) / 2
     whole = float(math.ceil(middle))
     if whole < second:

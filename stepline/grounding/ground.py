@@ -113,10 +113,10 @@ def ground(
     on_screen: what is written in the picture.
     visible: P(shown) of each step by its wording alone (`text.visibility`).
     written: whether the steps are all that the transcript says, not a user's own lines. Then
-    `instruction` says whether it instructs at all, and without one how many sentences say a step.
+    `instruction` says whether it instructs at all, and without one how many sentences describe a step.
     instruction: the log Bayes factor of a scorer of its sentences
     (`writing.extractive.writer.narration_instruction`).
-    tellings: (K, S) P(the sentence says the step), of the transcript's sentences.
+    tellings: (K, S) P(the sentence describes the step), of the transcript's sentences.
     A long video is grounded in windows. Raises ShapeError when arrays do not fit together.
     """
     inputs = GroundingInputs(
@@ -283,7 +283,7 @@ def shown_before_evidence(
 
 
 def likeness_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
-    """Return z, (K, T): how like its step each second looks, contrasted, 0 where nothing is known."""
+    """Return z (K, T): how like its step each second looks, contrasted, 0 where unknown."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps:

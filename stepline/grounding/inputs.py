@@ -35,8 +35,8 @@ MIN_TELLING = 0.001
 class GroundingInputs:
     """The arguments of `ground`, which explains them, of a whole video or of one window.
 
-    tellings: (K, S) P(the sentence says the step), rows of sum P(said). None: the passages that
-    say a step say it all alike.
+    tellings: (K, S) P(the sentence describes the step), rows of sum P(said). None: the passages
+    that say a step describe it, all alike.
     instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences.
     None: by the number of sentences that the steps rest on.
     shown_log_odds: (K,) nats added to the log odds that a step is shown which no one says.
@@ -187,7 +187,7 @@ class GroundingInputs:
 class WeightedPassages:
     """Where a step may be said.
 
-    weights: (P,), P(the passage says it), of sum 1 or less. None: all alike, of sum 1.
+    weights: (P,), P(the passage describes it), of sum 1 or less. None: all alike, of sum 1.
     """
 
     spans: Sequence[Span]

@@ -162,7 +162,7 @@ def match_lines(
     """Return where and whether the narration says each line.
 
     line_vectors: (K, D), sentence_vectors: (S, D), of MiniLM.
-    step_probabilities: (S,) P(the sentence says a step), where known.
+    step_probabilities: (S,) P(the sentence describes a step), where known.
     so_far: the narration goes on, so that lines not reached yet cost nothing.
     prior: what other videos of the task say of the lines.
     """
@@ -353,7 +353,7 @@ def jump_prices(lines: int, weights: LineWeights) -> Array:
 def said_features(features: Features, log_never: Array) -> Array:
     """Return what P(said) rests on, (K, 8).
 
-    The line: log odds that a path says it, its best cosine, its best share of words.
+    The line: log odds that a path describes it, its best cosine, its best share of words.
     The list: the means of best cosine, best words, cosine and best words nearby.
     Also the logarithm of the number of sentences. The more there are, the better is the best of
     them by chance.
