@@ -113,7 +113,8 @@ def ground(
     on_screen: what is written in the picture.
     visible: P(shown) of each step by its wording alone (`text.visibility`).
     written: whether the steps are all that the transcript says, not a user's own lines. Then
-    `instruction` says whether it instructs at all, and without one how many sentences describe a step.
+    `instruction` says whether it instructs at all, and without one how many sentences describe a
+    step.
     instruction: the log Bayes factor of a scorer of its sentences
     (`writing.extractive.writer.narration_instruction`).
     tellings: (K, S) P(the sentence describes the step), of the transcript's sentences.

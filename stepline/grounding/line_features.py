@@ -55,7 +55,7 @@ def line_features(
     """Return the features (K, S, F) in the order of FEATURE_NAMES.
 
     line_vectors: (K, D), sentence_vectors: (S, D), of one sentence encoder.
-    step_probabilities: (S,) P(the sentence describes a step). None: not known, and the feature is 0.
+    step_probabilities: (S,) P(the sentence describes a step). None: unknown, and the feature is 0.
     """
     line_rows = unit_rows(np.asarray(line_vectors, np.float64))
     sentence_rows = unit_rows(np.asarray(sentence_vectors, np.float64))
@@ -151,7 +151,7 @@ def sentence_lengths(sentences: Sequence[str]) -> Features:
 
 
 def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int) -> Features:
-    """Return (S,): the log odds that a sentence describes a step, against the mean, 0 where unknown."""
+    """Return (S,): log odds that a sentence describes a step, less their mean, 0 where unknown."""
     if probabilities is None:
         return np.zeros(sentences)
     odds: Features = logit(np.asarray(probabilities, np.float64), MIN_STEP_MARGIN)
